@@ -1,0 +1,60 @@
+# The two commands for everybody are `make demo` and `make test`; the others are for work on infloop.
+# Each makes the environment it needs (`.venv`), so a machine with Python 3.11, git and make is enough.
+
+READY := .venv/.ready
+BENCH_READY := .venv-bench/.ready
+COMPILE := .venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate
+
+.PHONY: help demo test check docs bench console lock clean
+
+help:
+	@echo "make demo      watch a loop turn failing tests green"
+	@echo "make test      run the tests"
+	@echo "make check     everything that must hold: style, types, layers, documents, tests"
+	@echo "make docs      remake the generated parts of the documents"
+	@echo "make bench     measure infloop beside its peers"
+	@echo "make console   build the web console"
+	@echo "make lock      choose newer versions of the packages infloop is built and tested with"
+	@echo "make clean     remove everything that was made"
+
+demo: $(READY)
+	@.venv/bin/infloop demo
+
+test: $(READY)
+	@.venv/bin/pytest -n auto -q $(PYTEST)
+
+check: $(READY)
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports --no-logo
+	.venv/bin/python tools/gen_docs.py --check
+	.venv/bin/python tools/claims.py --check
+	@$(MAKE) --no-print-directory test
+
+docs: $(READY)
+	.venv/bin/python tools/gen_docs.py
+	.venv/bin/python tools/claims.py
+
+bench: $(BENCH_READY)
+	@.venv-bench/bin/python bench/run.py $(BENCH)
+
+console:
+	@test -d console || { echo "there are no console sources yet" >&2; exit 1; }
+	cd console && npm ci && npm run build
+
+lock: $(READY)
+	$(COMPILE) --all-extras --group dev pyproject.toml -o requirements.lock
+	$(COMPILE) --group bench pyproject.toml -o requirements-bench.lock
+
+clean:
+	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf dist build bench/out
+	find src tests tools bench -name __pycache__ -prune -exec rm -rf {} +
+
+$(READY): requirements.lock pyproject.toml tools/bootstrap.sh
+	@tools/bootstrap.sh .venv requirements.lock
+
+$(BENCH_READY): requirements-bench.lock pyproject.toml tools/bootstrap.sh
+	@tools/bootstrap.sh .venv-bench requirements-bench.lock

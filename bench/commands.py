@@ -1,0 +1,86 @@
+"""`command` conditions that run `true`, one after another, journaled, at the sandbox level `host`.
+
+Ours: each condition is a durable step whose child has a process group, captured output, a time
+limit and an owner that ends whatever it leaves behind. The floor is the least that Python can do
+for the same command line: `posix_spawn` of `/bin/sh -c true` and `waitpid`, nothing captured.
+CPU counts the children, and for ours the processes that own them.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import tempfile
+from pathlib import Path
+
+from application import Node, application, line, node, run_to_end
+from benchmark import Benchmark, Contender, Sample, Target, ratio, stopwatch, wall
+from infloop.app import run_async
+
+WARM_UP = 20
+ARGV = ["/bin/sh", "-c", "true"]
+
+
+def conditions(count: int) -> list[Node]:
+    """Return steps that are met when `true` succeeds."""
+    return [
+        node(f"check-{number}", "condition", kind="command", command={"cmd": "true"})
+        for number in range(count)
+    ]
+
+
+def measure_infloop(count: int, folder: Path) -> Sample:
+    """Run conditions in a row."""
+    return run_async(_measure_infloop(count, folder))
+
+
+async def _measure_infloop(count: int, folder: Path) -> Sample:
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        here = Path(name)
+        children = _children_cpu()
+        async with application(here) as service:
+            await run_to_end(service, line(conditions(WARM_UP), "met"), here)
+            tree = line(conditions(count), "met")
+            with stopwatch(count) as sample:
+                run_id = await run_to_end(service, tree, here)
+            row = await service.journal.run(run_id)
+            if row.steps < count:
+                raise RuntimeError(f"the journal has {row.steps} steps of {count}")
+        # Only now are the owners of the children gone and counted; the warm-up goes out pro rata.
+        sample.cpu += (_children_cpu() - children) * count / (count + WARM_UP)
+    return sample
+
+
+def measure_spawn(count: int, folder: Path) -> Sample:
+    """Spawn and wait, nothing else."""
+    for _ in range(WARM_UP):
+        _spawn_and_wait()
+    children = _children_cpu()
+    with stopwatch(count) as sample:
+        for _ in range(count):
+            _spawn_and_wait()
+    sample.cpu += _children_cpu() - children
+    return sample
+
+
+def _spawn_and_wait() -> None:
+    pid = os.posix_spawn(ARGV[0], ARGV, {"PATH": "/usr/bin:/bin"})
+    os.waitpid(pid, 0)
+
+
+def _children_cpu() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+OURS, FLOOR = "infloop", "posix_spawn and wait"
+
+BENCHMARK = Benchmark(
+    title="Command conditions running `true`, journaled",
+    unit="command",
+    contenders=(Contender(OURS, measure_infloop), Contender(FLOOR, measure_spawn)),
+    targets=(Target("time, to posix_spawn and wait", ratio(OURS, FLOOR, wall), 2.5, "times"),),
+    size=300,
+    quick_size=100,
+    rounds=9,
+)

@@ -1,0 +1,83 @@
+"""Control nodes: steps that decide and do nothing, with the journal on.
+
+Measured from `start()` until `wait()` returns: the definition is encoded, hashed and compiled,
+every step is a durable event (SQLite, `synchronous=FULL`), the run has settled, and its texts are
+indexed for the search. CPU counts all threads, so the journal's writer too. A node is a branch that
+compares an input with a text. Once as a loop of five branches, once as 10,000 branches in a row.
+
+There is no durable peer whose control flow costs nothing but a decision. LangGraph's cycle of a
+plain Python function with its SQLite saver is shown as an orientation: to it, every node is a step.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from application import Node, application, line, loop, node, run_to_end
+from benchmark import Benchmark, Contender, Sample, Target, cpu, each, stopwatch, wall
+from infloop.app import run_async
+from langgraph_cycle import measure_cycle
+
+BRANCHES = 5
+MOST_NODES = 10_000  # a workflow file may have no more
+LANGGRAPH_STEPS = 1_000
+
+
+def branches(count: int) -> list[Node]:
+    """Return nodes that look at an input and go on."""
+    return [
+        node(f"branch-{number}", "branch", lhs="{{inputs.mode}}", op="==", rhs="fast")
+        for number in range(count)
+    ]
+
+
+def measure_loop(nodes: int, folder: Path) -> Sample:
+    """Run rounds of five branches."""
+    return run_async(_measure(loop(branches(BRANCHES), "true", nodes // BRANCHES), nodes, folder))
+
+
+def measure_chain(nodes: int, folder: Path) -> Sample:
+    """Run branches in a row."""
+    count = min(nodes, MOST_NODES - 2)  # the start and the end are nodes too
+    return run_async(_measure(line(branches(count), "true"), count, folder))
+
+
+async def _measure(tree: Node, nodes: int, folder: Path) -> Sample:
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        here = Path(name)
+        async with application(here) as service:
+            await run_to_end(service, loop(branches(BRANCHES), "true", 50), here, mode="fast")
+            with stopwatch(nodes) as sample:
+                run_id = await run_to_end(service, tree, here, mode="fast")
+            row = await service.journal.run(run_id)
+            if row.steps < nodes:
+                raise RuntimeError(f"the journal has {row.steps} steps of {nodes}")
+    return sample
+
+
+def measure_langgraph(nodes: int, folder: Path) -> Sample:
+    """Run fewer steps, for they take longer; the figures are per step."""
+    return measure_cycle(min(nodes, LANGGRAPH_STEPS), folder)
+
+
+LOOP, CHAIN = "infloop, loop", "infloop, chain"
+
+BENCHMARK = Benchmark(
+    title="Control nodes, journal on",
+    unit="node",
+    contenders=(
+        Contender(LOOP, measure_loop),
+        Contender(CHAIN, measure_chain),
+        Contender("LangGraph, cycle", measure_langgraph),
+    ),
+    targets=(
+        Target("CPU a node, loop", each(LOOP, cpu, 1e6), 40, "µs"),
+        Target("CPU a node, chain", each(CHAIN, cpu, 1e6), 40, "µs"),
+        Target("10,000 nodes, loop", each(LOOP, wall, 1e4), 0.5, "s"),
+        Target("10,000 nodes, chain", each(CHAIN, wall, 1e4), 0.5, "s"),
+    ),
+    size=10_000,
+    quick_size=10_000,
+    rounds=7,
+)

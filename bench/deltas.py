@@ -1,0 +1,164 @@
+"""20,000 pieces of token output to ten listeners in the process, with the output persisted.
+
+Measured from `start()` until every listener has seen the run's last event, which is durable, as is
+then all output before it. Each listener must have got every delta. "Streamed" gives way to the
+listeners after each delta, the worst case of a live stream: every delta wakes all of them.
+"Burst" never does, as a provider whose whole answer is already there.
+
+The orientation is the least that asyncio can do: a queue for each listener, nothing persisted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from application import agent, begin, line, settings
+from benchmark import Benchmark, Contender, Sample, Target, each, rate, stopwatch
+from infloop.app import open_history, run_async
+from infloop.model.events import Limits, Output
+from infloop.providers.base import Done, Part, Request, Text
+from infloop.runtime.clock import SystemClock
+from infloop.runtime.service import Parts, RunService
+from infloop.sandbox.host import HostSandbox
+
+LISTENERS = 10
+DELTA = "token "
+
+
+class Talker:
+    """A provider that says the same word many times."""
+
+    id = "talker"
+
+    def __init__(self, deltas: int, *, gives_way: bool) -> None:
+        self._deltas = deltas
+        self._gives_way = gives_way
+
+    async def ask(self, request: Request) -> AsyncIterator[Part]:
+        """Say it."""
+        for _ in range(self._deltas):
+            yield Text(DELTA)
+            if self._gives_way:
+                await asyncio.sleep(0)
+        yield Done(0)
+
+
+@asynccontextmanager
+async def talking(folder: Path, talker: Talker) -> AsyncIterator[RunService]:
+    """Open infloop with one provider that is not made from a file."""
+    (folder / "work").mkdir(parents=True)
+    async with open_history(settings(folder)) as history:
+        sandbox = HostSandbox()
+        instance = await history.instances.register()
+        parts = Parts(
+            sandbox=sandbox,
+            environment=lambda extra=None: dict(extra or {}),
+            provider=lambda name: talker,
+            limits=Limits(0, 0),
+        )
+        try:
+            async with RunService(
+                history.journal, history.instances, instance, SystemClock(), parts
+            ) as service:
+                yield service
+        finally:
+            await sandbox.close()
+            await instance.close()
+
+
+def measure_streamed(deltas: int, folder: Path) -> Sample:
+    """Let the listeners in after each delta."""
+    return run_async(_measure(folder, deltas, gives_way=True))
+
+
+def measure_burst(deltas: int, folder: Path) -> Sample:
+    """Say everything at once."""
+    return run_async(_measure(folder, deltas, gives_way=False))
+
+
+async def _measure(folder: Path, deltas: int, *, gives_way: bool) -> Sample:
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        here = Path(name)
+        async with talking(here, Talker(deltas, gives_way=gives_way)) as service:
+            with stopwatch(deltas * LISTENERS) as sample:
+                run_id = await begin(service, line([agent("a")], "next"), here)
+                async with asyncio.TaskGroup() as group:
+                    heard = [group.create_task(_listen(service, run_id)) for _ in range(LISTENERS)]
+            await service.journal.flush()
+            row = await service.journal.run(run_id)
+    if any(task.result() != deltas for task in heard):
+        raise RuntimeError(f"the listeners got {[task.result() for task in heard]} deltas")
+    if row.status != "succeeded" or row.output_bytes < deltas * len(DELTA):
+        raise RuntimeError(f"the run {row.status} with {row.output_bytes} bytes of output")
+    return sample
+
+
+async def _listen(service: RunService, run_id: str) -> int:
+    got = 0
+    async for batch in service.listen(run_id):
+        for item in batch:
+            got += type(item.event) is Output
+    return got
+
+
+def measure_queues(deltas: int, folder: Path) -> Sample:
+    """Hand every delta to ten queues."""
+    return run_async(_measure_queues(deltas))
+
+
+async def _measure_queues(deltas: int) -> Sample:
+    queues: list[asyncio.Queue[str | None]] = [asyncio.Queue() for _ in range(LISTENERS)]
+
+    async def listen(queue: asyncio.Queue[str | None]) -> int:
+        got = 0
+        while await queue.get() is not None:
+            got += 1
+        return got
+
+    with stopwatch(deltas * LISTENERS) as sample:
+        async with asyncio.TaskGroup() as group:
+            for queue in queues:
+                group.create_task(listen(queue))
+            for _ in range(deltas):
+                for queue in queues:
+                    queue.put_nowait(DELTA)
+                await asyncio.sleep(0)
+            for queue in queues:
+                queue.put_nowait(None)
+    return sample
+
+
+STREAMED, BURST = "infloop, streamed", "infloop, burst"
+
+BENCHMARK = Benchmark(
+    title="Deltas to 10 listeners, output persisted",
+    unit="delivery",
+    contenders=(
+        Contender(STREAMED, measure_streamed),
+        Contender(BURST, measure_burst),
+        Contender("asyncio queues, nothing kept", measure_queues),
+    ),
+    targets=(
+        Target(
+            "deliveries a second, streamed",
+            each(STREAMED, rate),
+            100_000,
+            "/s",
+            at_least=True,
+        ),
+        Target(
+            "deliveries a second, burst",
+            each(BURST, rate),
+            100_000,
+            "/s",
+            at_least=True,
+        ),
+    ),
+    size=20_000,
+    quick_size=20_000,
+    rounds=7,
+)

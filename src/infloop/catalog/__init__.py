@@ -1,0 +1,14 @@
+"""Finding and reading the files that say what to run.
+
+    files       a file read within bounds; a folder of them, the broken ones reported
+    workflows   a workflow by path or id, with every workflow it calls
+    providers   the provider manifests of a folder
+
+An id is the plain name of a file in a folder and can never lead out of it. What is broken is
+reported with its place and never guessed at.
+"""
+
+from infloop.catalog.providers import ProviderFiles
+from infloop.catalog.workflows import LIBRARY_DIR, Bundle, Entry, WorkflowCatalog
+
+__all__ = ["LIBRARY_DIR", "Bundle", "Entry", "ProviderFiles", "WorkflowCatalog"]

@@ -1,0 +1,110 @@
+"""A file read within bounds, and a folder of such files."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from infloop.errors import Problem, UsageError
+from infloop.model.reading import MAX_FILE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+Made = TypeVar("Made")
+FolderState: TypeAlias = frozenset[tuple[str, int, int, int]]
+
+
+def read_bounded(path: Path) -> bytes:
+    """Return what a regular file holds, at most one byte more than a file may have.
+
+    A device or a pipe is refused before a byte is read, so none can keep us waiting.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise UsageError(f"{str(path)!r} is not a regular file")
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                return file.read(MAX_FILE_BYTES + 1)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise UsageError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+
+
+def within(folder: Path, name: str) -> Path | None:
+    """Return the file `name` of a folder, or None when there is none.
+
+    A link that leads out of the folder is refused: an id must not reach what the folder's owner
+    did not put there.
+    """
+    path = folder / name
+    if not os.path.lexists(path):
+        return None
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
+        raise UsageError(f"{str(path)!r} leads nowhere; remove the link") from error
+    if not real.is_relative_to(folder.resolve()):
+        raise UsageError(f"{str(path)!r} leads out of its folder; copy the file instead")
+    return path
+
+
+def json_files(folder: Path) -> list[Path]:
+    """Return the JSON files of a folder by name; a folder that is not there has none."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.name.endswith(".json"))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise UsageError(f"cannot list {str(folder)!r}: {error}") from error
+
+
+def folder_state(folder: Path) -> FolderState | None:
+    """Return what tells two states of a folder's JSON files apart, without opening them.
+
+    None stands for a folder that cannot be listed: it is like no other state.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(_file_state(one) for one in entries if one.name.endswith(".json"))
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        return None
+
+
+def _file_state(entry: os.DirEntry[str]) -> tuple[str, int, int, int]:
+    try:
+        found = entry.stat()
+    except OSError:  # a link that leads nowhere
+        return entry.name, 0, 0, 0
+    # With st_ctime_ns a file is seen to have become readable.
+    return entry.name, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def read_folder(
+    folder: Path, parse: Callable[[bytes], tuple[Made | None, list[Problem]]]
+) -> tuple[list[Made], list[Problem]]:
+    """Return what the files of a folder define, and the problems of all of them.
+
+    A file that cannot be used is left out and reported; the others are not affected.
+    """
+    made: list[Made] = []
+    problems: list[Problem] = []
+    for path in json_files(folder):
+        try:
+            one, found = parse(read_bounded(path))
+        except UsageError as error:
+            one, found = None, [Problem("file", str(error))]
+        problems.extend(in_file(path.name, found))
+        if one is not None:
+            made.append(one)
+    return made, problems
+
+
+def in_file(name: str, problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems with the file's name in their place."""
+    return [replace(problem, place=f"{name}: {problem.place}") for problem in problems]

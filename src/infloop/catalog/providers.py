@@ -1,0 +1,54 @@
+"""The provider manifests of a folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from infloop.catalog.files import folder_state, read_folder
+from infloop.errors import Problem
+from infloop.model.provider import parse_provider
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from infloop.catalog.files import FolderState
+    from infloop.model.provider import Provider
+
+    Loaded: TypeAlias = tuple[list[Provider], list[Problem]]
+
+
+class ProviderFiles:
+    """Reads `<folder>/*.json`; what was added, changed or removed is seen at the next `load`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._remembered: tuple[FolderState | None, Loaded] = None, ([], [])
+
+    def load(self) -> Loaded:
+        """Return the usable providers, sorted by label, and every problem found.
+
+        Of two with the same id the one in the first file is used. Every agent step asks, so the
+        files are read again only when one of them changed.
+        """
+        # Before reading: what changes meanwhile must be seen next time.
+        state = folder_state(self.folder)
+        if state is None or state != self._remembered[0]:
+            self._remembered = state, self._read()
+        providers, problems = self._remembered[1]
+        return list(providers), list(problems)
+
+    def _read(self) -> Loaded:
+        found: list[Provider]
+        found, problems = read_folder(self.folder, parse_provider)
+        chosen: dict[str, Provider] = {}
+        for provider in found:
+            if chosen.setdefault(provider.id, provider) is not provider:
+                problems.append(
+                    Problem(
+                        str(self.folder),
+                        f"the provider {provider.id!r} is defined twice; the first file counts",
+                        "remove one of them, or change its id",
+                        "warning",
+                    )
+                )
+        return sorted(chosen.values(), key=lambda one: (one.label.lower(), one.id)), problems

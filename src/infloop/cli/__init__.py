@@ -1,0 +1,123 @@
+"""The command line: one file per subcommand, loaded when it is called.
+
+Exit codes: 0 succeeded, 1 failed, 2 bad usage or workflow, 130 cancelled.
+
+A command's file has `add_arguments(parser)` and `main(args) -> int`; its docstring is its help.
+What they share:
+
+    terminal    text that is safe to print
+    figures     durations, times, sizes and money as people read them
+    naming      which run is meant
+    story       what happened in a run, folded from its events
+    labels      what a workflow's author calls a node
+    outline     a story's steps as an indented list
+    summary     how a run ended, as it stays on the screen
+    advice      the commands that make sense next
+    reasons     why a run is what it is
+    plain       a run as plain lines, or as JSON lines
+    live        a run drawn on a terminal
+    watching    sees the runs of this process through to their end
+
+Nothing is imported before it is needed: `infloop --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
+from infloop import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+COMMANDS: tuple[tuple[str, str], ...] = (
+    ("run", "run a workflow to its end"),
+    ("check", "find everything wrong with workflow files"),
+    ("runs", "list runs, or search them"),
+    ("show", "show a run: its steps, outputs and outcome"),
+    ("logs", "print what a run's steps said"),
+    ("why", "explain why a run started, waits or stopped"),
+    ("cancel", "stop a run, whichever process drives it"),
+    ("resume", "go on with runs whose process died"),
+    ("rewind", "begin a new run from a step of an earlier one"),
+    ("export", "write a run's record as JSON"),
+    ("import", "read run records"),
+    ("schema", "print the JSON Schema of a file format"),
+    ("docs", "read the documentation"),
+    ("demo", "watch a loop turn failing tests green"),
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command itself; the subcommands' own are made when called."""
+    width = max(len(name) for name, _ in COMMANDS)
+    listed = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS)
+    top = argparse.ArgumentParser(
+        prog="infloop",
+        description=("Runs agent loops on your own machine, durably, and can prove what they did."),
+        epilog=f"commands:\n{listed}\n\n`infloop COMMAND --help` explains one of them.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"infloop {__version__}")
+    top.add_argument(
+        "command",
+        metavar="COMMAND",
+        choices=[name for name, _ in COMMANDS],
+        help="what to do; see the list below",
+    )
+    return top
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """Return the parser of one subcommand."""
+    module = importlib.import_module(f"infloop.cli.{name}_command")
+    made = argparse.ArgumentParser(
+        prog=f"infloop {name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(made)
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the command line; return the exit code."""
+    from infloop.cli.terminal import is_text, note, prepare_streams
+
+    prepare_streams()
+    if not all(map(is_text, argv)):
+        note("infloop: an argument is not valid UTF-8 text")
+        return 2
+    if not argv:
+        parser().print_help()
+        return 2
+    if argv[0] not in dict(COMMANDS):
+        parser().parse_args(argv)  # answers --help and --version, and refuses everything else
+        return 2
+    args = command_parser(argv[0]).parse_args(argv[1:])
+    module = importlib.import_module(f"infloop.cli.{argv[0]}_command")
+    return _guarded(module.main, args)
+
+
+def _guarded(main: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+    """Call a command; turn expected errors into a message and an exit code."""
+    from infloop.cli.terminal import abandon_stdout, complain
+    from infloop.errors import InfloopError, StoreError
+
+    try:
+        code = main(args)
+        sys.stdout.flush()  # here, where a reader that went away can still be understood
+    except InfloopError as error:
+        complain(error)
+        return 1 if isinstance(error, StoreError) else 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        abandon_stdout()
+        return 1
+    return code

@@ -1,0 +1,58 @@
+"""Read the documentation that came with this version.
+
+Without a topic, the topics are listed.
+
+  infloop docs
+  infloop docs workflow-format
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what can be given."""
+    parser.add_argument("topic", metavar="TOPIC", nargs="?", help="what to read about")
+
+
+def main(args: argparse.Namespace) -> int:
+    """List the topics, or print one."""
+    found = topics()
+    if args.topic is None:
+        width = max((len(name) for name in found), default=0)
+        for name, path in found.items():
+            print(f"{name:<{width}}  {_title(path)}")
+        return 0
+    if args.topic not in found:
+        from difflib import get_close_matches
+
+        from infloop.errors import UsageError
+
+        near = get_close_matches(args.topic, found, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise UsageError(f"there is no topic {args.topic!r}; {hint}known: {', '.join(found)}")
+    print(found[args.topic].read_text(encoding="utf-8"), end="")
+    return 0
+
+
+def topics() -> dict[str, Path]:
+    """Return the pages by name, from the installed package or from the source tree around it."""
+    import infloop
+    from infloop.errors import MissingPart
+
+    package = Path(infloop.__file__).parent
+    for folder in (package / "docs", package.parent.parent / "docs"):
+        pages = {path.stem: path for path in sorted(folder.glob("*.md"))}
+        if pages:
+            return pages
+    raise MissingPart("the documentation is not part of this installation; install infloop again")
+
+
+def _title(path: Path) -> str:
+    with path.open(encoding="utf-8") as page:
+        return next((line[2:].strip() for line in page if line.startswith("# ")), "")

@@ -1,0 +1,45 @@
+"""Durations, times, sizes and money as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+_KIB = 1024
+
+
+def duration(ms: float) -> str:
+    """Return how long something took: `0.3s`, `12.4s`, `3m 05s`, `2h 07m`."""
+    seconds = max(0.0, ms / 1000)
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m {rest:02}s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours}h {minutes:02}m"
+    return f"{hours // 24}d {hours % 24:02}h"
+
+
+def moment(ms: int) -> str:
+    """Return a time of day on a date, in the reader's own time zone."""
+    try:
+        when = datetime.fromtimestamp(ms / 1000, UTC).astimezone()
+    except (OverflowError, ValueError, OSError):  # an imported record may claim any number
+        return f"{ms} ms"
+    return when.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def size(characters: int) -> str:
+    """Return how long a text is."""
+    if characters < _KIB:
+        return f"{characters} characters"
+    if characters < _KIB * _KIB:
+        return f"{characters / _KIB:.1f} Ki characters"
+    return f"{characters / _KIB / _KIB:.1f} Mi characters"
+
+
+def money(usd: float) -> str:
+    """Return an amount in dollars; cents matter, and so do parts of one."""
+    whole, _, parts = f"{usd:.4f}".partition(".")
+    return f"${whole}.{parts.rstrip('0'):0<2}"

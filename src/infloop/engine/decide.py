@@ -1,0 +1,85 @@
+"""Nodes without effects: their outcome follows from their configuration alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from infloop.model.patterns import BadPattern, search
+from infloop.model.values import as_text
+
+if TYPE_CHECKING:
+    from infloop.model.values import JsonObject
+
+
+class Decision(NamedTuple):
+    """The handle a node leaves by and what it returns."""
+
+    handle: str
+    outputs: JsonObject
+    error: str = ""
+
+
+def decide(node_type: str, config: JsonObject) -> Decision | None:
+    """Return the outcome of a node without effects, or None for any other node."""
+    if node_type == "branch":
+        return branch(config)
+    if node_type in ("start", "end", "sidenote"):
+        return Decision("next", {})
+    if node_type == "condition" and config.get("kind") == "sentinel":
+        return sentinel(config)
+    return None
+
+
+def compare(lhs: str, op: str, rhs: str) -> bool:
+    """Compare two texts; raise BadPattern for a bad pattern, ValueError for an unknown `op`."""
+    match op:
+        case "==":
+            return lhs == rhs
+        case "!=":
+            return lhs != rhs
+        case "contains":
+            return rhs in lhs
+        case "matches":
+            return search(rhs, lhs) is not None
+        case _:
+            raise ValueError(f"unknown operator {op!r}; use ==, !=, contains or matches")
+
+
+def branch(config: JsonObject) -> Decision:
+    """Compare `lhs` with `rhs`."""
+    lhs, op, rhs = (as_text(config.get(key)) for key in ("lhs", "op", "rhs"))
+    given: JsonObject = {"lhs": lhs, "rhs": rhs, "op": op}
+    try:
+        result = compare(lhs, op, rhs)
+    except BadPattern as error:
+        reason = f"invalid regex: {error}"
+    except ValueError as error:
+        reason = str(error)
+    else:
+        return Decision("true" if result else "false", {"result": result, **given})
+    return Decision("error", {"error": reason, **given}, reason)
+
+
+def sentinel(config: JsonObject) -> Decision:
+    """Look for a text or pattern in `against`."""
+    settings = config.get("sentinel")
+    pattern = settings.get("pattern") if isinstance(settings, dict) else None
+    is_regex = settings.get("isRegex", False) if isinstance(settings, dict) else None
+    if not isinstance(pattern, str) or not isinstance(is_regex, bool):
+        return _unmet("invalid sentinel config")
+    text = as_text(config.get("against"))
+    if is_regex:
+        try:
+            index = search(pattern, text)
+        except BadPattern as error:
+            return _unmet(f"invalid regex: {error}")
+    else:
+        found = text.find(pattern)
+        index = found if found >= 0 else None
+    if index is None:
+        return _unmet("pattern not found")
+    return Decision("met", {"met": True, "detail": f"matched at index {index}"})
+
+
+def _unmet(detail: str) -> Decision:
+    return Decision("not_met", {"met": False, "detail": detail})

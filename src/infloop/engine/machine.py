@@ -1,0 +1,547 @@
+"""The machine: an event happened, so what is to be done?
+
+`advance` applies one event to the state and returns the commands that follow from it. Replay is
+the same call over the stored events with the commands ignored; `outstanding` then says what was
+left to do. Nothing happens between two events that an event does not say.
+
+How a step lives: `enter` opens it (ready) and asks for its start or its outcome; `StepStarted`
+makes it running; `StepPassed` or `StepFinished` closes it, stores its outputs, and `_follow` goes
+on along the edge of its handle. Containers open frames when they start and close when their frames
+have completed.
+
+How anything ends early (End inside a loop, a lost race, a failure, a stop, a budget): every frame
+concerned gets an `ending`, running effects are interrupted, and each frame completes as soon as
+its open step has closed. There is no other way out, so nothing is left behind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from infloop.engine import parallel
+from infloop.engine.commands import Command, Emit, Interrupt, Perform
+from infloop.engine.decide import decide
+from infloop.engine.graph import MAX_DEPTH, Graph, GraphNode, Program
+from infloop.engine.resolve import Unresolved, resolve
+from infloop.engine.scope import FrameScope, owner
+from infloop.engine.state import Branch, Ending, Frame, State, Step
+from infloop.model.events import (
+    Event,
+    Notice,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    Status,
+    StepFinished,
+    StepPassed,
+    StepStarted,
+    StopRequested,
+    TemplateWarning,
+)
+from infloop.model.inputs import InputError, resolve_inputs
+from infloop.model.template import MISSING, Missing, TooLong
+
+if TYPE_CHECKING:
+    from infloop.model.values import JsonObject
+
+CONTAINERS = frozenset({"loop", "parallel", "subworkflow"})
+EFFECTS = frozenset({"agent", "script", "condition", "judge"})
+CANCELLED: Literal["cancelled"] = "cancelled"
+
+
+def advance(program: Program, state: State, event: Event, now: int) -> tuple[State, list[Command]]:
+    """Apply `event`, which happened at `now`, and return the state and what follows from it."""
+    machine = _Machine(program, state, now)
+    match event:
+        case StepPassed() | StepFinished():
+            machine.close(event)
+        case StepStarted():
+            machine.start(event)
+        case RunStarted():
+            machine.begin(event)
+        case RunResumed():
+            machine.resume(event)
+        case StopRequested():
+            machine.end_run(Ending(CANCELLED, event.reason or "stopped on request"))
+        case RunFinished():
+            state.finished = None if event.interrupted else event.status
+        case TemplateWarning() | Notice():
+            pass
+    state.last_time = now
+    return state, machine.commands
+
+
+def outstanding(program: Program, state: State, now: int) -> list[Command]:
+    """Return what is left to do for a state that was loaded or replayed."""
+    machine = _Machine(program, state, now)
+    for step in list(state.steps.values()):
+        machine.ask(step)
+    machine.settle()
+    return machine.commands
+
+
+class _Machine:
+    """One call of `advance`: the state in hand and the commands so far."""
+
+    __slots__ = ("commands", "now", "program", "state")
+
+    def __init__(self, program: Program, state: State, now: int) -> None:
+        self.program = program
+        self.state = state
+        self.now = now
+        self.commands: list[Command] = []
+
+    # -- events ------------------------------------------------------------------------------
+
+    def begin(self, event: RunStarted) -> None:
+        """The run exists: enter its first node."""
+        self.state.limits = event.limits
+        self.state.begun_at = self.now
+        graph = self.program.graphs[self.program.root]
+        frame = Frame("run", "", graph.id, scope={}, inputs=dict(event.inputs))
+        self.state.frames[""] = frame
+        self._enter(frame, graph.start)
+
+    def resume(self, event: RunResumed) -> None:
+        """Another process goes on: time that nobody worked does not count."""
+        self.state.limits = event.limits
+        self.state.spent_ms += self.state.last_time - self.state.begun_at
+        self.state.begun_at = self.now
+
+    def start(self, event: StepStarted) -> None:
+        """A step is running; a container opens its frames."""
+        step = self.state.steps[event.path]
+        step.status = "running"
+        step.attempt = event.attempt
+        step.started_at = self.now
+        frame, node = self._place(step)
+        if node.type not in CONTAINERS:
+            return
+        if frame.ending:
+            self._close_container(step, frame.ending)
+        elif frame.depth >= MAX_DEPTH:
+            self._close_container(
+                step, Ending("failed", f"nested deeper than {MAX_DEPTH} containers")
+            )
+        elif node.type == "loop":
+            self._next_round(step, node, frame)
+        elif node.type == "parallel":
+            self._open_branches(step, node, frame)
+        else:
+            self._open_call(step, node, frame, event.config)
+
+    def close(self, event: StepPassed | StepFinished) -> None:
+        """A step is over: keep its outputs and go on from there."""
+        state = self.state
+        step = state.steps.pop(event.path)
+        frame, node = self._place(step)
+        scope = owner(state, frame).scope
+        assert scope is not None
+        scope[node.id] = event.outputs
+        frame.step = ""
+        if "stdout" in event.outputs:
+            frame.previous = node.id
+        if event.error:
+            state.last_failure = f"step {event.path!r} failed: {event.error}"
+        overspent = self._count_cost(node, event.outputs)
+        if frame.ending is not None:
+            self._complete(frame)
+        elif not overspent:
+            self._follow(frame, node, event)
+        if overspent:
+            self.end_run(Ending("failed", overspent))
+
+    def _count_cost(self, node: GraphNode, outputs: JsonObject) -> str:
+        """Add what a step spent; return why the run must end if that was too much."""
+        spent = outputs.get("costUsd") if node.type in EFFECTS and node.type != "script" else None
+        if not isinstance(spent, int | float) or spent <= 0:
+            return ""
+        self.state.cost_usd += spent
+        total, limit = self.state.cost_usd, self.state.limits.max_cost_usd
+        if not limit or total <= limit:
+            return ""
+        return (
+            f"budget: the run spent ${total:.4f}, more than its limit of ${limit:.4f} "
+            "(INFLOOP_MAX_RUN_COST_USD, or limits.maxCostUsd in the workflow)"
+        )
+
+    # -- walking -----------------------------------------------------------------------------
+
+    def _place(self, step: Step) -> tuple[Frame, GraphNode]:
+        frame = self.state.frames[step.frame]
+        return frame, self.program.graphs[frame.graph].nodes[step.node]
+
+    def _enter(self, frame: Frame, node_id: str) -> None:
+        """Visit a node, unless the run's budget is used up."""
+        state = self.state
+        refused = self._over_budget()
+        if refused:
+            self.end_run(Ending("failed", refused))
+            return
+        state.executions += 1
+        visit = frame.visits.get(node_id, 0) + 1
+        frame.visits[node_id] = visit
+        prefix = f"{frame.path}/" if frame.path else ""
+        suffix = f"#{visit}" if visit > 1 else ""
+        step = Step(f"{prefix}{node_id}{suffix}", node_id, frame.path)
+        state.steps[step.path] = step
+        frame.step = step.path
+        self.ask(step)
+
+    def _over_budget(self) -> str:
+        state, limits = self.state, self.state.limits
+        if limits.max_node_executions and state.executions >= limits.max_node_executions:
+            return (
+                f"budget: the run reached its limit of {limits.max_node_executions} node "
+                "executions (INFLOOP_MAX_RUN_NODE_EXECUTIONS, or limits.maxNodeExecutions in "
+                "the workflow); give the loop a maxIterations or raise the limit"
+            )
+        spent = state.spent_ms + self.now - state.begun_at
+        if limits.max_duration_ms and spent > limits.max_duration_ms:
+            return (
+                f"budget: the run took {spent} ms, more than its limit of "
+                f"{limits.max_duration_ms} ms (INFLOOP_MAX_RUN_DURATION_MS, or "
+                "limits.maxDurationMs in the workflow)"
+            )
+        return ""
+
+    def _follow(self, frame: Frame, node: GraphNode, event: StepPassed | StepFinished) -> None:
+        """Go on from a closed step along the edge of its handle."""
+        handle = event.handle
+        if node.type == "end":
+            self._reach_end(frame, event)
+            return
+        if frame.kind == "round" and handle in ("met", "break"):
+            self._end_round(frame, broke=True)
+            return
+        if frame.kind == "round" and handle in ("not_met", "continue"):
+            self._end_round(frame)
+            return
+        target = node.edges.get(handle)
+        if target is not None:
+            self._enter(frame, target)
+        elif handle == "error":
+            reason = event.error or "it left by its error handle, which has no edge"
+            self._fail(frame, Ending("failed", reason, event.path))
+        elif frame.kind == "round":
+            self._end_round(frame)
+        else:
+            self._end(frame, Ending("succeeded"))
+
+    def _reach_end(self, frame: Frame, event: StepPassed | StepFinished) -> None:
+        config = event.config if isinstance(event, StepPassed) else {}
+        if config.get("outcome") != "failed":
+            self._end(frame, Ending("succeeded"))
+            return
+        cause = f" ({self.state.last_failure})" if self.state.last_failure else ""
+        reason = f"the workflow ended at {event.node!r}, whose outcome is failed{cause}"
+        self._end(frame, Ending("failed", reason, event.path))
+
+    # -- asking ------------------------------------------------------------------------------
+
+    def ask(self, step: Step) -> None:
+        """Ask for what an open step needs next; safe to repeat after a crash."""
+        frame, node = self._place(step)
+        if step.status == "closing":
+            self._finish_container(step, node)
+        elif step.status == "ready" or node.type not in CONTAINERS:
+            self._ask_outcome(step, frame, node)
+
+    def _ask_outcome(self, step: Step, frame: Frame, node: GraphNode) -> None:
+        shown = frame.shown_prefix + node.id
+        config: JsonObject = node.config
+        error = ""
+        try:
+            config = self._resolved(step, frame, node, shown)
+        except (TooLong, Unresolved) as refused:
+            error = str(refused)
+        if error:
+            self._pass(step, frame, node, config, "error", {"errorMessage": error}, error)
+            return
+        decision = decide(node.type, config)
+        if decision is not None:
+            self._pass(step, frame, node, config, *decision)
+        elif node.type in CONTAINERS:
+            self._emit(
+                StepStarted(step.path, shown, node.type, config, frame.iteration, step.attempt + 1)
+            )
+        elif node.type in EFFECTS:
+            self.commands.append(
+                Perform(step.path, shown, node.type, config, frame.iteration, step.attempt + 1)
+            )
+        else:
+            error = f"unknown node type: {node.type}"
+            self._pass(step, frame, node, config, "error", {"errorMessage": error}, error)
+
+    def _resolved(self, step: Step, frame: Frame, node: GraphNode, shown: str) -> JsonObject:
+        graph = self.program.graphs[frame.graph]
+
+        def warn(field: str, key: str) -> None:
+            self._emit(TemplateWarning(step.path, shown, field, key))
+
+        config = resolve(node, FrameScope(self.state, frame, graph), warn)
+        if node.type == "condition" and config.get("against") is None and frame.previous:
+            # Without a text of its own, a condition looks at what the step before it said.
+            said = FrameScope(self.state, frame, graph).lookup((frame.previous, "stdout"))
+            if not isinstance(said, Missing):
+                config = {**config, "against": said}
+        return config
+
+    def _pass(
+        self,
+        step: Step,
+        frame: Frame,
+        node: GraphNode,
+        config: JsonObject,
+        handle: str,
+        outputs: JsonObject,
+        error: str = "",
+    ) -> None:
+        shown = frame.shown_prefix + node.id
+        self._emit(
+            StepPassed(step.path, shown, node.type, config, handle, outputs, frame.iteration, error)
+        )
+
+    def _emit(self, event: Event) -> None:
+        self.commands.append(Emit(event))
+
+    # -- containers --------------------------------------------------------------------------
+
+    def _next_round(self, step: Step, node: GraphNode, frame: Frame) -> None:
+        limit = node.config.get("maxIterations", 100)
+        rounds = int(limit) if isinstance(limit, int | float) else 100
+        endless = node.config.get("infinite") is True
+        if not node.children or (not endless and step.rounds >= rounds):
+            self._close_container(step, Ending("succeeded"))
+            return
+        step.rounds += 1
+        inner = self._open_frame(step, frame, "round", f"{step.path}[{step.rounds}]")
+        inner.iteration = step.rounds
+        self._enter(inner, node.children[0])
+
+    def _end_round(self, frame: Frame, *, broke: bool = False) -> None:
+        """A round is over: break the loop or begin the next one."""
+        del self.state.frames[frame.path]
+        step = self.state.steps[frame.container]
+        around, node = self._place(step)
+        if broke:
+            step.broke = True
+            self._close_container(step, Ending("succeeded"))
+        else:
+            self._next_round(step, node, around)
+
+    def _open_branches(self, step: Step, node: GraphNode, frame: Frame) -> None:
+        step.branches = {root: Branch() for root in node.roots}
+        if not node.roots:
+            step.settled = "goal"
+            self._close_container(step, Ending("succeeded"))
+            return
+        for root in node.roots:
+            inner = self._open_frame(step, frame, "branch", f"{step.path}{{{root}}}")
+            inner.scope = {}
+            inner.root = root
+            inner.iteration = frame.iteration
+        for root in node.roots:
+            opened = self.state.frames.get(f"{step.path}{{{root}}}")
+            if opened is not None:  # a budget that runs out closes the rest at once
+                self._enter(opened, root)
+
+    def _open_call(self, step: Step, node: GraphNode, frame: Frame, config: JsonObject) -> None:
+        called = config.get("workflowId")
+        graph = self.program.graphs.get(called) if isinstance(called, str) else None
+        if graph is None:
+            self._close_container(
+                step, Ending("failed", f"workflow {called!r} was not found when the run began")
+            )
+            return
+        supplied = config.get("inputs")
+        given = supplied if isinstance(supplied, dict) else {}
+        try:
+            # What is passed without being declared stays visible, as it always was.
+            inputs = {**given, **resolve_inputs(graph.inputs, given)}
+        except InputError as error:
+            self._close_container(step, Ending("failed", f"workflow {called!r}: {error}"))
+            return
+        inner = self._open_frame(step, frame, "call", step.path)
+        inner.graph = graph.id
+        inner.scope = {}
+        inner.inputs = inputs
+        inner.shown_prefix = f"{frame.shown_prefix}{node.id}/"
+        self._enter(inner, graph.start)
+
+    def _open_frame(self, step: Step, around: Frame, kind: str, path: str) -> Frame:
+        frame = Frame(
+            kind,  # type: ignore[arg-type]
+            path,
+            around.graph,
+            container=step.path,
+            shown_prefix=around.shown_prefix,
+            depth=around.depth + 1,
+        )
+        self.state.frames[path] = frame
+        return frame
+
+    def _close_container(self, step: Step, ending: Ending) -> None:
+        """The container has no frames left: say how it finished."""
+        step.status = "closing"
+        step.ending = ending
+        self._finish_container(step, self._place(step)[1])
+
+    def _finish_container(self, step: Step, node: GraphNode) -> None:
+        frame = self.state.frames[step.frame]
+        ending = step.ending or Ending("succeeded")
+        failed = ending.status != "succeeded"
+        outputs: JsonObject
+        if node.type == "loop":
+            outputs = {"iterations": step.rounds, "broke": step.broke}
+            handle = "next"
+        elif node.type == "parallel":
+            outputs = parallel.outputs(node.config, step)
+            handle = parallel.SUCCESS_HANDLE[parallel.mode_of(node.config)]
+        else:
+            outputs = {"status": ending.status, **step.outputs}
+            handle = "next"
+        error = ""
+        if failed:
+            handle, error = "error", ending.error or ending.status
+            outputs["errorMessage"] = error
+        self._emit(
+            StepFinished(
+                step.path,
+                frame.shown_prefix + node.id,
+                node.type,
+                handle,
+                outputs,
+                max(0, self.now - step.started_at),
+                error,
+            )
+        )
+
+    # -- endings -----------------------------------------------------------------------------
+
+    def end_run(self, ending: Ending) -> None:
+        """End the whole run; the first ending stays."""
+        run = self.state.frames[""]
+        self._unwind(run, ending)
+
+    def _end(self, frame: Frame, ending: Ending) -> None:
+        """End the workflow, branch or call that `frame` belongs to, through its loops."""
+        innermost = frame
+        frame.ending = ending
+        while frame.kind == "round":
+            frame = self.state.frames[self.state.steps[frame.container].frame]
+            frame.ending = ending
+        self._complete(innermost)
+
+    def _fail(self, frame: Frame, ending: Ending) -> None:
+        """A step failed and has no edge for it: so does its loop, or whatever is around that."""
+        innermost = frame
+        frame.ending = ending
+        while frame.kind == "round":
+            frame, node = self._place(self.state.steps[frame.container])
+            if "error" in node.edges:
+                break
+            frame.ending = ending
+        self._complete(innermost)
+
+    def _unwind(self, frame: Frame, ending: Ending) -> None:
+        """Give `frame` and everything inside it an ending, and interrupt what is running."""
+        if frame.ending is not None:
+            return
+        frame.ending = ending
+        step = self.state.steps.get(frame.step)
+        if step is None:
+            self._complete(frame)
+            return
+        for inner in list(self.state.frames.values()):
+            if inner.container == step.path:
+                self._unwind(inner, Ending(CANCELLED, ending.error))
+        if self._place(step)[1].type in EFFECTS:
+            self.commands.append(Interrupt(step.path, ending.error or ending.status))
+
+    def _complete(self, frame: Frame) -> None:
+        """A frame with an ending has no open step any more."""
+        ending = frame.ending
+        assert ending is not None
+        if frame.kind == "run":
+            self.settle()
+            return
+        del self.state.frames[frame.path]
+        step = self.state.steps[frame.container]
+        around, node = self._place(step)
+        if frame.kind == "round":
+            self._close_container(step, ending)
+        elif frame.kind == "call":
+            self._close_call(step, frame, node, ending)
+        else:
+            self._close_branch(step, frame, around, node, ending)
+
+    def _close_call(self, step: Step, frame: Frame, node: GraphNode, ending: Ending) -> None:
+        if ending.status == "succeeded":
+            wanted = node.config.get("outputs")
+            scope = FrameScope(self.state, frame, self.program.graphs[frame.graph])
+            for name, path in wanted.items() if isinstance(wanted, dict) else ():
+                value = scope.lookup(path.split(".")) if isinstance(path, str) else MISSING
+                if not isinstance(value, Missing):
+                    step.outputs[name] = value
+        self._close_container(step, _blame(ending))
+
+    def _close_branch(
+        self, step: Step, frame: Frame, around: Frame, node: GraphNode, ending: Ending
+    ) -> None:
+        branch = step.branches[frame.root]
+        branch.status = ending.status
+        if ending.status != CANCELLED:
+            branch.outputs = frame.scope or {}
+            branch.error = _blame(ending).error if ending.status == "failed" else ""
+        if not step.settled and around.ending is None:
+            if branch.status == "succeeded":
+                step.winners.append(frame.root)
+            step.settled = parallel.judge_progress(node.config, step)
+            if step.settled:
+                self._abandon_losers(step)
+        if all(branch.status != "running" for branch in step.branches.values()):
+            self._close_container(step, self._parallel_ending(step, around))
+
+    def _abandon_losers(self, step: Step) -> None:
+        for other in list(self.state.frames.values()):
+            if other.container == step.path:
+                self._unwind(other, Ending(CANCELLED, "another branch settled the parallel"))
+
+    def _parallel_ending(self, step: Step, around: Frame) -> Ending:
+        if around.ending is not None:
+            return around.ending
+        if step.settled == "goal":
+            return Ending("succeeded")
+        return Ending("failed", parallel.failure(step))
+
+    def settle(self) -> None:
+        """Finish the run when its ending is decided and nothing is open any more."""
+        state = self.state
+        ending = state.ending
+        if ending is None or state.steps or state.finished:
+            return
+        blamed = _blame(ending)
+        self._emit(RunFinished(ending.status, blamed.error, ending.step))
+
+
+def _blame(ending: Ending) -> Ending:
+    """Return the ending with the failing step named in its error."""
+    if ending.status != "failed" or not ending.step or repr(ending.step) in ending.error:
+        return ending
+    return Ending(ending.status, f"step {ending.step!r} failed: {ending.error}", ending.step)
+
+
+def shown_scope(program: Program, state: State) -> JsonObject:
+    """Return the run's scope as records and outside readers see it."""
+    run = state.frames.get("")
+    graph: Graph = program.graphs[program.root]
+    if run is None or run.scope is None:
+        return {}
+    shown: JsonObject = {"globals": graph.globals} if graph.globals else {}
+    return {**shown, "inputs": run.inputs or {}, **run.scope}
+
+
+def final_status(state: State) -> Status | None:
+    """Return how the run finished, or None while it goes on."""
+    return state.finished

@@ -1,0 +1,110 @@
+"""A run as data.
+
+`Frame`: a sequence of steps with one step open at a time. `Step`: a node being visited. A container
+step (loop, parallel, subworkflow) owns frames; a frame's steps write their outputs to the nearest
+frame that has a scope. Only what is open is kept.
+
+The whole state is JSON, so a checkpoint is `encode_state(state)`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from infloop.model.events import Limits, Status
+from infloop.model.values import JsonObject
+
+Scope: TypeAlias = dict[str, JsonObject]
+FrameKind: TypeAlias = Literal["run", "round", "branch", "call"]
+StepStatus: TypeAlias = Literal["ready", "running", "closing"]
+BranchStatus: TypeAlias = Literal["running", "succeeded", "failed", "cancelled"]
+
+
+class Ending(msgspec.Struct, omit_defaults=True):
+    """How a frame ended, or must end as soon as its open step has."""
+
+    status: Status
+    error: str = ""
+    step: str = ""
+
+
+class Frame(msgspec.Struct, omit_defaults=True):
+    """A sequence of steps: the run, a round of a loop, a branch of a parallel, a call."""
+
+    kind: FrameKind
+    path: str
+    graph: str
+    container: str = ""
+    shown_prefix: str = ""
+    root: str = ""
+    iteration: int = 0
+    depth: int = 0
+    scope: Scope | None = None
+    inputs: JsonObject | None = None
+    visits: dict[str, int] = {}
+    step: str = ""
+    previous: str = ""
+    ending: Ending | None = None
+
+
+class Branch(msgspec.Struct, omit_defaults=True):
+    """What became of one branch of a parallel."""
+
+    status: BranchStatus = "running"
+    error: str = ""
+    outputs: Scope = {}
+
+
+class Step(msgspec.Struct, omit_defaults=True):
+    """A node that has been entered and not yet finished."""
+
+    path: str
+    node: str
+    frame: str
+    status: StepStatus = "ready"
+    attempt: int = 0
+    started_at: int = 0
+    rounds: int = 0
+    broke: bool = False
+    branches: dict[str, Branch] = {}
+    winners: list[str] = []
+    settled: Literal["", "goal", "error"] = ""
+    outputs: JsonObject = {}
+    ending: Ending | None = None
+
+
+class State(msgspec.Struct, omit_defaults=True):
+    """Everything that decides what a run does next."""
+
+    frames: dict[str, Frame] = {}
+    steps: dict[str, Step] = {}
+    limits: Limits = Limits()
+    executions: int = 0
+    cost_usd: float = 0.0
+    begun_at: int = 0
+    spent_ms: int = 0
+    last_time: int = 0
+    last_failure: str = ""
+    finished: Status | None = None
+
+    @property
+    def ending(self) -> Ending | None:
+        """How the run is about to end, when that is decided."""
+        run = self.frames.get("")
+        return run.ending if run else None
+
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[State] = msgspec.json.Decoder(State)
+
+
+def encode_state(state: State) -> bytes:
+    """Return the state as checkpoint bytes."""
+    return _encoder.encode(state)
+
+
+def decode_state(data: bytes) -> State:
+    """Return the state that `encode_state` wrote."""
+    return _decoder.decode(data)

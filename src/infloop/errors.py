@@ -1,0 +1,80 @@
+"""Every error infloop raises on purpose, drawn by who must act.
+
+    InfloopError
+    ├── UsageError            the person at the keyboard: a wrong argument, an unknown run
+    ├── WorkflowError         the author of a workflow: a file that cannot run (holds the problems)
+    ├── SettingsError         the operator: a setting or the machine itself
+    │   └── MissingPart       … a program or library that is not installed
+    ├── StepError             a step could not do its work (the run records it and goes on)
+    └── StoreError            the data directory
+        ├── Fenced            another process took the run over: stop, write nothing
+        └── NotFound          no such run, step or blob
+
+A message holds the offending value and the way out. Nothing else is caught broadly
+except at the edge of a task. What is wrong with a file is not raised one by one: it is a `Problem`,
+and all of them are reported together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Severity: TypeAlias = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a file, where, and what to do."""
+
+    place: str
+    message: str
+    hint: str = ""
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        said = f"{self.place}: {self.message}" if self.place else self.message
+        return f"{said} ({self.hint})" if self.hint else said
+
+
+class InfloopError(Exception):
+    """Base of all expected errors; its text is meant for a person."""
+
+
+class UsageError(InfloopError):
+    """The request cannot be understood or names something that is not there."""
+
+
+class WorkflowError(InfloopError):
+    """A workflow cannot be used as it is written."""
+
+    def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+
+class SettingsError(InfloopError):
+    """A setting is wrong, or this machine cannot do what it asks for."""
+
+
+class MissingPart(SettingsError):
+    """A program or library is needed that is not installed here."""
+
+
+class StepError(InfloopError):
+    """A step failed before or beside its child; the text becomes its `errorMessage`."""
+
+
+class StoreError(InfloopError):
+    """The data directory cannot be used as asked."""
+
+
+class Fenced(StoreError):
+    """The run belongs to another process now; nothing more may be written or done."""
+
+
+class NotFound(StoreError):
+    """The store holds nothing under that name."""

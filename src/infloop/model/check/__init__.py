@@ -1,0 +1,83 @@
+"""Everything wrong with a workflow, all at once.
+
+A rule looks at the whole workflow and reports what it finds; `RULES` is the list of them. An error
+means that the workflow cannot run as it is written, a warning that it may not do what its author
+thinks. Work is linear in the size of the file.
+
+    case         what a rule is given: the workflow, where to report, what else there is
+    graph        a workflow's nodes by id and its edges as they are followed
+    flow         which step can come before which
+
+    header       rules about the workflow itself: its id, name, globals, limits, inputs
+    ids          … names of nodes, and where a run begins
+    edges        … what follows what
+    nodes        … the configuration of each node
+    reach        … nodes that can never run
+    references   … references that can never resolve
+    calls        … calls of other workflows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from infloop.model.check.calls import check_calls
+from infloop.model.check.case import Case, Library
+from infloop.model.check.edges import check_edges
+from infloop.model.check.graph import Graph
+from infloop.model.check.header import check_header, check_inputs
+from infloop.model.check.ids import check_ids, check_start
+from infloop.model.check.nodes import check_nodes
+from infloop.model.check.reach import check_reach
+from infloop.model.check.references import check_references
+from infloop.model.parsing import Parsed
+from infloop.model.problems import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from infloop.errors import Problem
+    from infloop.model.check.case import Lookup
+    from infloop.model.workflow import Workflow
+
+Rule: TypeAlias = Callable[[Case], None]
+
+RULES: tuple[Rule, ...] = (
+    check_header,
+    check_inputs,
+    check_ids,
+    check_start,
+    check_edges,
+    check_nodes,
+    check_reach,
+    check_references,
+    check_calls,
+)
+
+
+def check_workflow(
+    workflow: Workflow | Parsed,
+    *,
+    known_workflows: Lookup | None = None,
+    known_providers: Collection[str] | None = None,
+) -> list[Problem]:
+    """Return every problem of a workflow, with those found while it was read.
+
+    Calls of other workflows are followed through `known_workflows`, and providers are looked up in
+    `known_providers`; without them neither is judged.
+    """
+    report = Report()
+    unknown: frozenset[str] = frozenset()
+    if isinstance(workflow, Parsed):
+        for problem in workflow.problems:
+            report.add(problem)
+        if workflow.workflow is None:
+            return report.problems
+        unknown, workflow = workflow.unknown, workflow.workflow
+    case = Case(
+        Graph(workflow, unknown), report, Library(workflow, known_workflows), known_providers
+    )
+    for rule in RULES:
+        rule(case)
+    return report.problems

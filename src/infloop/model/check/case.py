@@ -1,0 +1,72 @@
+"""What all rules share: the case they look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from infloop.model.check.flow import Flow
+from infloop.model.check.graph import Graph
+from infloop.model.names import is_file_name
+from infloop.model.workflow import Workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from infloop.model.problems import Report
+
+Lookup: TypeAlias = Mapping[str, Workflow] | Callable[[str], Workflow | None]
+
+
+class Library:
+    """The workflows that can be called; the one being checked is among them."""
+
+    def __init__(self, root: Workflow, known: Lookup | None) -> None:
+        self._root = root
+        self._known = known
+        self._graphs: dict[str, Graph] = {}
+
+    @property
+    def open(self) -> bool:
+        """Whether it is known which workflows there are."""
+        return self._known is not None
+
+    def find(self, name: str) -> Workflow | None:
+        """Return the workflow called `name`."""
+        if name == self._root.id:
+            return self._root
+        if self._known is None or not is_file_name(name):
+            return None
+        return self._known.get(name) if isinstance(self._known, Mapping) else self._known(name)
+
+    def names(self) -> list[str]:
+        """Return what could have been meant, as far as that is known."""
+        return list(self._known) if isinstance(self._known, Mapping) else []
+
+    def graph(self, workflow: Workflow) -> Graph:
+        """Return a called workflow's graph; it is made once."""
+        if workflow.id not in self._graphs:
+            self._graphs[workflow.id] = Graph(workflow, frozenset())
+        return self._graphs[workflow.id]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a rule is given."""
+
+    graph: Graph
+    report: Report
+    library: Library
+    providers: Collection[str] | None
+
+    @cached_property
+    def flow(self) -> Flow:
+        """Which point of the walk leads to which."""
+        return Flow(self.graph)
+
+    def not_negative(self, place: str, value: object) -> None:
+        """Report a number below zero."""
+        if isinstance(value, int | float) and value < 0:
+            self.report.error(place, f"{value} is negative", "use 0 or more")

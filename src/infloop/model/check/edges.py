@@ -1,0 +1,81 @@
+"""Rules about edges: both ends exist, the handle exists, and the edge is followed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infloop.model.problems import shown
+from infloop.model.workflow import ConditionNode, LoopNode, ParallelNode, SidenoteNode
+
+if TYPE_CHECKING:
+    from infloop.model.check.case import Case
+    from infloop.model.check.graph import Graph
+    from infloop.model.workflow import Edge
+
+
+def check_edges(case: Case) -> None:
+    """Report edges that lead nowhere, leave by no handle, or are never followed."""
+    graph, report = case.graph, case.report
+    ids: set[str] = set()
+    taken: set[tuple[str, str]] = set()
+    for index, edge in enumerate(graph.workflow.edges):
+        place = f"edges[{index}]" + (f" {shown(edge.id)}" if edge.id else "")
+        if edge.id and edge.id in ids:
+            report.error(place, f"the id {shown(edge.id)} is used twice", "rename one of them")
+        ids.add(edge.id)
+        for end, node_id in (("source", edge.source), ("target", edge.target)):
+            if not node_id:
+                report.error(f"{place} {end}", "is missing", "name a node's id")
+            elif node_id not in graph.by_id:
+                report.error(
+                    f"{place} {end}",
+                    f"there is no node {shown(node_id)}",
+                    report.guess(node_id, graph.by_id),
+                )
+        if edge.source in graph.by_id:
+            _handle(case, place, edge)
+            if (edge.source, edge.source_handle) in taken:
+                report.warning(
+                    place,
+                    f"{edge.source!r} has another edge from {edge.source_handle!r}; "
+                    "only the first is followed",
+                    "remove one of them, or use a parallel node to do both",
+                )
+            taken.add((edge.source, edge.source_handle))
+        if _is_note(graph, edge.target):
+            report.error(f"{place} target", f"{edge.target!r} is a sidenote, which never runs")
+
+
+def _handle(case: Case, place: str, edge: Edge) -> None:
+    graph, seat = case.graph, case.graph.by_id[edge.source]
+    if edge.source in graph.unknown:
+        return
+    exits = seat.node.exits()
+    kind = seat.node.type
+    if not exits:
+        case.report.error(
+            f"{place} source", f"nothing follows a node of type {kind!r}", "remove the edge"
+        )
+    elif edge.source_handle not in exits:
+        mode = f" in mode {seat.node.config.mode!r}" if isinstance(seat.node, ParallelNode) else ""
+        case.report.error(
+            f"{place} sourceHandle",
+            f"a node of type {kind!r}{mode} has no handle {shown(edge.source_handle)}",
+            f"it leaves by {', '.join(exits)}",
+        )
+    elif (
+        isinstance(seat.node, ConditionNode)
+        and isinstance(seat.parent, LoopNode)
+        and edge.source_handle in ("met", "not_met")
+    ):
+        does = "ends the loop" if edge.source_handle == "met" else "begins the next round"
+        case.report.warning(
+            place,
+            f"directly inside a loop {edge.source_handle!r} {does}; this edge is never followed",
+            "continue after the loop, or decide with a branch instead",
+        )
+
+
+def _is_note(graph: Graph, node_id: str) -> bool:
+    seat = graph.by_id.get(node_id)
+    return seat is not None and isinstance(seat.node, SidenoteNode) and node_id not in graph.unknown

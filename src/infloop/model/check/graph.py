@@ -1,0 +1,78 @@
+"""A workflow as a graph: what the rules look things up in."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from infloop.model.references import node_templates
+from infloop.model.walking import every_node
+from infloop.model.workflow import StartNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from infloop.model.template import Template
+    from infloop.model.walking import Seat
+    from infloop.model.workflow import Node, Workflow
+
+
+class Graph:
+    """A workflow with its nodes by id and its edges as they are followed."""
+
+    def __init__(self, workflow: Workflow, unknown: frozenset[str]) -> None:
+        self.workflow = workflow
+        self.unknown = unknown
+        self._roots: dict[str, dict[str, None]] = {}
+        self.seats = list(every_node(workflow))
+        self.by_id: dict[str, Seat] = {}
+        for seat in self.seats:
+            if seat.node.id:
+                self.by_id.setdefault(seat.node.id, seat)
+        self.followed: dict[str, dict[str, str]] = {}
+        for edge in workflow.edges:
+            if edge.source in self.by_id and edge.target in self.by_id:
+                self.followed.setdefault(edge.source, {}).setdefault(
+                    edge.source_handle, edge.target
+                )
+
+    @cached_property
+    def start(self) -> StartNode | None:
+        """The node where a run begins."""
+        return next((node for node in self.workflow.nodes if isinstance(node, StartNode)), None)
+
+    @cached_property
+    def declared(self) -> frozenset[str]:
+        """The names of the declared inputs."""
+        return frozenset(spec.name for spec in self.workflow.inputs or ())
+
+    @cached_property
+    def names(self) -> list[str]:
+        """What a reference may begin with."""
+        return [*self.by_id, "inputs", "globals"]
+
+    @cached_property
+    def templates(self) -> list[tuple[Seat, tuple[str, ...], Template]]:
+        """Every text that holds a reference, with its node and its path."""
+        return [
+            (seat, path, template)
+            for seat in self.seats
+            for path, template in node_templates(seat.node)
+        ]
+
+    def roots(self, parallel: Node) -> Mapping[str, None]:
+        """Return the children that begin a branch, in order: those no sibling leads to."""
+        if parallel.id not in self._roots:
+            children = [child.id for child in parallel.children]
+            entered = {
+                target for child in children for target in self.followed.get(child, {}).values()
+            }
+            self._roots[parallel.id] = {child: None for child in children if child not in entered}
+        return self._roots[parallel.id]
+
+    def ancestors(self, node_id: str) -> Iterator[str]:
+        """Yield the containers around a node, innermost first."""
+        seat = self.by_id.get(node_id)
+        while seat is not None and seat.parent is not None:
+            yield seat.parent.id
+            seat = self.by_id.get(seat.parent.id)

@@ -1,0 +1,72 @@
+"""Rules about the workflow itself: its id, name, globals and limits, and the inputs it declares."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from infloop.model.inputs import InputError, resolve_inputs
+from infloop.model.names import FILE_NAME_RULE, is_file_name
+from infloop.model.problems import shown
+from infloop.model.references import input_names
+
+if TYPE_CHECKING:
+    from infloop.model.check.case import Case
+
+# Our own fixed pattern: no nested repeats.
+_REACHABLE_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)  # noqa: TID251
+
+
+def check_header(case: Case) -> None:
+    """Report an id, name, global or limit that cannot be."""
+    workflow, report = case.graph.workflow, case.report
+    if not workflow.id:
+        report.error("id", "is missing", FILE_NAME_RULE)
+    elif not is_file_name(workflow.id):
+        report.error("id", f"{shown(workflow.id)} is not a plain file name", FILE_NAME_RULE)
+    if not workflow.name.strip():
+        report.error("name", "is missing", "say what the workflow is called")
+    for name in workflow.globals:
+        if not _REACHABLE_NAME.fullmatch(name):
+            report.warning(
+                f"globals {shown(name)}",
+                "no reference can reach this name",
+                "use letters, digits, dashes and underscores",
+            )
+    limits = workflow.limits
+    if limits is not None:
+        for key, value in limits.to_json().items():
+            case.not_negative(f"limits.{key}", value)
+
+
+def check_inputs(case: Case) -> None:
+    """Report inputs that nothing can refer to, and defaults of the wrong type."""
+    report, seen = case.report, set[str]()
+    for index, spec in enumerate(case.graph.workflow.inputs or ()):
+        place = f"inputs[{index}]" + (f" {shown(spec.name)}" if spec.name else "")
+        if not _REACHABLE_NAME.fullmatch(spec.name):
+            report.error(
+                place,
+                f"no reference can reach the name {shown(spec.name)}",
+                "use letters, digits, dashes and underscores",
+            )
+        if spec.name in seen:
+            report.error(place, "is declared twice", "rename one of them")
+        seen.add(spec.name)
+        if spec.default is not None:
+            try:
+                resolve_inputs([spec.to_json()], {})
+            except InputError as error:
+                report.error(
+                    f"{place} default",
+                    f"{shown(spec.default)} is not a {error.expected}",
+                    f"write a {error.expected}, or change the type",
+                )
+    if case.graph.workflow.inputs is None:
+        implicit = input_names(template for _, _, template in case.graph.templates)
+        if implicit:
+            report.warning(
+                "inputs",
+                f"none are declared, so these are optional texts: {', '.join(implicit[:20])}",
+                "declare them to give them types and defaults",
+            )

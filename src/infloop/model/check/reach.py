@@ -1,0 +1,39 @@
+"""The rule about nodes that can never run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infloop.model.workflow import LoopNode, SidenoteNode, StartNode
+
+if TYPE_CHECKING:
+    from infloop.model.check.case import Case
+    from infloop.model.workflow import Node
+
+
+def check_reach(case: Case) -> None:
+    """Report nodes that no way from the start leads to."""
+    graph = case.graph
+    if graph.start is None or not graph.start.id:
+        return
+    reached = case.flow.reachable(graph.start.id)
+    targets = {target for edges in graph.followed.values() for target in edges.values()}
+    for seat in graph.seats:
+        node, parent = seat.node, seat.parent
+        if not node.id or node.id in reached or node.id in graph.unknown:
+            continue
+        if isinstance(node, SidenoteNode) or (isinstance(node, StartNode) and parent is None):
+            continue
+        if parent is not None and parent.id not in reached:
+            continue  # the container is reported, and that is enough
+        if node.id in targets:
+            reason = "only nodes that never run lead to it"
+        else:
+            reason = "no edge leads to it"
+        case.report.error(seat.place, f"can never run: {reason}", _way_in(parent))
+
+
+def _way_in(parent: Node | None) -> str:
+    if isinstance(parent, LoopNode):
+        return f"the body begins at {parent.children[0].id!r}; connect it from there, or remove it"
+    return "connect it, or remove it"

@@ -1,0 +1,199 @@
+"""What a run records: the journal's vocabulary.
+
+A run's state is the fold of its events, so each event holds all that replay needs and nothing
+that can be derived. `Recorded` adds what every event has: run, sequence, time, correlation id.
+
+Token output (`Output`) shares the run's sequence but not its state: it is stored coalesced and
+replay ignores it. Sequence numbers grow and are never reused; a resumed run skips ahead, past
+any number that an interrupted process may have shown to a listener.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from infloop.model.values import JsonObject, JsonValue
+
+Status: TypeAlias = Literal["succeeded", "failed", "cancelled"]
+
+
+class Limits(msgspec.Struct, frozen=True, rename="camel"):
+    """What a run may use up; 0 means no limit."""
+
+    max_node_executions: int = 10_000
+    max_duration_ms: int = 86_400_000
+    max_cost_usd: float = 0.0
+
+
+class Cause(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What made a run begin: a person, a trigger, another run."""
+
+    kind: Literal["cli", "api", "mcp", "webhook", "schedule", "file", "rewind", "import"] = "cli"
+    detail: str = ""
+    parent_run: str = ""
+    parent_step: str = ""
+
+
+class RunStarted(msgspec.Struct, frozen=True, tag="run_started", rename="camel"):
+    """The run exists: its definition is fixed by hash, its inputs are resolved."""
+
+    workflow_id: str
+    workflow_name: str
+    definition: str
+    inputs: JsonObject
+    workdir: str
+    limits: Limits = Limits()
+    cause: Cause = Cause()
+
+
+class RunResumed(msgspec.Struct, frozen=True, tag="run_resumed", rename="camel"):
+    """A process took the run over; steps that were in flight are begun again."""
+
+    epoch: int
+    limits: Limits = Limits()
+
+
+class StopRequested(msgspec.Struct, frozen=True, tag="stop_requested", rename="camel"):
+    """Someone asked for the run to be cancelled."""
+
+    reason: str = ""
+
+
+class TemplateWarning(msgspec.Struct, frozen=True, tag="template_warning", rename="camel"):
+    """A reference resolved to nothing and was left empty."""
+
+    path: str
+    node: str
+    field: str
+    missing_key: str
+
+
+class StepStarted(
+    msgspec.Struct, frozen=True, tag="step_started", rename="camel", omit_defaults=True
+):
+    """An effect is about to begin, or a container was entered."""
+
+    path: str
+    node: str
+    node_type: str
+    config: JsonObject
+    iteration: int = 0
+    attempt: int = 1
+
+
+class StepFinished(
+    msgspec.Struct, frozen=True, tag="step_finished", rename="camel", omit_defaults=True
+):
+    """A started step ended; `error` says why when it did not succeed."""
+
+    path: str
+    node: str
+    node_type: str
+    handle: str
+    outputs: JsonObject
+    duration_ms: int = 0
+    error: str = ""
+
+
+class StepPassed(
+    msgspec.Struct, frozen=True, tag="step_passed", rename="camel", omit_defaults=True
+):
+    """A step without effects began and ended at once."""
+
+    path: str
+    node: str
+    node_type: str
+    config: JsonObject
+    handle: str
+    outputs: JsonObject
+    iteration: int = 0
+    error: str = ""
+
+
+class Notice(msgspec.Struct, frozen=True, tag="notice", rename="camel", omit_defaults=True):
+    """Something a reader of the run should see; it changes nothing."""
+
+    message: str
+    path: str = ""
+    node: str = ""
+    level: Literal["info", "warning", "error"] = "info"
+
+
+class RunFinished(
+    msgspec.Struct, frozen=True, tag="run_finished", rename="camel", omit_defaults=True
+):
+    """The run settled; nothing follows.
+
+    `interrupted` means that its process died and another one wrote this down: the run's own state
+    is untouched, and it can be resumed.
+    """
+
+    status: Status
+    error: str = ""
+    failed_step: str = ""
+    interrupted: bool = False
+
+
+Event: TypeAlias = (
+    RunStarted
+    | RunResumed
+    | StopRequested
+    | TemplateWarning
+    | StepStarted
+    | StepFinished
+    | StepPassed
+    | Notice
+    | RunFinished
+)
+
+
+class Output(msgspec.Struct, frozen=True, tag="output", rename="camel"):
+    """A piece of text that a running step produced."""
+
+    path: str
+    node: str
+    text: str
+    stream: Literal["stdout", "stderr", "tool"] = "stdout"
+    iteration: int = 0
+
+
+class Recorded(msgspec.Struct, frozen=True, rename="camel"):
+    """An event in its place: what every reader of a run receives."""
+
+    run_id: str
+    seq: int
+    time: int
+    correlation_id: str
+    event: Event | Output
+
+
+def step_path(event: Event | Output) -> str:
+    """Return the path of the step that `event` is about, or an empty text."""
+    return getattr(event, "path", "")
+
+
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+_encoder = msgspec.json.Encoder()
+
+
+def encode_event(event: Event) -> bytes:
+    """Return the event's journal form."""
+    return _encoder.encode(event)
+
+
+def decode_event(data: bytes | str) -> Event:
+    """Return the event that `encode_event` wrote."""
+    return _decoder.decode(data)
+
+
+def event_type(event: Event | Output) -> str:
+    """Return the event's name in the journal."""
+    return str(event.__struct_config__.tag)
+
+
+def plain(value: JsonValue) -> JsonValue:
+    """Return a deep copy of a JSON value that shares nothing with it."""
+    copy: JsonValue = msgspec.json.decode(_encoder.encode(value))
+    return copy

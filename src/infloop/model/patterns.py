@@ -1,0 +1,41 @@
+"""Regular expressions that come from files or the network.
+
+They run in RE2, whose time grows with the length of the text and never explodes. What RE2
+refuses (look-around, back-references, over-large repeats) is refused here too.
+"""
+
+from __future__ import annotations
+
+import re2
+
+MAX_PATTERN_CHARS = 10_000
+_MAX_PROGRAM_BYTES = 4 << 20
+
+
+class BadPattern(ValueError):
+    """The text is not a pattern that can run in linear time; says why."""
+
+
+def compile_pattern(pattern: str) -> re2._Regexp:
+    """Return the compiled pattern or raise BadPattern."""
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise BadPattern(f"longer than {MAX_PATTERN_CHARS} characters")
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MAX_PROGRAM_BYTES
+    try:
+        return re2.compile(pattern, options)
+    except (re2.error, UnicodeError) as error:
+        reason = error.args[0] if error.args else "not a valid pattern"
+        raise BadPattern(reason.decode() if isinstance(reason, bytes) else str(reason)) from None
+
+
+def search(pattern: str, text: str) -> int | None:
+    """Return the index of the first match, or None; raise BadPattern."""
+    match = compile_pattern(pattern).search(text)
+    return None if match is None else int(match.start())
+
+
+def quote(text: str) -> str:
+    """Return a pattern that matches exactly `text`."""
+    return str(re2.escape(text))

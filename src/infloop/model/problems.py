@@ -1,0 +1,87 @@
+"""The problems of a file: all of them, in words that are safe to print.
+
+Nobody wants to fix a file one mistake at a time, so a `Report` collects them. A hostile file costs
+bounded memory and time: a report keeps a bounded number of problems and makes a bounded number of
+guesses at what was meant.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from infloop.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+MAX_PROBLEMS = 1_000
+MAX_GUESSES = 20
+MAX_TEXT_CHARS = 500
+
+
+class Report:
+    """The problems found so far, in the order they were found."""
+
+    def __init__(self) -> None:
+        self._kept: list[Problem] = []
+        self._left_out = 0
+        self._guesses = MAX_GUESSES
+        self.failed = False
+
+    def error(self, place: str, message: str, hint: str = "") -> None:
+        """Add a problem that makes the file unusable."""
+        self.failed = True
+        self.add(Problem(place, message, hint))
+
+    def warning(self, place: str, message: str, hint: str = "") -> None:
+        """Add a problem that a file can be used with."""
+        self.add(Problem(place, message, hint, "warning"))
+
+    def add(self, problem: Problem) -> None:
+        """Add a problem that was found elsewhere."""
+        self.failed = self.failed or problem.severity == "error"
+        if len(self._kept) < MAX_PROBLEMS:
+            place, message, hint = map(_printable, (problem.place, problem.message, problem.hint))
+            self._kept.append(Problem(place, message, hint, problem.severity))
+        else:
+            self._left_out += 1
+
+    def guess(self, word: str, known: Collection[str]) -> str:
+        """Return a hint: the known word that was probably meant, or else what there is."""
+        if isinstance(known, set | frozenset):
+            known = sorted(known)
+        if self._guesses:
+            self._guesses -= 1
+            near = get_close_matches(word[:200], known, n=1)
+            if near:
+                return f"did you mean {near[0]!r}?"
+        return f"known: {', '.join(known)}" if 0 < len(known) <= 20 else ""
+
+    @property
+    def problems(self) -> list[Problem]:
+        """All that was found, with a last line when there was too much of it."""
+        if not self._left_out:
+            return list(self._kept)
+        return [*self._kept, Problem("file", f"{self._left_out} more problems are not listed")]
+
+
+def place_of(path: Sequence[str | int]) -> str:
+    """Return a path into a file as people write it: `nodes[3].config`."""
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
+    return "".join(parts).removeprefix(".")
+
+
+def shown(value: object) -> str:
+    """Return a value for a message, on one line and not too long."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _printable(text: str) -> str:
+    """Return a line that cannot steer a terminal; texts from files end up in it."""
+    if len(text) > MAX_TEXT_CHARS:
+        text = f"{text[:MAX_TEXT_CHARS]}…"
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

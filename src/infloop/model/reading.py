@@ -1,0 +1,153 @@
+"""Bytes to a JSON object, within bounds.
+
+Bombs, duplicate keys and text that nothing can hold are refused before anyone looks at what the
+file means.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from infloop.model.problems import place_of, shown
+
+if TYPE_CHECKING:
+    from infloop.model.problems import Report
+    from infloop.model.values import JsonObject
+
+MAX_FILE_BYTES = 5 << 20
+MAX_DEPTH = 64
+MAX_VALUES = 500_000
+
+# What 64-bit readers and the journal can hold.
+_LOWEST, _HIGHEST = -(2**63), 2**64 - 1
+
+
+class _Repeating(dict[str, Any]):
+    """An object in which a key occurred more than once."""
+
+    repeated: str = ""
+
+
+def read_object(data: bytes, report: Report) -> JsonObject | None:
+    """Return the JSON object in `data`, or None when it cannot be used at all."""
+    if len(data) > MAX_FILE_BYTES:
+        report.error(
+            "file",
+            f"larger than {MAX_FILE_BYTES >> 20} MiB",
+            "split it into subworkflows, or keep long texts in files beside it",
+        )
+        return None
+    value = _decode(data, report)
+    if value is None:
+        return None
+    inspection = _Inspection(report, escapes=b"\\u" in data)
+    if not inspection.passes(value, ()) or inspection.unusable:
+        return None
+    if not isinstance(value, dict):
+        report.error("file", f"expected a JSON object, got {shown(value)}")
+        return None
+    return value
+
+
+def _decode(data: bytes, report: Report) -> Any:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        report.error("file", f"not UTF-8 text (byte {error.start})", "save the file as UTF-8")
+        return None
+    if text.startswith("\ufeff"):
+        report.error("file", "begins with a byte order mark", "save the file as UTF-8 without BOM")
+        return None
+    try:
+        value = json.loads(text, object_pairs_hook=_object)
+    except RecursionError:
+        _too_deep(report)
+        return None
+    except json.JSONDecodeError as error:
+        report.error("file", f"not JSON: line {error.lineno} column {error.colno}: {error.msg}")
+        return None
+    except ValueError as error:  # a number with thousands of digits
+        report.error("file", f"not JSON: {error}")
+        return None
+    if value is None:
+        report.error("file", "expected a JSON object, got null")
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) == len(pairs):
+        return made
+    seen: set[str] = set()
+    repeating = _Repeating(made)
+    repeating.repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+    return repeating
+
+
+def _too_deep(report: Report) -> None:
+    report.error(
+        "file",
+        f"nested deeper than {MAX_DEPTH} levels",
+        "a container costs two levels; move the inner part into a subworkflow",
+    )
+
+
+class _Inspection:
+    """Looks for what JSON allows and we do not."""
+
+    def __init__(self, report: Report, *, escapes: bool) -> None:
+        self._report = report
+        # Text that nothing can hold only arises from \\u escapes; few files have any.
+        self._escapes = escapes
+        self._values = 0
+        self.unusable = False
+
+    def passes(self, value: Any, path: tuple[str | int, ...]) -> bool:
+        """Report what is wrong with `value`; return False when reading must stop."""
+        if isinstance(value, dict | list):
+            return self._container(value, path)
+        if isinstance(value, str):
+            if self._escapes:
+                self._text(value, path)
+        elif isinstance(value, float):
+            if not math.isfinite(value):
+                self._refuse(path, "not a finite number", "write a plain number")
+        elif isinstance(value, int) and not _LOWEST <= value <= _HIGHEST:
+            self._refuse(path, "a number of more than 64 bits", "write it as text")
+        return True
+
+    def _container(self, value: dict[str, Any] | list[Any], path: tuple[str | int, ...]) -> bool:
+        self._values += len(value)
+        if len(path) >= MAX_DEPTH:
+            _too_deep(self._report)
+            return False
+        if self._values > MAX_VALUES:
+            self._report.error(
+                "file", f"holds more than {MAX_VALUES} values", "split it into subworkflows"
+            )
+            return False
+        if isinstance(value, list):
+            return all(self.passes(item, (*path, index)) for index, item in enumerate(value))
+        if isinstance(value, _Repeating):
+            self._report.error(
+                place_of(path) or "file",
+                f"the key {value.repeated!r} occurs more than once in one object",
+                "keep one of them; which one counts would differ from reader to reader",
+            )
+        if self._escapes:
+            for key in value:
+                self._text(key, path)
+        return all(self.passes(item, (*path, key)) for key, item in value.items())
+
+    def _text(self, text: str, path: tuple[str | int, ...]) -> None:
+        if "\0" in text:
+            self._refuse(path, "holds a NUL character (\\u0000)", "remove it")
+        if any("\ud800" <= char <= "\udfff" for char in text):
+            self._refuse(path, "holds half of a surrogate pair (\\ud800)", "remove it")
+
+    def _refuse(self, path: tuple[str | int, ...], message: str, hint: str) -> None:
+        """Report a value that can be neither stored nor passed on."""
+        self.unusable = True
+        self._report.error(place_of(path) or "file", message, hint)

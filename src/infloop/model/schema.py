@@ -1,0 +1,337 @@
+"""What a file must look like: its model, what fits it, and its JSON Schema.
+
+    FileModel, field   declare a part of a file: keys, defaults, and what is said about them
+    fit                an object to its model
+    publish            a model to JSON Schema
+
+Fitting reports every mistake and leaves out what is wrong, so that the rest can be judged too.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union
+from typing import get_args as type_arguments
+from typing import get_origin as type_origin
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic import model_validator as validator
+from pydantic.alias_generators import to_camel
+
+from infloop.errors import Problem
+from infloop.model.problems import MAX_PROBLEMS, place_of, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pydantic_core import ErrorDetails
+
+    from infloop.errors import Severity
+    from infloop.model.problems import Report
+    from infloop.model.values import JsonObject
+
+
+# -- declaring -------------------------------------------------------------------------------
+
+
+def _whole(value: object) -> object:
+    """Take `60000.0` for the whole number that its writer meant."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, Strict(), BeforeValidator(_whole)]
+Number = Annotated[float, Strict()]
+Flag = Annotated[bool, Strict()]
+
+
+def field(
+    default: object,
+    title: str,
+    description: str,
+    *,
+    template: bool = False,
+    secret: bool = False,
+    alias: str | None = None,
+    exclude_if: Callable[[Any], bool] | None = None,
+) -> Any:
+    """Declare a field of a file: its default and what forms and documents say about it.
+
+    A field marked `template` may hold `{{references}}`; so may every text inside it. One marked
+    `secret` is not shown where its model is. `exclude_if` tells which values need not be written.
+    """
+    extra: dict[str, Any] = {"template": True} if template else {}
+    if secret:
+        extra["writeOnly"] = True
+    return Field(
+        default,
+        alias=alias,
+        title=title,
+        description=description,
+        repr=not secret,
+        exclude_if=exclude_if,
+        json_schema_extra=extra or None,
+    )
+
+
+def required(*keys: str) -> ConfigDict:
+    """Say that a file needs these keys; `report_missing` then finds the ones it lacks."""
+    return ConfigDict(json_schema_extra={"required": list(keys)})
+
+
+class FileModel(BaseModel):
+    """A part of a file. Keys are camelCase there and snake_case here.
+
+    Every field has a default, so that one that is missing can be reported by name together with
+    everything else. null is the same as missing; so is an empty text where no text belongs.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        extra="forbid",
+        frozen=True,
+        validate_by_alias=True,
+        validate_by_name=True,
+    )
+
+    @validator(mode="before")
+    @classmethod
+    def _drop_blanks(cls, raw: object) -> object:
+        if not isinstance(raw, dict):
+            return raw
+        values = raw.values()
+        if None not in values and "" not in values:
+            return raw
+        texts = _text_keys(cls)
+        return {
+            key: value
+            for key, value in raw.items()
+            if value is not None and (value != "" or key in texts)
+        }
+
+    def to_json(self) -> JsonObject:
+        """Return the plain JSON form, defaults filled in."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class Document(FileModel):
+    """A whole file."""
+
+    schema_uri: str | None = field(
+        None, "Schema", "Where an editor finds the JSON Schema of this file.", alias="$schema"
+    )
+
+
+@cache
+def _text_keys(model: type[FileModel]) -> frozenset[str]:
+    """Return the keys whose values may be text, by both of their names; unknown keys never are."""
+    keys: set[str] = set()
+    for name, info in model.model_fields.items():
+        if str in _alternatives(info.annotation) or info.annotation is Any:
+            keys.update((name, info.alias or name))
+    return frozenset(keys)
+
+
+def _alternatives(annotation: object) -> tuple[object, ...]:
+    if type_origin(annotation) in (Union, UnionType):
+        return type_arguments(annotation)
+    return (annotation,)
+
+
+# -- fitting ---------------------------------------------------------------------------------
+
+
+Model = TypeVar("Model", bound=FileModel)
+
+# A mistake may hide others (a wrong field inside a part of the wrong kind); more rounds than this
+# only help someone who wants to keep us busy.
+_FITTING_ROUNDS = 4
+
+
+def fit(
+    model: type[Model],
+    raw: object,
+    report: Report,
+    place: str = "",
+    *,
+    unknown_keys: Severity = "error",
+) -> Model | None:
+    """Return `raw` as `model`, without the parts that do not fit; each is reported.
+
+    `unknown_keys` says how bad an unknown key of the object itself is; inside its parts it is
+    always an error. None means that nothing of it could be used.
+    """
+    for _ in range(_FITTING_ROUNDS):
+        try:
+            return model.model_validate(raw, by_alias=True, by_name=False)
+        except ValidationError as error:
+            if error.error_count() > MAX_PROBLEMS:
+                report.error(place or "file", f"holds {error.error_count()} mistakes")
+                return None
+            details = error.errors(include_url=False)
+        for detail in details:
+            _report(model, detail, report, place, unknown_keys)
+        if not all(detail["loc"] for detail in details):
+            return None
+        raw = _without(raw, [detail["loc"] for detail in details])
+    return None
+
+
+def _report(
+    model: type[FileModel],
+    detail: ErrorDetails,
+    report: Report,
+    place: str,
+    unknown_keys: Severity,
+) -> None:
+    loc = detail["loc"]
+    severity: Severity = "error"
+    if detail["type"] == "extra_forbidden":
+        severity = unknown_keys if len(loc) == 1 else "error"
+        known = [key for key in _known_keys(model, loc[:-1]) if key != "$schema"]
+        message, hint = f"unknown field {shown(loc[-1])}", report.guess(str(loc[-1]), known)
+        loc = loc[:-1]
+    else:
+        message, hint = _explain(detail, report)
+    inside = place_of(loc)
+    where = f"{place} {inside}" if place and inside else place or inside or "file"
+    report.add(Problem(where, message, hint, severity))
+
+
+_EXPECTED = {
+    "bool_type": "true or false",
+    "dict_type": "an object",
+    "float_type": "a number",
+    "int_from_float": "a whole number",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "model_attributes_type": "an object",
+    "model_type": "an object",
+    "string_type": "text",
+    "tuple_type": "a list",
+}
+
+
+# A message about these must not show what they hold.
+_SECRET_KEYS = frozenset({"auth", "secret", "token"})
+
+
+def _explain(detail: ErrorDetails, report: Report) -> tuple[str, str]:
+    kind, given = detail["type"], detail["input"]
+    if kind in _EXPECTED:
+        hidden = not _SECRET_KEYS.isdisjoint(detail["loc"])
+        return f"expected {_EXPECTED[kind]}" + ("" if hidden else f", got {shown(given)}"), ""
+    if kind == "literal_error":
+        choices = detail["ctx"]["expected"].replace(" or ", ", ").replace("'", "").split(", ")
+        return f"{shown(given)} is not a choice here", report.guess(str(given), choices)
+    if kind == "value_error":
+        return str(detail["ctx"]["error"]), ""
+    return f"{detail['msg']}, got {shown(given)}", ""
+
+
+def report_missing(model: type[FileModel], raw: object, report: Report, place: str = "") -> None:
+    """Report the required keys that a file lacks or leaves empty, in all its parts."""
+    if isinstance(raw, list):
+        for index, item in enumerate(raw):
+            report_missing(model, item, report, f"{place}[{index}]")
+    if not isinstance(raw, dict):
+        return
+    extra = model.model_config.get("json_schema_extra")
+    needed = extra.get("required") if isinstance(extra, dict) else None
+    for key in needed if isinstance(needed, list) else ():
+        if raw.get(key) in (None, "", []):
+            report.error(f"{place}.{key}" if place else str(key), "is missing")
+    for name, info in model.model_fields.items():
+        key, part = info.alias or name, part_model(info.annotation)
+        if part is not None and key in raw:
+            report_missing(part, raw[key], report, f"{place}.{key}" if place else key)
+
+
+def _known_keys(model: type[FileModel], loc: Sequence[str | int]) -> list[str]:
+    """Return the keys of the part of `model` that `loc` leads to."""
+    part: type[FileModel] | None = model
+    for key in loc:
+        if part is None:
+            return []
+        if isinstance(key, int):
+            continue
+        fields = {info.alias or name: info for name, info in part.model_fields.items()}
+        part = part_model(fields[key].annotation) if key in fields else None
+    return [info.alias or name for name, info in part.model_fields.items()] if part else []
+
+
+def part_model(annotation: object) -> type[FileModel] | None:
+    """Return the model inside an annotation such as `tuple[Part, ...]` or `Part | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, FileModel):
+        return annotation
+    return next(filter(None, map(part_model, type_arguments(annotation))), None)
+
+
+def _without(raw: object, locs: Sequence[tuple[str | int, ...]]) -> object:
+    """Return a copy of `raw` without the parts at `locs`."""
+    copy: Any = json.loads(json.dumps(raw))
+    # Later list items first, so that the earlier ones keep their index.
+    for loc in sorted(locs, key=lambda loc: tuple(map(_rank, loc)), reverse=True):
+        target = copy
+        for key in loc[:-1]:
+            inner = _item(target, key)
+            if not isinstance(inner, dict | list):
+                break
+            target = inner
+        else:
+            if loc and _item(target, loc[-1]) is not _NOTHING:
+                del target[loc[-1]]
+    return copy
+
+
+_NOTHING = object()
+
+
+def _rank(key: str | int) -> tuple[int, int, str]:
+    return (0, key, "") if isinstance(key, int) else (1, 0, key)
+
+
+def _item(container: Any, key: str | int) -> Any:
+    if isinstance(container, dict):
+        return container.get(key, _NOTHING)
+    if isinstance(container, list) and isinstance(key, int) and 0 <= key < len(container):
+        return container[key]
+    return _NOTHING
+
+
+# -- publishing ------------------------------------------------------------------------------
+
+
+def publish(shape: Any, name: str) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a file that is a model or one of several models."""
+    schema: dict[str, Any] = _tidy(TypeAdapter(shape).json_schema(by_alias=True))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:infloop:schema:{name}",
+        **schema,
+    }
+
+
+def _tidy(value: Any) -> Any:
+    """Say `text`, not `text or null with default null`: a form shows one field for it."""
+    if isinstance(value, list):
+        return [_tidy(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made = {key: _tidy(item) for key, item in value.items()}
+    choices = [item for item in made.get("anyOf", ()) if item != {"type": "null"}]
+    if len(choices) == 1:
+        del made["anyOf"]
+        made = {**choices[0], **made}
+    if "default" in made and (made["default"] is None or "$ref" in made):
+        del made["default"]
+    return made

@@ -1,0 +1,116 @@
+"""`{{path}}` references.
+
+A template is parsed once, when the workflow is loaded, and rendered in one pass: a value that
+itself contains braces is never expanded again. There is no escape syntax and no evaluation;
+text between braces that is not a plain dotted path stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Protocol
+
+from infloop.model.values import as_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from infloop.model.values import JsonValue
+
+# Our own fixed pattern: linear, no nested repeats.
+_REFERENCE = re.compile(r"\{\{\s*([A-Za-z0-9_.-]+)\s*\}\}", re.ASCII)  # noqa: TID251
+
+MAX_RENDERED_CHARS = 16 << 20
+
+
+class TooLong(ValueError):
+    """A template's text grew past the limit."""
+
+
+class Missing:
+    """The answer of a scope that holds nothing under a path."""
+
+
+MISSING = Missing()
+
+
+class Scope(Protocol):
+    """Where references are looked up."""
+
+    def lookup(self, path: Sequence[str]) -> JsonValue | Missing:
+        """Return the value under `path`, or MISSING."""
+
+
+def walk(value: JsonValue | Missing, path: Sequence[str]) -> JsonValue | Missing:
+    """Follow `path` through objects and lists; a list knows its indices and its `length`."""
+    for key in path:
+        if isinstance(value, dict):
+            value = value.get(key, MISSING)
+        elif isinstance(value, list):
+            if key == "length":
+                value = len(value)
+            elif key.isdecimal() and int(key) < len(value):
+                value = value[int(key)]
+            else:
+                return MISSING
+        else:
+            return MISSING
+    return MISSING if value is None else value
+
+
+class Template:
+    """A text with references, ready to render."""
+
+    __slots__ = ("_parts", "references", "source")
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        pieces = _REFERENCE.split(source) if "{{" in source else [source]
+        # split() alternates: literal, reference, literal, reference, …, literal
+        self._parts: tuple[str | tuple[str, ...], ...] = tuple(
+            tuple(piece.split(".")) if index % 2 else piece for index, piece in enumerate(pieces)
+        )
+        self.references: tuple[tuple[str, ...], ...] = tuple(
+            part for part in self._parts if isinstance(part, tuple)
+        )
+
+    def render(
+        self,
+        scope: Scope,
+        missing: Callable[[str], None],
+        show: Callable[[str], str] | None = None,
+    ) -> str:
+        """Return the text with every reference replaced.
+
+        A reference that resolves to nothing is empty and reported to `missing`; `show` may
+        transform each value's text before it is put in (quoting, for instance).
+        """
+        parts = self._parts
+        if len(parts) == 1:
+            return self.source
+        out: list[str] = []
+        size = 0
+        for part in parts:
+            if isinstance(part, str):
+                text = part
+            else:
+                value = scope.lookup(part)
+                if isinstance(value, Missing):
+                    missing(".".join(part))
+                    text = ""
+                else:
+                    text = as_text(value)
+                    if show is not None:
+                        text = show(text)
+            out.append(text)
+            size += len(text)
+            if size > MAX_RENDERED_CHARS:
+                raise TooLong(
+                    f"the text grew past {MAX_RENDERED_CHARS} characters while its references "
+                    "were filled in; pass a file instead of the whole value"
+                )
+        return "".join(out)
+
+    def pieces(self) -> tuple[str | tuple[str, ...], ...]:
+        """Return literals and references in order, for callers that place values themselves."""
+        return self._parts

@@ -1,0 +1,103 @@
+"""Texts with rules, for the fields of definitions: names, hosts, addresses.
+
+Each rule returns the text as it is kept, or raises ValueError with what to write instead.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator
+
+from infloop.model.names import FILE_NAME_RULE, is_file_name
+from infloop.model.problems import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Our own fixed patterns: no nested repeats over the same characters.
+_VARIABLES = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[A-Za-z][A-Za-z0-9_]*_\*", re.ASCII)  # noqa: TID251
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)  # noqa: TID251
+_HEADER = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)  # noqa: TID251
+_URL = re.compile(r"(https?://)([^\s/?#@\\]+)(/[^\s?#\\]*)?", re.ASCII)  # noqa: TID251
+_PORT = re.compile(r":[0-9]{1,5}\Z", re.ASCII)  # noqa: TID251
+
+
+def _variable_name(text: str) -> str:
+    if not _VARIABLES.fullmatch(text):
+        raise ValueError(f"{text!r} is neither a variable's name nor PREFIX_*")
+    return text
+
+
+def host_pattern(text: str) -> str:
+    """Return an allowed host in lower case; raise ValueError for anything else.
+
+    It is a name, an address, or `*.name` for every name below it and not itself.
+    """
+    host = text.lower().removeprefix("*.")
+    try:
+        return str(ipaddress.ip_address(host)) if host == text.lower() else _host_name(text)
+    except ValueError:
+        return _host_name(text)
+
+
+def _host_name(text: str) -> str:
+    name = text.lower().removeprefix("*.").removesuffix(".")
+    labels = name.split(".")
+    # A name whose last label is a number is an address in disguise (127.1, 0x7f.1).
+    numeric = labels[-1].isdecimal() or labels[-1].startswith("0x")
+    if len(name) > 253 or numeric or not all(map(_LABEL.fullmatch, labels)):
+        raise ValueError(
+            f"{text!r} is not a host; write a name, *.name or an address, "
+            "without scheme, port or path"
+        )
+    return f"*.{name}" if text.startswith("*.") else name
+
+
+def _base_url(text: str) -> str:
+    if not _URL.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is not an http(s) address; write it without user, query and fragment"
+        )
+    return text.rstrip("/")
+
+
+def _bare_host(text: str) -> str:
+    match = _URL.fullmatch(text)
+    if match is None or (match[3] or "/") != "/":
+        raise ValueError(f"{text!r} is not http(s)://host without a path")
+    return match[1] + _PORT.sub("", match[2])
+
+
+def _endpoint(text: str) -> str:
+    if not text.startswith("/"):
+        raise ValueError(f"{text!r} must begin with a slash")
+    return text
+
+
+def _header_name(text: str) -> str:
+    if not _HEADER.fullmatch(text.lower()):
+        raise ValueError(f"{text!r} is not the name of an HTTP header")
+    return text.lower()
+
+
+def _file_name(text: str) -> str:
+    if not is_file_name(text):
+        raise ValueError(f"{shown(text)} is not a plain file name; {FILE_NAME_RULE}")
+    return text
+
+
+def unless_empty(rule: Callable[[str], str]) -> AfterValidator:
+    """Leave an empty text alone: it is reported as missing."""
+    return AfterValidator(lambda text: rule(text) if text else text)
+
+
+FileName = Annotated[str, unless_empty(_file_name)]
+BaseUrl = Annotated[str, unless_empty(_base_url)]
+BareHost = Annotated[str, unless_empty(_bare_host)]
+Endpoint = Annotated[str, unless_empty(_endpoint)]
+HeaderName = Annotated[str, unless_empty(_header_name)]
+VariableName = Annotated[str, AfterValidator(_variable_name)]
+HostPattern = Annotated[str, AfterValidator(host_pattern)]

@@ -1,0 +1,116 @@
+"""Script: inline Python or TypeScript with a function `run`.
+
+The node's inputs are passed by position, in the order they are declared. An object that `run`
+returns becomes outputs: each declared name as text (null or missing is empty, other values are
+compact JSON), and the whole object, types kept, under `result`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from infloop.model.values import JsonObject, JsonValue, as_text, compact_json
+from infloop.nodes.base import Outcome, failed, tail, whole_number
+from infloop.sandbox.base import ChildRequest
+
+if TYPE_CHECKING:
+    from infloop.nodes.base import Powers
+    from infloop.sandbox.base import ChildResult
+
+SCRIPT_TIMEOUT_MS = 60_000
+
+
+async def perform(powers: Powers, config: JsonObject) -> Outcome:
+    """Run the script in a directory of its own and read what it returns."""
+    language = as_text(config.get("language")) or "ts"
+    if language not in ("py", "ts"):
+        return failed(f"unknown script language {language!r}; use py or ts", language=language)
+    if language == "ts" and not powers.interpreters.typescript:
+        return failed(powers.interpreters.typescript_missing, language=language)
+    cwd = powers.directory(config.get("cwd"))
+    inputs = config.get("inputs")
+    arguments = list(inputs.values()) if isinstance(inputs, dict) else []
+    with tempfile.TemporaryDirectory(prefix="infloop-script-") as folder:
+        argv = _prepare(Path(folder), language, as_text(config.get("code")), powers)
+        child = await powers.sandbox.run(
+            ChildRequest(
+                argv=argv,
+                cwd=cwd,
+                env=powers.environment(),
+                stdin=compact_json(arguments).encode(),
+                timeout_ms=whole_number(config.get("timeoutMs"), SCRIPT_TIMEOUT_MS),
+                max_output_bytes=powers.max_output_bytes,
+                want_result=True,
+                max_result_bytes=powers.max_output_bytes,
+            ),
+            on_output=lambda stream, piece: powers.say(piece, stream),
+        )
+    return _outcome(language, config, child)
+
+
+def _prepare(folder: Path, language: str, code: str, powers: Powers) -> tuple[str, ...]:
+    """Write the script where only we and it can read it; return the command."""
+    harness = resources.files("infloop.nodes") / "harness"
+    if language == "py":
+        script, runner = folder / "script.py", folder / "run_python.py"
+        script.write_text(code, encoding="utf-8")
+        runner.write_text((harness / "run_python.py").read_text(encoding="utf-8"), encoding="utf-8")
+        return (powers.interpreters.python, str(runner), str(script))
+    script = folder / "script.mts"
+    ending = (harness / "run_typescript.ts").read_text(encoding="utf-8")
+    script.write_text(code + ending, encoding="utf-8")
+    return (*powers.interpreters.typescript, str(script))
+
+
+def _outcome(language: str, config: JsonObject, child: ChildResult) -> Outcome:
+    outputs: JsonObject = {
+        "stdout": child.stdout,
+        "stderr": child.stderr,
+        "exitCode": child.exit_code,
+        "durationMs": child.duration_ms,
+        "timedOut": child.timed_out,
+        "language": language,
+    }
+    if child.error:
+        reason = child.error
+    elif child.timed_out:
+        reason = f"the script did not finish within {config.get('timeoutMs', SCRIPT_TIMEOUT_MS)} ms"
+    elif child.result_too_large:
+        reason = "the script returned more than may be kept; write it to a file and return its name"
+    elif child.exit_code != 0:
+        how = (
+            f"signal {child.signal}" if child.exit_code is None else f"exit code {child.exit_code}"
+        )
+        reason = f"the script ended with {how}: {tail(child.stderr)}"
+    else:
+        returned = _returned(child.result)
+        if isinstance(returned, dict):
+            outputs["result"] = returned
+        declared = config.get("outputs")
+        for name in declared if isinstance(declared, list) else []:
+            value = returned.get(cast("str", name)) if isinstance(returned, dict) else None
+            outputs[str(name)] = _text(value)
+        return Outcome("next", outputs)
+    return Outcome("error", {**outputs, "errorMessage": reason}, reason)
+
+
+def _returned(data: bytes | None) -> JsonValue:
+    """Return what the script returned, or None when that is not JSON."""
+    if not data:
+        return None
+    try:
+        value: JsonValue = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return None
+    return value
+
+
+def _text(value: JsonValue) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else compact_json(value)

@@ -1,0 +1,32 @@
+"""Limits: the operator's, tightened by the workflow's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from infloop.model.events import Limits
+
+if TYPE_CHECKING:
+    from infloop.model.values import JsonObject
+
+
+Number = TypeVar("Number", int, float)
+
+
+def tighter(operator: Number, workflow: object) -> Number:
+    """Return the stricter of two limits, where 0 or nothing means no limit."""
+    kind = type(operator)
+    wanted = kind(workflow) if isinstance(workflow, int | float) and workflow > 0 else kind(0)
+    if not operator or not wanted:
+        return operator or wanted
+    return min(operator, wanted)
+
+
+def merge_limits(operator: Limits, workflow: JsonObject | None) -> Limits:
+    """Return what a run may use: a workflow can only lower what the operator allows."""
+    asked = workflow or {}
+    return Limits(
+        max_node_executions=tighter(operator.max_node_executions, asked.get("maxNodeExecutions")),
+        max_duration_ms=tighter(operator.max_duration_ms, asked.get("maxDurationMs")),
+        max_cost_usd=tighter(operator.max_cost_usd, asked.get("maxCostUsd")),
+    )

@@ -1,0 +1,202 @@
+"""A provider that plays a file of turns and behaves like an agent CLI.
+
+It serves the demo, the documentation and the tests: no account, no network, the same result each
+time. The file is JSON:
+
+    {"turns": [
+        {"do": [{"text": "Looking at the tests. "},
+                {"write": "calc.py", "content": "def add(a, b):\\n    return a + b\\n"},
+                {"shell": "git add -A"},
+                {"cost": 0.02}, {"tokens": {"input": 900, "output": 40}},
+                {"text": "DONE"}]}
+    ]}
+
+Which turn is played depends on the request alone, so a resumed run continues with the right one:
+turns whose `node` and `contains` fit the request, and of these the one of the loop's round (the
+last one repeats). Actions: `text` (with `times`), `write`+`content`, `replace`+`old`+`new`,
+`delete`, `shell`, `stderr`, `cost`, `tokens`, `delayMs`, `exit`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from infloop.errors import StepError
+from infloop.providers.base import Cost, Done, Part, Request, Stderr, Text, Tool, ToolResult, Usage
+from infloop.sandbox.base import ChildRequest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from infloop.sandbox.base import Sandbox
+
+SHELL_TIMEOUT_MS = 60_000
+
+
+class Tokens(msgspec.Struct, forbid_unknown_fields=True):
+    """Token counts of a turn."""
+
+    input: int = 0
+    output: int = 0
+
+
+class Action(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """One thing the agent does; exactly one kind of action per entry."""
+
+    text: str | None = None
+    times: int = 1
+    write: str | None = None
+    content: str = ""
+    replace: str | None = None
+    old: str = ""
+    new: str = ""
+    delete: str | None = None
+    shell: str | None = None
+    stderr: str | None = None
+    cost: float | None = None
+    tokens: Tokens | None = None
+    delay_ms: int = 0
+    exit: int | None = None
+
+
+class Turn(msgspec.Struct, forbid_unknown_fields=True):
+    """What the agent does when it is asked, and for which requests."""
+
+    do: list[Action]
+    node: str = ""
+    contains: str = ""
+
+    def fits(self, request: Request) -> bool:
+        """Say whether this turn answers the request."""
+        return self.node in ("", request.node) and self.contains in request.prompt
+
+
+class Script(msgspec.Struct, forbid_unknown_fields=True):
+    """The file."""
+
+    turns: list[Turn]
+
+
+class ScriptedProvider:
+    """Plays a script; see the module's text for the format."""
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002  (the interface's name)
+        script: Path,
+        sandbox: Sandbox,
+        environment: Callable[[], dict[str, str]],
+    ) -> None:
+        self.id = id
+        self._script = script
+        self._sandbox = sandbox
+        self._environment = environment
+
+    async def ask(self, request: Request) -> AsyncIterator[Part]:
+        """Play the turn that fits the request."""
+        turn = choose(load_script(self._script), request)
+        if turn is None:
+            raise StepError(
+                f"{self._script} has no turn for node {request.node!r}; add one without "
+                "'node' and 'contains' to answer everything"
+            )
+        for action in turn.do:
+            async for part in self._act(action, request):
+                yield part
+                if isinstance(part, Done):
+                    return
+        yield Done(0)
+
+    async def _act(self, action: Action, request: Request) -> AsyncIterator[Part]:
+        if action.delay_ms:
+            await asyncio.sleep(action.delay_ms / 1000)
+        if action.text is not None:
+            for _ in range(action.times):
+                yield Text(action.text)
+        if action.stderr is not None:
+            yield Stderr(action.stderr)
+        for part in _edit(action, request.cwd):
+            yield part
+        if action.shell is not None:
+            yield Tool("Bash", action.shell)
+            yield ToolResult(await self._shell(action.shell, request.cwd))
+        if action.tokens is not None:
+            yield Usage(action.tokens.input, action.tokens.output)
+        if action.cost is not None:
+            yield Cost(action.cost)
+        if action.exit is not None:
+            error = f"the agent left with exit code {action.exit}" if action.exit else ""
+            yield Done(action.exit, error=error)
+
+    async def _shell(self, command: str, cwd: str) -> str:
+        result = await self._sandbox.run(
+            ChildRequest(
+                argv=("/bin/sh", "-c", command),
+                cwd=cwd,
+                env=self._environment(),
+                timeout_ms=SHELL_TIMEOUT_MS,
+            )
+        )
+        if result.error:
+            raise StepError(result.error)
+        return (result.stdout + result.stderr).strip() or f"exit {result.exit_code}"
+
+
+def load_script(path: Path) -> Script:
+    """Read a file of turns; raise StepError that says what is wrong with it."""
+    try:
+        found = path.stat()
+        return _read_script(path, found.st_mtime_ns, found.st_size)
+    except OSError as error:
+        raise StepError(
+            f"cannot read the script of turns {str(path)!r}: {error.strerror}"
+        ) from None
+    except msgspec.DecodeError as error:
+        raise StepError(f"{str(path)!r} is not a script of turns: {error}") from None
+
+
+@lru_cache(maxsize=16)
+def _read_script(path: Path, mtime_ns: int, size: int) -> Script:
+    """Read a file once until its time or size changes: every step of a loop asks for it."""
+    return msgspec.json.decode(path.read_bytes(), type=Script)
+
+
+def choose(script: Script, request: Request) -> Turn | None:
+    """Return the turn that answers the request."""
+    fitting = [turn for turn in script.turns if turn.fits(request)]
+    if not fitting:
+        return None
+    return fitting[min(max(request.iteration, 1), len(fitting)) - 1]
+
+
+def _edit(action: Action, cwd: str) -> list[Part]:
+    """Change a file below `cwd`, and say so as an agent's tool call would."""
+    if action.write is not None:
+        target = _inside(cwd, action.write)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(action.content)
+        return [Tool("Write", action.write), ToolResult(f"{len(action.content)} characters")]
+    if action.replace is not None:
+        target = _inside(cwd, action.replace)
+        before = target.read_text() if target.exists() else ""
+        if action.old not in before:
+            return [Tool("Edit", action.replace), ToolResult("the text to replace was not found")]
+        target.write_text(before.replace(action.old, action.new, 1))
+        return [Tool("Edit", action.replace), ToolResult("replaced")]
+    if action.delete is not None:
+        _inside(cwd, action.delete).unlink(missing_ok=True)
+        return [Tool("Delete", action.delete), ToolResult("deleted")]
+    return []
+
+
+def _inside(cwd: str, name: str) -> Path:
+    base = Path(cwd).resolve()
+    target = (base / name).resolve()
+    if not target.is_relative_to(base):
+        raise StepError(f"the script of turns names {name!r}, which is outside {cwd!r}")
+    return target

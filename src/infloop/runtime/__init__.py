@@ -1,0 +1,13 @@
+"""Drives runs: append an event, advance the machine, perform its commands.
+
+    clock       what time it is; tests bring their own
+    feed        what a live run says, for any number of listeners
+    record      stamps events, keeps them in order, makes them durable, then shows them
+    loop        one run from its first command to its last event
+    recovery    runs whose process died: found, and recorded as what they are
+    service     the application's whole API: start, stop, resume, rewind, listen
+
+One run, top to bottom: `RunService.start` stores the run and begins its loop; the loop records an
+event and calls `engine.advance`; a command becomes an event at once (Emit) or by way of a node
+(Perform), until the run has finished.
+"""

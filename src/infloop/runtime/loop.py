@@ -1,0 +1,233 @@
+"""One run, from its first command to its last event.
+
+Append, then act: a step's start is durable before its effect begins. Effects of several branches
+run side by side; their outcomes come back through one inbox, so the machine sees one event at a
+time. A long stretch of steps without effects gives way to the rest of the process every so often,
+which is why it can always be stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections import deque
+from typing import TYPE_CHECKING, assert_never
+
+from infloop.engine.commands import Command, Emit, Interrupt, Perform
+from infloop.engine.machine import advance, shown_scope
+from infloop.engine.state import encode_state
+from infloop.errors import InfloopError, StepError
+from infloop.model.events import (
+    Event,
+    Notice,
+    Output,
+    RunFinished,
+    StepFinished,
+    StepStarted,
+    StopRequested,
+)
+from infloop.nodes.base import Outcome, failed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from infloop.engine.graph import Program
+    from infloop.engine.state import State
+    from infloop.model.values import JsonObject
+    from infloop.runtime.record import Recorder
+    from infloop.store.base import Journal
+
+    Say = Callable[[str, str], None]
+    Performer = Callable[[Perform, Say], Awaitable[Outcome]]
+
+BURST = 256
+CHECKPOINT_EVENTS = 2_000
+
+
+class RunLoop:
+    """Drives one run. Everything it decides is in the engine; everything it does is a command."""
+
+    def __init__(
+        self, program: Program, state: State, journal: Journal, perform: Performer
+    ) -> None:
+        self._program = program
+        self._state = state
+        self._journal = journal
+        self._perform = perform
+        self._commands: deque[Command] = deque()
+        self._inbox: deque[Event] = deque()
+        self._arrived = asyncio.Event()
+        self._effects: dict[str, asyncio.Task[Outcome]] = {}
+        self._interrupted: dict[str, str] = {}
+        self._stopping = False
+        self._failure: BaseException | None = None
+        self._since_checkpoint = 0
+        self._checkpoint_after = CHECKPOINT_EVENTS
+        self.recorder: Recorder
+
+    def fail(self, error: BaseException) -> None:
+        """The journal refuses to take more: the run cannot go on in this process."""
+        self._failure = self._failure or error
+        self._arrived.set()
+
+    def stop(self, reason: str) -> None:
+        """Ask for the run to be cancelled; asking again changes nothing."""
+        if not self._stopping:
+            self._stopping = True
+            self.post(StopRequested(reason))
+
+    def post(self, event: Event) -> None:
+        """Hand in an event from outside."""
+        self._inbox.append(event)
+        self._arrived.set()
+
+    async def drive(self, commands: Iterable[Command]) -> RunFinished:
+        """Carry out `commands` and all that follows from them; return how the run finished."""
+        self._commands.extend(commands)
+        try:
+            async with asyncio.TaskGroup() as effects:
+                return await self._drive(effects)
+        except BaseExceptionGroup as group:  # whatever went wrong first is the reason
+            raise group.exceptions[0] from None
+
+    async def _drive(self, effects: asyncio.TaskGroup) -> RunFinished:
+        while True:
+            finished = await self._work_off(effects)
+            if finished is not None:
+                return finished
+            await self._arrived.wait()
+            self._arrived.clear()
+            self._raise_failure()
+            self._take_inbox()
+
+    async def _work_off(self, effects: asyncio.TaskGroup) -> RunFinished | None:
+        """Carry out every command that is due."""
+        done = 0
+        while self._commands:
+            command = self._commands.popleft()
+            match command:
+                case Emit(RunFinished() as event):
+                    return await self._settle(event)
+                case Emit(event):
+                    self._record(event)
+                case Perform():
+                    self._begin(command, effects)
+                case Interrupt(path, reason):
+                    self._interrupt(path, reason)
+                case _:
+                    assert_never(command)
+            done += 1
+            if done % BURST == 0:
+                await self._breathe()
+        self.recorder.write()
+        self._maybe_checkpoint()
+        return None
+
+    async def _breathe(self) -> None:
+        """Let the rest of the process work, and see whether anything arrived."""
+        await self.recorder.durable()
+        self._maybe_checkpoint()
+        self._raise_failure()
+        self._take_inbox()
+
+    def _take_inbox(self) -> None:
+        while self._inbox:
+            self._record(self._inbox.popleft())
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _record(self, event: Event) -> None:
+        if self._state.finished:
+            return
+        now = self.recorder.event(event)
+        self._state, commands = advance(self._program, self._state, event, now)
+        self._commands.extend(commands)
+        self._since_checkpoint += 1
+
+    def _maybe_checkpoint(self) -> None:
+        if self._since_checkpoint < self._checkpoint_after:
+            return
+        data = encode_state(self._state)
+        self._since_checkpoint = 0
+        # A large state is saved less often, so that checkpoints stay small beside the events.
+        self._checkpoint_after = max(CHECKPOINT_EVENTS, len(data) // 64)
+        self._journal.checkpoint(self.recorder.run_id, self.recorder.epoch, self.recorder.seq, data)
+
+    # -- effects -----------------------------------------------------------------------------
+
+    def _begin(self, perform: Perform, effects: asyncio.TaskGroup) -> None:
+        self._record(
+            StepStarted(
+                perform.path,
+                perform.node,
+                perform.node_type,
+                perform.config,
+                perform.iteration,
+                perform.attempt,
+            )
+        )
+        task = effects.create_task(self._effect(perform))
+        started = asyncio.get_running_loop().time()
+        # A callback, because a task that is cancelled before its first step runs none of its code.
+        task.add_done_callback(lambda done: self._effect_done(perform, started, done))
+        self._effects[perform.path] = task
+
+    def _interrupt(self, path: str, reason: str) -> None:
+        task = self._effects.get(path)
+        if task is not None:
+            self._interrupted[path] = reason
+            task.cancel()
+
+    def _effect_done(self, perform: Perform, started: float, task: asyncio.Task[Outcome]) -> None:
+        """Post how an effect ended, unless the whole run is being taken down."""
+        del self._effects[perform.path]
+        reason = self._interrupted.pop(perform.path, None)
+        if task.cancelled():
+            if reason is None:
+                return
+            outcome = Outcome("error", {"errorMessage": f"cancelled: {reason}"}, "cancelled")
+        elif task.exception() is not None:
+            return
+        else:
+            outcome = task.result()
+        self.post(
+            StepFinished(
+                perform.path,
+                perform.node,
+                perform.node_type,
+                outcome.handle,
+                outcome.outputs,
+                int((asyncio.get_running_loop().time() - started) * 1000),
+                outcome.error,
+            )
+        )
+
+    async def _effect(self, perform: Perform) -> Outcome:
+        """Do it, once its start is durable."""
+
+        def say(text: str, stream: str) -> None:
+            if text:
+                self.recorder.output(
+                    Output(perform.path, perform.node, text, stream, perform.iteration)  # type: ignore[arg-type]
+                )
+
+        try:
+            await self.recorder.durable()
+            return await self._perform(perform, say)
+        except StepError as error:
+            return failed(str(error))
+        except InfloopError:
+            raise
+        except Exception as error:  # noqa: BLE001  (the edge of a step: a defect fails it, not the process)
+            self.post(Notice(traceback.format_exc(limit=20), perform.path, perform.node, "error"))
+            return failed(f"internal error: {type(error).__name__}: {error}")
+
+    # -- the end -----------------------------------------------------------------------------
+
+    async def _settle(self, event: RunFinished) -> RunFinished:
+        self._record(event)
+        scope: JsonObject = shown_scope(self._program, self._state)
+        await asyncio.shield(self.recorder.write(scope))
+        return event

@@ -1,0 +1,432 @@
+"""The application's whole API: start, stop, resume, rewind, listen.
+
+Every surface (command line, web, MCP, triggers) calls this and nothing below it. All methods belong
+to one event loop. A run that this process owns is live: it has a loop, a feed and a task. Any other
+run is what the journal says, and what its owner's lock file proves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from infloop.engine.graph import Definition, compile_program, decode_definition
+from infloop.engine.machine import advance, outstanding
+from infloop.engine.state import State, decode_state
+from infloop.errors import NotFound, UsageError, WorkflowError
+from infloop.model.events import (
+    Cause,
+    Limits,
+    Recorded,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepPassed,
+    StepStarted,
+)
+from infloop.nodes import NODE_TYPES
+from infloop.nodes.base import Environment, Interpreters, Outcome, Powers
+from infloop.policy.budget import merge_limits
+from infloop.runtime.feed import Feed
+from infloop.runtime.loop import RunLoop
+from infloop.runtime.record import Recorder
+from infloop.runtime.recovery import Recovered, reconcile, shown_status
+from infloop.store.base import NewRun, definition_hash
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    from infloop.engine.commands import Command, Perform
+    from infloop.engine.graph import Program
+    from infloop.model.values import JsonObject
+    from infloop.providers.base import Provider
+    from infloop.runtime.clock import Clock
+    from infloop.sandbox.base import Sandbox
+    from infloop.store.base import Journal, Loaded, Ownership, RunRow
+    from infloop.store.instances import Instance, Instances
+
+SEQ_GAP = 10_000
+"""How far a resumed run skips ahead: more than an interrupted process can have shown unwritten."""
+
+POLL_SECONDS = 0.2
+BEAT_SECONDS = 5.0
+FOLLOW_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What runs are made of, given by the application."""
+
+    sandbox: Sandbox
+    environment: Environment
+    provider: Callable[[str], Provider]
+    interpreters: Interpreters = field(default_factory=Interpreters)
+    limits: Limits = field(default_factory=Limits)
+    history_limit: int = 100
+    max_output_bytes: int = 2 << 20
+
+
+@dataclass(slots=True)
+class LiveRun:
+    """A run that this process drives."""
+
+    id: str
+    workflow_id: str
+    loop: RunLoop
+    feed: Feed
+    task: asyncio.Task[RunFinished]
+
+
+class RunService:
+    """Owns the live runs of this process."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        instances: Instances,
+        instance: Instance,
+        clock: Clock,
+        parts: Parts,
+    ) -> None:
+        self.journal = journal
+        self._instances = instances
+        self.instance = instance
+        self._clock = clock
+        self._parts = parts
+        self._live: dict[str, LiveRun] = {}
+        self._tending: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._tending = asyncio.create_task(self._tend())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Take down what is still live, without settling it: it can be resumed."""
+        tasks = [live.task for live in self._live.values()]
+        if self._tending is not None:
+            tasks.append(self._tending)  # type: ignore[arg-type]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- beginning ---------------------------------------------------------------------------
+
+    async def start(
+        self,
+        definition: Definition,
+        inputs: JsonObject,
+        *,
+        workdir: str,
+        cause: Cause | None = None,
+    ) -> str:
+        """Begin a run; return its id once its existence is durable."""
+        data = definition.encode()
+        root = definition.workflows[definition.root]
+        self._refuse_unprovable(root)
+        run_id, correlation_id = str(uuid.uuid4()), f"cid_{secrets.token_hex(16)}"
+        now = self._clock.now_ms()
+        cause = cause or Cause()
+        event = RunStarted(
+            definition.root,
+            str(root["name"]),
+            definition_hash(data),
+            inputs,
+            workdir,
+            merge_limits(self._parts.limits, root.get("limits")),
+            cause,
+        )
+        first = Recorded(run_id, 1, now, correlation_id, event)
+        epoch = await self.journal.create_run(
+            NewRun(
+                run_id,
+                definition.root,
+                str(root["name"]),
+                data,
+                self.instance.id,
+                now,
+                correlation_id,
+                cause,
+            ),
+            first,
+        )
+        program = compile_program(definition)
+        state, commands = advance(program, State(), event, now)
+        live = self._go(program, state, commands, event, first, epoch)
+        live.feed.publish(first)
+        return run_id
+
+    def _refuse_unprovable(self, root: JsonObject) -> None:
+        """Raise if the workflow asks for a stronger isolation than this process can give."""
+        asked = root.get("isolation") or "auto"
+        if asked not in ("auto", self._parts.sandbox.level):
+            raise WorkflowError(
+                f"workflow {root['id']!r} asks for isolation {asked!r}, and this version can only "
+                f"give {self._parts.sandbox.level!r}: its children run as you. Remove `isolation` "
+                "from the workflow to accept that"
+            )
+
+    async def resume(self, run_id: str, *, take_over: bool = False) -> str:
+        """Go on with a run whose process is gone; no finished step runs again."""
+        row = await self.journal.run(run_id)
+        _refuse_imported(row)
+        await self._refuse_live(row, take_over=take_over)
+        loaded = await self.journal.load(run_id)
+        state = rebuild(compile_program(decode_definition(loaded.definition)), loaded)
+        if state.finished:
+            raise UsageError(
+                f"run {run_id!r} has {state.finished}; to run it again from one of its steps, "
+                f"use `infloop rewind {run_id} --to STEP`"
+                + (f" (it failed at {row.failed_step!r})" if row.failed_step else "")
+            )
+        ownership = await self.journal.take_over(
+            run_id, self.instance.id, expect_dead=None if take_over else row.owner, force=take_over
+        )
+        await self._continue(await self.journal.load(run_id), ownership)
+        return run_id
+
+    async def _refuse_live(self, row: RunRow, *, take_over: bool) -> None:
+        """Raise if the run's process lives, or may live and nobody said to take it over."""
+        status = await shown_status(row, self._instances)
+        if status == "running":
+            raise UsageError(
+                f"run {row.id!r} is running in another process; `infloop logs --follow {row.id}` "
+                f"shows it, `infloop cancel {row.id}` stops it"
+            )
+        if status == "stalled" and not take_over:
+            raise UsageError(
+                f"run {row.id!r} belongs to a process that exists but gives no sign of life; "
+                "end that process, or add --take-over: it can then write nothing more"
+            )
+
+    async def rewind(self, run_id: str, step: str) -> str:
+        """Begin a new run that has everything up to `step` in common with `run_id`."""
+        row = await self.journal.run(run_id)
+        _refuse_imported(row)
+        seq = await self.find_step(run_id, step)
+        loaded = await self.journal.load(run_id, until_seq=seq - 1)
+        new = NewRun(
+            str(uuid.uuid4()),
+            row.workflow_id,
+            row.workflow_name,
+            loaded.definition,
+            self.instance.id,
+            self._clock.now_ms(),
+            f"cid_{secrets.token_hex(16)}",
+            Cause("rewind", parent_run=run_id, parent_step=step),
+        )
+        ownership = await self.journal.fork(run_id, seq, new)
+        await self._continue(await self.journal.load(new.id), ownership)
+        return new.id
+
+    async def find_step(self, run_id: str, step: str) -> int:
+        """Return where in the sequence a step, or a round such as `loop-1[3]`, first began."""
+        after, seen = 0, list[str]()
+        while batch := await self.journal.events(run_id, after, include_output=False):
+            for item in batch:
+                event = item.event
+                if isinstance(event, StepStarted | StepPassed):
+                    if event.path == step or event.path.startswith(f"{step}/"):
+                        return item.seq
+                    seen.append(event.path)
+            after = batch[-1].seq
+        shown = ", ".join(dict.fromkeys(seen[-12:])) or "none"
+        raise UsageError(
+            f"run {run_id!r} has no step {step!r}; its last steps are: {shown}. "
+            f"`infloop show {run_id}` lists them all"
+        )
+
+    async def _continue(self, loaded: Loaded, ownership: Ownership) -> None:
+        """Rebuild a run's state from the journal and go on from there."""
+        definition = decode_definition(loaded.definition)
+        program = compile_program(definition)
+        started = await self._first_event(loaded)
+        now = self._clock.now_ms()
+        root = definition.workflows[definition.root]
+        resumed = RunResumed(ownership.epoch, merge_limits(self._parts.limits, root.get("limits")))
+        first = Recorded(
+            loaded.run.id, ownership.last_seq + SEQ_GAP, now, loaded.run.correlation_id, resumed
+        )
+        await self.journal.append(loaded.run.id, ownership.epoch, [first])
+        state, _ = advance(program, rebuild(program, loaded), resumed, now)
+        commands = outstanding(program, state, now)
+        live = self._go(program, state, commands, started, first, ownership.epoch)
+        live.feed.publish(first)
+
+    async def _first_event(self, loaded: Loaded) -> RunStarted:
+        for item in await self.journal.events(loaded.run.id, limit=1, include_output=False):
+            if isinstance(item.event, RunStarted):
+                return item.event
+        raise NotFound(f"run {loaded.run.id!r} has no beginning; it cannot be continued")
+
+    def _go(
+        self,
+        program: Program,
+        state: State,
+        commands: Sequence[Command],
+        started: RunStarted,
+        first: Recorded,
+        epoch: int,
+    ) -> LiveRun:
+        """Put the loop, the recorder and the feed of a run together and let it go."""
+        run_id = first.run_id
+        loop = RunLoop(
+            program,
+            state,
+            self.journal,
+            lambda perform, say: self._act(loop.recorder, started, perform, say),
+        )
+
+        async def read(after_seq: int, limit: int) -> list[Recorded]:
+            await loop.recorder.durable()
+            return await self.journal.events(run_id, after_seq, limit=limit)
+
+        feed = Feed(read, first.seq - 1)
+        loop.recorder = Recorder(
+            self.journal,
+            feed,
+            self._clock,
+            run_id,
+            first.correlation_id,
+            epoch,
+            first.seq,
+            loop.fail,
+        )
+        task = asyncio.create_task(self._drive(run_id, started.workflow_id, loop, feed, commands))
+        live = LiveRun(run_id, started.workflow_id, loop, feed, task)
+        self._live[run_id] = live
+        return live
+
+    async def _drive(
+        self, run_id: str, workflow_id: str, loop: RunLoop, feed: Feed, commands: Sequence[Command]
+    ) -> RunFinished:
+        try:
+            try:
+                finished = await loop.drive(commands)
+            finally:
+                feed.close()
+            await self.journal.index_run(run_id)
+            await self.journal.prune(workflow_id, self._parts.history_limit)
+        finally:
+            del self._live[run_id]
+        return finished
+
+    async def _act(
+        self,
+        recorder: Recorder,
+        started: RunStarted,
+        perform: Perform,
+        say: Callable[[str, str], None],
+    ) -> Outcome:
+        """Perform one step with exactly the powers a node is given."""
+        parts = self._parts
+        powers = Powers(
+            run_id=recorder.run_id,
+            path=perform.path,
+            node=perform.node,
+            iteration=perform.iteration,
+            attempt=perform.attempt,
+            workdir=started.workdir,
+            say=say,
+            room=recorder.room,
+            sandbox=parts.sandbox,
+            environment=parts.environment,
+            provider=parts.provider,
+            interpreters=parts.interpreters,
+            max_output_bytes=parts.max_output_bytes,
+        )
+        return await NODE_TYPES[perform.node_type](powers, perform.config)
+
+    async def recover(self) -> Recovered:
+        """Record runs whose process died as failed, but for those that ask to be resumed."""
+        return await reconcile(
+            self.journal, self._instances, self.instance.id, self._clock, SEQ_GAP
+        )
+
+    # -- live runs ---------------------------------------------------------------------------
+
+    async def wait(self, run_id: str) -> RunFinished:
+        """Return how a run finished, once it has."""
+        live = self._live.get(run_id)
+        if live is not None:
+            return await asyncio.shield(live.task)
+        row = await self.journal.run(run_id)
+        if row.status == "running":
+            raise UsageError(f"run {run_id!r} is not running in this process")
+        return RunFinished(row.status, row.error, row.failed_step)
+
+    async def stop(self, run_id: str, reason: str) -> None:
+        """Ask for a run to be cancelled, whichever process drives it."""
+        live = self._live.get(run_id)
+        if live is not None:
+            live.loop.stop(reason)
+        else:
+            await self.journal.request_stop(run_id, reason, self._clock.now_ms())
+
+    async def listen(self, run_id: str, after_seq: int = 0) -> AsyncGenerator[list[Recorded]]:
+        """Yield a run's sequence after `after_seq`, live to its end, in batches."""
+        live = self._live.get(run_id)
+        if live is not None:
+            async for batch in live.feed.listen(after_seq):
+                yield batch
+            return
+        async for batch in follow(self.journal, self._instances, run_id, after_seq):
+            yield batch
+
+    # -- tending -----------------------------------------------------------------------------
+
+    async def _tend(self) -> None:
+        """Show that this process lives, and read what others ask of its runs."""
+        seen = beaten = -1.0
+        loop = asyncio.get_running_loop()
+        while True:
+            if loop.time() - beaten >= BEAT_SECONDS:
+                await self.instance.beat()
+                beaten = loop.time()
+            version = self.journal.version()
+            if version != seen and self._live:
+                for request in await self.journal.pending_requests(self.instance.id):
+                    live = self._live.get(request.run_id)
+                    if live is not None:
+                        live.loop.stop(request.reason)
+                seen = version
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def _refuse_imported(row: RunRow) -> None:
+    if row.cause.kind == "import":
+        raise UsageError(
+            f"run {row.id!r} was imported: its record does not hold the workflow, so it can be "
+            "shown and searched, and not be continued"
+        )
+
+
+def rebuild(program: Program, loaded: Loaded) -> State:
+    """Return the state that a run's stored events add up to."""
+    state = decode_state(loaded.checkpoint.state) if loaded.checkpoint else State()
+    for item in loaded.events:
+        state, _ = advance(program, state, item.event, item.time)  # type: ignore[arg-type]
+    return state
+
+
+async def follow(
+    journal: Journal, instances: Instances, run_id: str, after_seq: int = 0
+) -> AsyncGenerator[list[Recorded]]:
+    """Yield a run's stored sequence, and go on while the process that drives it lives."""
+    while True:
+        version = journal.version()
+        status = await shown_status(await journal.run(run_id), instances)
+        while batch := await journal.events(run_id, after_seq):
+            yield batch
+            after_seq = batch[-1].seq
+        if status not in ("running", "stalled"):
+            return
+        for _ in range(int(BEAT_SECONDS / FOLLOW_SECONDS)):  # then see whether it still lives
+            if journal.version() != version:
+                break
+            await asyncio.sleep(FOLLOW_SECONDS)

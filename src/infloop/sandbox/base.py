@@ -1,0 +1,89 @@
+"""What every isolation level is asked for and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Stream: TypeAlias = Literal["stdout", "stderr"]
+OnOutput: TypeAlias = Callable[[Stream, str], None]
+OnStarted: TypeAlias = Callable[[int, int], None]
+
+RESULT_FD = 3
+"""The descriptor on which a child that was asked for a result writes it."""
+
+
+@dataclass(frozen=True)
+class ChildRequest:
+    """One child to run; `env` is its whole environment.
+
+    Of each output stream the first and last bytes are kept, `max_output_bytes` together. A child
+    still running after `timeout_ms` (0: no limit) is ended: TERM, then KILL after `grace_ms`;
+    the same grace is given to what outlives the child.
+    """
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str]
+    stdin: bytes | None = None
+    timeout_ms: int = 0
+    grace_ms: int = 2_000
+    max_output_bytes: int = 1 << 20
+    want_result: bool = False
+    max_result_bytes: int = 8 << 20
+
+
+@dataclass(frozen=True)
+class ChildResult:
+    """How a child ended; by then nothing of its process tree is left.
+
+    `exit_code` is None when the child did not end by itself: it was killed by a signal (its own
+    or ours), it timed out, or it never started. `error` says what went wrong beside the child: it
+    could not be started, or could not be watched to its end. `leftovers` counts the processes
+    that outlived the child and had to be ended. A text with `*_omitted` above 0 lacks that many
+    bytes where its marker stands. `result` is what the child wrote to its result descriptor,
+    None when it was not asked for or was larger than allowed (`result_too_large`).
+    """
+
+    exit_code: int | None = None
+    signal: int | None = None
+    timed_out: bool = False
+    duration_ms: int = 0
+    stdout: str = ""
+    stderr: str = ""
+    stdout_omitted: int = 0
+    stderr_omitted: int = 0
+    result: bytes | None = None
+    result_too_large: bool = False
+    leftovers: int = 0
+    error: str = ""
+
+
+class Sandbox(Protocol):
+    """A place where children run, at one isolation level."""
+
+    @property
+    def level(self) -> str:
+        """The name of the isolation level, as a run shows it."""
+
+    async def run(
+        self,
+        request: ChildRequest,
+        *,
+        on_output: OnOutput | None = None,
+        on_started: OnStarted | None = None,
+    ) -> ChildResult:
+        """Run a child to its end.
+
+        `on_output` gets each stream's text as it comes, up to `max_output_bytes`; `on_started`
+        gets the process id and its start time in clock ticks since boot, possibly after the first
+        output. What either raises ends the child and leaves this call. Cancelled, the whole tree
+        is gone before CancelledError leaves this call.
+        """
+
+    async def close(self) -> None:
+        """End every child and everything that was started to look after them."""

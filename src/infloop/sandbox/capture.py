@@ -1,0 +1,114 @@
+"""What is kept of a child's output: all of it when short, else its beginning and its end.
+
+Memory is bounded by the limit however much is written, and nothing is done per line.
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from infloop.sandbox.base import OnOutput, Stream
+
+_LONGEST_CHARACTER = 4
+
+
+class Captured(NamedTuple):
+    """A stream's text, and how many bytes are missing where the marker stands."""
+
+    text: str
+    omitted: int
+
+
+class Capture:
+    """Collects one stream; bytes that are not UTF-8 become U+FFFD."""
+
+    def __init__(self, stream: Stream, limit: int, on_output: OnOutput | None) -> None:
+        self._head_limit = limit // 2
+        self._tail_limit = limit - self._head_limit
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._cut = 0
+        self._live = _Live(stream, limit, on_output) if on_output else None
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the stream."""
+        if self._live:
+            self._live.feed(data)
+        room = self._head_limit - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        # Cutting at twice the size moves each byte once on average.
+        if len(self._tail) > 2 * self._tail_limit:
+            self._cut_tail()
+
+    def finish(self) -> Captured:
+        """Return what is kept; the stream has ended."""
+        if self._live:
+            self._live.finish()
+        if len(self._tail) > self._tail_limit:
+            self._cut_tail()
+        if not self._cut:
+            return Captured((self._head + self._tail).decode("utf-8", "replace"), 0)
+        head, tail = _without_last_fragment(self._head), _without_first_fragment(self._tail)
+        omitted = self._cut + len(self._head) - len(head) + len(self._tail) - len(tail)
+        marker = f"\n[… {omitted} bytes left out …]\n"
+        text = head.decode("utf-8", "replace") + marker + tail.decode("utf-8", "replace")
+        return Captured(text, omitted)
+
+    def _cut_tail(self) -> None:
+        surplus = len(self._tail) - self._tail_limit
+        del self._tail[:surplus]
+        self._cut += surplus
+
+
+class _Live:
+    """Passes text on as it comes, up to the limit and then one marker."""
+
+    def __init__(self, stream: Stream, limit: int, on_output: OnOutput) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._room = limit
+        self._on_output: OnOutput | None = on_output
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, data: bytes) -> None:
+        if self._on_output is None:
+            return
+        over = len(data) > self._room
+        self._pass_on(self._decoder.decode(data[: self._room]))
+        self._room -= len(data)
+        if over:
+            self._pass_on(f"\n[… more than {self._limit} bytes, the rest is not shown live …]\n")
+            self._on_output = None
+
+    def finish(self) -> None:
+        if self._on_output is not None:
+            self._pass_on(self._decoder.decode(b"", final=True))
+
+    def _pass_on(self, text: str) -> None:
+        if text and self._on_output is not None:
+            self._on_output(self._stream, text)
+
+
+def _without_last_fragment(data: bytearray) -> bytearray:
+    """Return `data` without a character that its end cuts in two."""
+    for back in range(1, min(_LONGEST_CHARACTER, len(data)) + 1):
+        byte = data[-back]
+        if byte >= 0xC0:
+            size = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return data[:-back] if size > back else data
+        if byte < 0x80:
+            break
+    return data
+
+
+def _without_first_fragment(data: bytearray) -> bytearray:
+    """Return `data` without the rest of a character that its beginning cuts in two."""
+    start = 0
+    while start < min(_LONGEST_CHARACTER - 1, len(data)) and data[start] & 0xC0 == 0x80:
+        start += 1
+    return data[start:]

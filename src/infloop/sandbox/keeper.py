@@ -1,0 +1,392 @@
+"""The process that owns one child tree at a time, so that a tree can be ended as a whole.
+
+A stand-alone program (`python -I -S keeper.py <descriptor>`, empty environment, standard library
+only) that the server starts, uses for one child after the other, and talks to over a socket.
+It is a subreaper: whatever the child starts, however it detaches, stays below this process.
+
+What the keeper promises
+  * the child is started with exactly the environment, directory and descriptors of the request,
+    in its own session, with default signals;
+  * the end of the child is reported at once; `clean` is reported only when nothing of its tree
+    is left: leftovers get TERM (and CONT), then KILL after the grace;
+  * `end` does the same to a living child;
+  * when the server's side of the socket closes, for whatever reason, the tree is killed at once;
+  * no signal goes to a process id that may have been recycled: a child that is not reaped keeps
+    its id, and anything deeper is signalled through a pidfd whose start time was compared.
+
+Messages to the keeper are frames: four bytes of length, then fields separated by NUL, which
+no path, argument or variable can hold. The descriptors of a `spawn` ride on its first byte.
+
+    spawn  grace_ms  announce  cwd  program  argument count  arguments…  NAME=value…
+    end    grace_ms
+
+Answers are lines.
+
+    started <pid> <start time>     only when announced
+    failed <text>                  nothing was started
+    exited <wait status>
+    clean <leftovers>              ready for the next child; how many outlived their parent
+    broken <text>                  the keeper gives up and exits
+"""
+
+from __future__ import annotations
+
+# A keeper must start fast: no typing, dataclasses or pathlib (hence the `noqa: PTH…`) here.
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+PR_SET_DUMPABLE = 4
+PR_SET_NAME = 15
+PR_SET_CHILD_SUBREAPER = 36
+
+_FRAME_HEAD = 4
+_INT_BYTES = 4
+_MAX_DESCRIPTORS = 4
+_BURIALS_S = 1.0
+_KILL_PATIENCE_S = 3.0
+_FIRST_TICK_S = 0.001
+_LAST_TICK_S = 0.05
+_ALL_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+_NEEDED = {signal.SIGCHLD, signal.SIGCONT, signal.SIGTRAP}
+_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
+
+
+class Process:
+    """One line of the process table; pid and start time together name a process for ever."""
+
+    def __init__(self, pid: int, *, start: int, parent: int, session: int, alive: bool) -> None:
+        self.pid = pid
+        self.start = start
+        self.parent = parent
+        self.session = session
+        self.alive = alive
+
+
+class Request:
+    """What a `spawn` frame asks for."""
+
+    def __init__(self, fields: list[bytes]) -> None:
+        _, grace_ms, announce, cwd, program, count, *rest = fields
+        pairs = (variable.partition(b"=") for variable in rest[int(count) :])
+        self.grace_s = int(grace_ms) / 1000
+        self.announce = announce == b"1"
+        self.cwd = cwd
+        self.program = program
+        self.arguments = rest[: int(count)]
+        self.environment = {name: value for name, _, value in pairs}
+
+
+class SpawnError(Exception):
+    """The child could not be started; the text says why."""
+
+
+class TreeAliveError(Exception):
+    """Processes survived KILL, or may not be signalled by this user."""
+
+
+def prctl(option: int, value: int | bytes) -> None:
+    """Change one attribute of this process; raise OSError when the kernel refuses."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    argument = ctypes.c_ulong(value) if isinstance(value, int) else value
+    zero = ctypes.c_ulong(0)
+    if libc.prctl(option, argument, zero, zero, zero) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}) was refused")
+
+
+def read_process(pid: int) -> Process | None:
+    """Return the process with this id, or None when there is none."""
+    try:
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        line = os.read(fd, 4096)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    # The name in brackets is chosen by the process and may hold anything, brackets included.
+    fields = line[line.rindex(b")") + 2 :].split()
+    return Process(
+        pid,
+        start=int(fields[19]),
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        alive=fields[0] not in b"ZX",
+    )
+
+
+def all_processes() -> list[Process]:
+    """Return the process table as far as this user may see it."""
+    pids = (int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208
+    return [process for pid in pids if (process := read_process(pid))]
+
+
+def below(roots: set[int], table: list[Process]) -> list[Process]:
+    """Return every process of `table` that descends from one of the `roots`, parents first."""
+    children: dict[int, list[Process]] = {}
+    for process in table:
+        children.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    pending = list(roots)
+    for pid in pending:
+        own = children.pop(pid, [])
+        found += own
+        pending += [process.pid for process in own]
+    return found
+
+
+def send_signal(process: Process, number: int) -> None:
+    """Signal exactly this process; one that is gone, replaced or not ours is left alone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        fd = os.pidfd_open(process.pid)
+        try:
+            now = read_process(process.pid)
+            if now is not None and now.start == process.start:
+                signal.pidfd_send_signal(fd, number)
+        finally:
+            os.close(fd)
+
+
+class Keeper:
+    """Looks after one child at a time until the door closes."""
+
+    def __init__(self, door: socket.socket) -> None:
+        self._door = door
+        self._poll = select.poll()
+        self._poll.register(door, select.POLLIN)
+        self._target = 0
+        self._exited = False
+
+    def serve(self) -> None:
+        """Take requests until the server closes its side."""
+        while (message := self._receive()) is not None:
+            fields, descriptors = message
+            # An `end` that crossed the last `clean` on its way has nothing left to end.
+            if fields[0] == b"spawn":
+                self._look_after(Request(fields), descriptors)
+                os.chdir("/")
+
+    def _receive(self) -> tuple[list[bytes], list[int]] | None:
+        """Return the next message and its descriptors, or None when the door is closed."""
+        try:
+            head, descriptors = receive_descriptors(self._door, _FRAME_HEAD)
+            body = self._read_exactly(int.from_bytes(head, "big"))
+        except ConnectionError:
+            return None
+        return (body.split(b"\0"), descriptors) if body else None
+
+    def _read_exactly(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size:
+            part = self._door.recv(size)
+            if not part:
+                return b""
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def tell(self, text: str) -> None:
+        """Send a line to the server."""
+        # A server that is gone needs no answer; the closed door is noticed where it matters.
+        with contextlib.suppress(OSError):
+            self._door.sendall(f"{text}\n".encode("utf-8", "backslashreplace"))
+
+    def _look_after(self, request: Request, descriptors: list[int]) -> None:
+        try:
+            self._target = start(request, descriptors)
+        except SpawnError as failure:
+            self.tell(f"failed {failure}")
+            return
+        finally:
+            for fd in descriptors:
+                os.close(fd)
+        self._exited = False
+        if request.announce:
+            process = read_process(self._target)
+            self.tell(f"started {self._target} {process.start if process else 0}")
+        leftovers = self._see_it_end(request.grace_s)
+        # Only now may the id, and with it the number of the process group, be used again.
+        _, status = os.waitpid(self._target, 0)
+        self.tell(f"clean {leftovers}" if self._exited else f"exited {status}\nclean 0")
+
+    def _see_it_end(self, grace_s: float) -> int:
+        """Return how many processes outlived the child's own end."""
+        asked = self._wait_for_target()
+        if asked is None and own_children() == [self._target]:
+            return 0
+        told = self._end_tree(grace_s if asked is None else asked)
+        return told if asked is None else 0
+
+    def _wait_for_target(self) -> float | None:
+        """Return None when the child ended by itself, else the grace that the server grants."""
+        pidfd = os.pidfd_open(self._target)
+        self._poll.register(pidfd, select.POLLIN)
+        try:
+            while True:
+                ready = [fd for fd, _ in self._poll.poll(_BURIALS_S * 1000)]
+                if pidfd in ready:
+                    return None
+                if not ready:
+                    self._bury_others()
+                elif (grace_s := self._hear_end()) is not None:
+                    return grace_s
+        finally:
+            self._poll.unregister(pidfd)
+            os.close(pidfd)
+
+    def _hear_end(self) -> float | None:
+        """Read one message; a closed door is an `end` without grace."""
+        message = self._receive()
+        if message is None:
+            self._poll.unregister(self._door)
+            return 0.0
+        fields, _ = message
+        return int(fields[1]) / 1000 if fields[0] == b"end" else None
+
+    def _end_tree(self, grace_s: float) -> int:
+        """End everything below; return how many processes were told to go."""
+        told: set[tuple[int, int]] = set()
+        kill_at = time.monotonic() + grace_s
+        tick_s = _FIRST_TICK_S
+        while self._anyone_left():
+            now = time.monotonic()
+            if now > kill_at + _KILL_PATIENCE_S:
+                raise TreeAliveError(f"processes {own_children()} could not be ended")
+            tree = [process for process in below({os.getpid()}, all_processes()) if process.alive]
+            if now >= kill_at:
+                self._kill(tree)
+            else:
+                ask_to_end([p for p in tree if (p.pid, p.start) not in told])
+            told.update((process.pid, process.start) for process in tree)
+            if self._poll.poll(tick_s * 1000):
+                grace_s = self._hear_end() or 0.0
+                kill_at = min(kill_at, time.monotonic() + grace_s)
+            tick_s = min(tick_s * 2, _LAST_TICK_S)
+        return len(told)
+
+    def _bury_others(self) -> bool:
+        """Reap the dead except the child itself; return whether others live."""
+        others = [pid for pid in own_children() if pid != self._target]
+        alive = [pid for pid in others if os.waitpid(pid, os.WNOHANG) == (0, 0)]
+        return bool(alive)
+
+    def _anyone_left(self) -> bool:
+        """Return whether anyone lives; the child's own end is reported when it is first seen."""
+        others_live = self._bury_others()
+        if not self._exited:
+            peek = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            ended = os.waitid(os.P_PID, self._target, peek)
+            if ended is not None:
+                self._exited = True
+                self.tell(f"exited {wait_status(ended)}")
+        return others_live or not self._exited
+
+    def _kill(self, tree: list[Process]) -> None:
+        # The group first: one call that no amount of forking outruns. Then the direct children,
+        # among them those that fork and exit faster than the process table can be read.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._target, signal.SIGKILL)
+        for pid in own_children():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        for process in tree:
+            send_signal(process, signal.SIGKILL)
+
+
+def receive_descriptors(door: socket.socket, size: int) -> tuple[bytes, list[int]]:
+    """Return up to `size` bytes and the descriptors that came with them."""
+    # Not socket.recv_fds: it drops the flag that keeps descriptors out of the child.
+    room = socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT_BYTES)
+    data, control, _, _ = door.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
+    packed = b"".join(part for _, _, part in control)
+    cuts = range(0, len(packed), _INT_BYTES)
+    return data, [int.from_bytes(packed[at : at + _INT_BYTES], sys.byteorder) for at in cuts]
+
+
+def own_children() -> list[int]:
+    """Return the direct children, dead ones included until they are reaped."""
+    try:
+        with open("/proc/thread-self/children", "rb", buffering=0) as file:  # noqa: PTH123
+            return [int(pid) for pid in file.read().split()]
+    except FileNotFoundError:
+        return [process.pid for process in all_processes() if process.parent == os.getpid()]
+
+
+def ask_to_end(processes: list[Process]) -> None:
+    """Send TERM, and CONT so that a stopped process can act on it."""
+    for process in processes:
+        send_signal(process, signal.SIGTERM)
+    for process in processes:
+        send_signal(process, signal.SIGCONT)
+
+
+def wait_status(ended: os.waitid_result) -> int:
+    """Return what waitpid would have said."""
+    return ended.si_status << 8 if ended.si_code == os.CLD_EXITED else ended.si_status
+
+
+def start(request: Request, descriptors: list[int]) -> int:
+    """Start the child and return its id; it gets the descriptors as 0, 1, 2 and so on."""
+    cwd = os.fsdecode(request.cwd)
+    try:
+        os.chdir(request.cwd)
+    except FileNotFoundError:
+        raise SpawnError(f"cwd {cwd!r} does not exist") from None
+    except NotADirectoryError:
+        raise SpawnError(f"cwd {cwd!r} is not a directory") from None
+    except OSError as error:
+        raise SpawnError(f"cwd {cwd!r} cannot be entered: {error.strerror}") from None
+    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(descriptors)]
+    try:
+        return os.posix_spawn(
+            request.program,
+            request.arguments,
+            request.environment,
+            file_actions=actions,
+            setsid=True,
+            setsigmask=(),
+            setsigdef=_ALL_SIGNALS,
+        )
+    except OSError as error:
+        raise SpawnError(why_not_started(os.fsdecode(request.program), error)) from None
+
+
+def why_not_started(program: str, error: OSError) -> str:
+    """Return a sentence about a program that the kernel would not run."""
+    if isinstance(error, FileNotFoundError):
+        if os.path.exists(program):  # noqa: PTH110
+            return f"program {program!r} names an interpreter that does not exist (first line)"
+        return f"program {program!r} does not exist"
+    return f"program {program!r} could not be started: {error.strerror}"
+
+
+def main(door_fd: int) -> None:
+    """Be a keeper until the server is done with it."""
+    for number in _ALL_SIGNALS - _NEEDED - _FAULTS:
+        signal.signal(number, signal.SIG_IGN)
+    # Ignored, as some parents hand it down, it would reap children behind our back.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.closerange(door_fd + 1, os.sysconf("SC_OPEN_MAX"))
+    os.set_inheritable(door_fd, False)  # noqa: FBT003  (positional only)
+    os.chdir("/")
+    prctl(PR_SET_NAME, b"infloop-keeper")
+    prctl(PR_SET_DUMPABLE, 0)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    keeper = Keeper(socket.socket(fileno=door_fd))
+    try:
+        keeper.serve()
+    except Exception as error:  # noqa: BLE001  (the edge: the server must learn the reason)
+        keeper.tell(f"broken {error!r}")
+        os._exit(1)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,148 @@
+"""Everything an operator can set: `INFLOOP_*` variables, or the same names in `infloop.toml`.
+
+This is the only reader of the environment beside `app`. The file is read from
+`~/.config/infloop/infloop.toml` or from where `INFLOOP_CONFIG` points, never from the working
+directory: a repository must not be able to change what an agent may do. A name that is not known
+is an error, so that a misspelt limit is not taken for a limit.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from infloop.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIX = "INFLOOP_"
+# Read by a provider under its own name, so they cannot be fields.
+FREE_PREFIXES = ("INFLOOP_PROVIDER_BIN_",)
+
+
+def _home(variable: str, fallback: str) -> Path:
+    configured = os.environ.get(variable, "")
+    return Path(configured) if configured.startswith("/") else Path.home() / fallback
+
+
+class Settings(BaseModel):
+    """The operator's choices."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data_dir: Path = Field(
+        default_factory=lambda: _home("XDG_DATA_HOME", ".local/share") / "infloop",
+        description="Where runs, workflows and secrets are kept; only you can read it.",
+    )
+    workflows_dir: Path | None = Field(
+        None, description="Your workflows, found by id. Default: `workflows` in the data directory."
+    )
+    library_dir: Path | None = Field(
+        None, description="Read-only presets, found by id. Default: those that come with infloop."
+    )
+    providers_dir: Path | None = Field(
+        None, description="Provider manifests. Default: `providers` in the data directory."
+    )
+    run_history_limit: int = Field(
+        100, ge=1, description="Finished runs kept per workflow; the oldest are forgotten."
+    )
+    max_run_node_executions: int = Field(
+        10_000, ge=0, description="Steps a run may take before it fails; 0 means no limit."
+    )
+    max_run_duration_ms: int = Field(
+        86_400_000,
+        ge=0,
+        description="How long a run may take, checked before each step; 0 means no limit.",
+    )
+    max_run_cost_usd: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description=(
+            "What a run may spend, in US dollars, as its agents and judges report it; "
+            "past it the run fails. 0 means no limit."
+        ),
+    )
+    max_output_bytes: int = Field(
+        2 << 20,
+        ge=4096,
+        description="Bytes kept of each output stream of a child: its beginning and its end.",
+    )
+    child_env_passthrough: str = Field(
+        "",
+        description=(
+            "Variables children get beside the base set: names or `PREFIX_*`, by commas. "
+            "Nothing that begins with INFLOOP_ is ever passed."
+        ),
+    )
+    python_bin: str = Field("python3", description="The interpreter of Python scripts.")
+    deno_bin: str = Field("", description="The Deno that runs TypeScript. Default: found.")
+    bun_bin: str = Field("", description="The Bun that runs TypeScript where Deno is missing.")
+    node_bin: str = Field("", description="The Node that runs TypeScript where both are missing.")
+
+    @property
+    def workflows(self) -> Path:
+        """The folder of the user's own workflows."""
+        return self.workflows_dir or self.data_dir / "workflows"
+
+    @property
+    def providers(self) -> Path:
+        """The folder of provider manifests."""
+        return self.providers_dir or self.data_dir / "providers"
+
+
+def variable(field: str) -> str:
+    """Return the name of a setting's variable."""
+    return PREFIX + field.upper()
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the file and the environment; the environment wins."""
+    env = os.environ if environ is None else environ
+    return _validated({**_from_file(env), **_from_environment(env)})
+
+
+def _from_file(env: Mapping[str, str]) -> dict[str, Any]:
+    named = env.get("INFLOOP_CONFIG", "")
+    path = Path(named) if named else _home("XDG_CONFIG_HOME", ".config") / "infloop/infloop.toml"
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if named:
+            raise SettingsError(f"INFLOOP_CONFIG names {named!r}, which does not exist") from None
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"cannot read {str(path)!r}: {error}") from None
+
+
+def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        name[len(PREFIX) :].lower(): value
+        for name, value in env.items()
+        if name.startswith(PREFIX)
+        and name != "INFLOOP_CONFIG"
+        and not name.startswith(FREE_PREFIXES)
+    }
+
+
+def _validated(values: dict[str, Any]) -> Settings:
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError("\n".join(map(_explain, error.errors()))) from None
+
+
+def _explain(error: Any) -> str:
+    field = str(error["loc"][0])
+    name = variable(field)
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(field, Settings.model_fields, n=1)
+        hint = f"; did you mean {variable(near[0])}?" if near else ""
+        return f"{name} is not a setting{hint} (`infloop docs settings` lists them)"
+    return f"{name} is {error['input']!r}: {error['msg'].lower()}"

@@ -1,0 +1,94 @@
+"""Runs, newest first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from infloop.errors import NotFound
+from infloop.model.events import Cause
+from infloop.store.base import Cursor, RunRow, StoredStatus
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+RUN_COLUMNS = (
+    "run.id, workflow_id, workflow_name, definition, correlation_id, cause, owner, epoch, status,"
+    " error, failed_step, started_at, finished_at, last_seq, events, steps, output_bytes"
+)
+
+_CAUSE = 5
+_decode_cause = msgspec.json.Decoder(Cause).decode
+
+
+def run_row(columns: Sequence[Any]) -> RunRow:
+    """Return the record for a row selected as `RUN_COLUMNS`."""
+    values = list(columns)
+    values[_CAUSE] = _decode_cause(values[_CAUSE])
+    return RunRow(*values)
+
+
+def read_run(connection: sqlite3.Connection, run_id: str) -> tuple[int, RunRow]:
+    """Return a run's key and row, or raise `NotFound`."""
+    row = connection.execute(
+        f"SELECT key, {RUN_COLUMNS} FROM run WHERE id = ?",  # noqa: S608  (a constant)
+        (run_id,),
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"there is no run {run_id!r}; `infloop runs` lists them")
+    return row[0], run_row(row[1:])
+
+
+def list_runs(
+    connection: sqlite3.Connection,
+    workflow_id: str | None,
+    status: StoredStatus | None,
+    limit: int,
+    before: Cursor | None,
+) -> list[RunRow]:
+    """Return up to `limit` runs that are older than `before`."""
+    where, values = _conditions(workflow_id, status)
+    if before is not None:
+        where += " AND (started_at, id) < (?, ?)"
+        values += before
+    rows = connection.execute(
+        f"SELECT {RUN_COLUMNS} FROM run WHERE {where}"  # noqa: S608  (constants)
+        " ORDER BY started_at DESC, id DESC LIMIT ?",
+        (*values, limit),
+    )
+    return [run_row(row) for row in rows]
+
+
+def runs_named(connection: sqlite3.Connection, beginning: str, limit: int) -> list[RunRow]:
+    """Return up to `limit` runs whose id begins with `beginning`."""
+    rows = connection.execute(
+        f"SELECT {RUN_COLUMNS} FROM run WHERE id >= ? AND substr(id, 1, ?) = ?"  # noqa: S608  (a constant)
+        " ORDER BY id LIMIT ?",
+        (beginning, len(beginning), beginning, limit),
+    )
+    return [run_row(row) for row in rows]
+
+
+def count_runs(
+    connection: sqlite3.Connection, workflow_id: str | None, status: StoredStatus | None
+) -> int:
+    """Return how many runs there are."""
+    where, values = _conditions(workflow_id, status)
+    count: int = connection.execute(
+        f"SELECT count(*) FROM run WHERE {where}",  # noqa: S608  (constants)
+        values,
+    ).fetchone()[0]
+    return count
+
+
+def _conditions(workflow_id: str | None, status: StoredStatus | None) -> tuple[str, list[object]]:
+    where, values = "TRUE", list[object]()
+    if workflow_id is not None:
+        where += " AND workflow_id = ?"
+        values.append(workflow_id)
+    if status is not None:
+        where += " AND status = ?"
+        values.append(status)
+    return where, values

@@ -1,0 +1,166 @@
+"""The schema, as an ordered list of steps.
+
+A step never changes once it was released; a new need is a new step at the end. The number of
+steps a database has seen is its version.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infloop.errors import StoreError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_JOURNAL = """
+CREATE TABLE schema (version INTEGER NOT NULL) STRICT;
+INSERT INTO schema VALUES (0);
+
+CREATE TABLE definition (
+    hash TEXT PRIMARY KEY,
+    body BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE run (
+    key INTEGER PRIMARY KEY AUTOINCREMENT, -- a forgotten run's key never means another run
+    id TEXT NOT NULL UNIQUE,
+    workflow_id TEXT NOT NULL,
+    workflow_name TEXT NOT NULL,
+    definition TEXT NOT NULL REFERENCES definition (hash),
+    correlation_id TEXT NOT NULL,
+    cause TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    error TEXT NOT NULL DEFAULT '',
+    failed_step TEXT NOT NULL DEFAULT '',
+    started_at INTEGER NOT NULL,
+    finished_at INTEGER,
+    last_seq INTEGER NOT NULL,
+    events INTEGER NOT NULL,
+    steps INTEGER NOT NULL,
+    output_bytes INTEGER NOT NULL
+) STRICT;
+CREATE INDEX run_by_time ON run (started_at, id);
+CREATE INDEX run_by_workflow ON run (workflow_id, started_at, id);
+CREATE INDEX run_by_status ON run (status, started_at, id);
+CREATE INDEX run_by_definition ON run (definition);
+
+-- The ranges of a run's stretches do not overlap. `body` stands last so that a scan over
+-- the other columns does not read it.
+CREATE TABLE stretch (
+    run INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    first_seq INTEGER NOT NULL,
+    last_seq INTEGER NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('events', 'output', 'dropped')),
+    events INTEGER NOT NULL,
+    steps INTEGER NOT NULL,
+    output_bytes INTEGER NOT NULL,
+    correlation_id TEXT NOT NULL,
+    blobs TEXT,
+    body BLOB NOT NULL,
+    PRIMARY KEY (run, first_seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE checkpoint (
+    run INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    state BLOB NOT NULL,
+    PRIMARY KEY (run, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE scope (
+    run INTEGER PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    blobs TEXT,
+    body BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE blob (
+    hash TEXT PRIMARY KEY,
+    characters INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE blob_part (
+    hash TEXT NOT NULL REFERENCES blob (hash) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (hash, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE blob_use (
+    run INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    hash TEXT NOT NULL REFERENCES blob (hash) ON DELETE CASCADE,
+    PRIMARY KEY (run, hash)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX blob_use_by_hash ON blob_use (hash);
+
+CREATE TABLE stop_request (
+    run INTEGER PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    reason TEXT NOT NULL,
+    time INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE instance (
+    id TEXT PRIMARY KEY,
+    pid INTEGER NOT NULL,
+    process_started TEXT NOT NULL,
+    boot_id TEXT NOT NULL,
+    host TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    beat_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+_SEARCH = """
+ALTER TABLE run ADD COLUMN indexed_seq INTEGER NOT NULL DEFAULT 0;
+
+CREATE TABLE document (
+    id INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    path TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+CREATE INDEX document_by_run ON document (run);
+
+CREATE VIRTUAL TABLE document_words USING fts5 (
+    body, content = 'document', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2'
+);
+CREATE TRIGGER document_added AFTER INSERT ON document BEGIN
+    INSERT INTO document_words (rowid, body) VALUES (new.id, new.body);
+END;
+CREATE TRIGGER document_removed AFTER DELETE ON document BEGIN
+    INSERT INTO document_words (document_words, rowid, body) VALUES ('delete', old.id, old.body);
+END;
+"""
+
+MIGRATIONS = (_JOURNAL, _SEARCH)
+
+
+def migrate(connection: sqlite3.Connection, path: str, upto: int = len(MIGRATIONS)) -> None:
+    """Bring the database to version `upto`; each step happens whole or not at all.
+
+    The caller keeps other processes from doing the same at the same time. A database of a
+    newer infloop is refused.
+    """
+    version = schema_version(connection)
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"{path!r} was written by a newer infloop: it has schema version {version} and this "
+            f"one knows up to {len(MIGRATIONS)}; use an infloop that knows schema version "
+            f"{version}, or another data directory"
+        )
+    for number, step in enumerate(MIGRATIONS[version:upto], version + 1):
+        connection.executescript(
+            f"BEGIN IMMEDIATE;\n{step}\nUPDATE schema SET version = {number:d};\nCOMMIT;"
+        )
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    """Return how many steps the database has seen; an empty one has seen none."""
+    known = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'schema'").fetchone()
+    if known is None:
+        return 0
+    version: int = connection.execute("SELECT version FROM schema").fetchone()[0]
+    return version

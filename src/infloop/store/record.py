@@ -1,0 +1,279 @@
+"""A finished run as Infinite Loop's JSON record, out and in.
+
+Out, events carry the names outside readers know. In, the same names become events again; what
+can be derived from others (`condition_checked`, a run's own `error`) and what does not belong to
+the run (`trigger_…`) is left out, and names that are not known are skipped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from infloop.errors import NotFound, UsageError
+from infloop.model.events import (
+    Cause,
+    Event,
+    Notice,
+    Output,
+    Recorded,
+    RunFinished,
+    RunStarted,
+    Status,
+    StepFinished,
+    StepStarted,
+    StopRequested,
+    TemplateWarning,
+)
+from infloop.model.messages import expand
+from infloop.model.values import JsonObject, JsonValue
+from infloop.store.base import Journal, NewRun, RunRow, definition_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_EVENTS = 50_000
+"""How many of a run's last events a record holds."""
+
+_UNKNOWN_DEFINITION = b""  # a record does not say what the workflow was
+_NAME_CHARACTERS = 200
+
+
+async def export_record(journal: Journal, run_id: str) -> JsonObject:
+    """Return the record of a run that has finished."""
+    run = await journal.run(run_id)
+    if run.finished_at is None:
+        raise UsageError(
+            f"run {run_id!r} has not finished; wait for it, or stop it with "
+            f"`infloop cancel {run_id}`"
+        )
+    scope = await journal.scope(run_id) or {}
+    events, truncated = await _exported_events(journal, run_id, scope)
+    record: JsonObject = {
+        "runId": run.id,
+        "workflowId": run.workflow_id,
+        "workflowName": run.workflow_name,
+        "status": run.status,
+        "startedAt": run.started_at,
+        "finishedAt": run.finished_at,
+        "durationMs": run.finished_at - run.started_at,
+        "scope": scope,
+    }
+    if run.error:
+        record["errorMessage"] = events[-1].get("errorMessage", run.error)
+    record["events"] = list[JsonValue](events)
+    if truncated:
+        record["truncated"] = True
+    return record
+
+
+async def _exported_events(
+    journal: Journal, run_id: str, scope: JsonObject
+) -> tuple[list[JsonObject], bool]:
+    events: deque[JsonObject] = deque(maxlen=MAX_EVENTS)
+    count = after = 0
+    while page := await journal.events(run_id, after):
+        for recorded in page:
+            for message in expand(recorded):
+                if message["type"] == "run_finished":
+                    message["scope"] = scope
+                events.append(message)
+                count += 1
+        after = page[-1].seq
+    return list(events), count > MAX_EVENTS
+
+
+class _Record(msgspec.Struct, rename="camel"):
+    run_id: str
+    workflow_id: str
+    workflow_name: str
+    status: Status
+    started_at: int
+    finished_at: int
+    scope: JsonObject
+    events: list[JsonObject]
+    error_message: str = ""
+
+
+class _Message(msgspec.Struct, rename="camel"):
+    """An event of a record: all fields that any of them has."""
+
+    type: str
+    node_id: str = ""
+    node_type: str = ""
+    resolved_config: JsonObject = msgspec.field(default_factory=dict)
+    loop_iteration: int = 0
+    line: str = ""
+    stream: Literal["stdout", "stderr", "tool"] = "stdout"
+    branch: str = ""
+    outputs: JsonObject = msgspec.field(default_factory=dict)
+    duration_ms: int | float = 0
+    field: str = ""
+    missing_key: str = ""
+    message: str = ""
+    stderr: str = ""
+    level: Literal["info", "warning", "error"] = "info"
+    reason: str = ""
+    step_path: str = ""
+    time: int | None = None
+    correlation_id: str = ""
+
+
+async def import_record(journal: Journal, record: object) -> RunRow:
+    """Store a run from its record; it lists, shows and searches like any other.
+
+    The cause is `import`. A run that is already there is refused, and so is what is no record.
+    """
+    data = _checked(record)
+    await _refuse_known(journal, data.run_id)
+    messages = [_message(index, event) for index, event in enumerate(data.events)]
+    correlation_id = next((m.correlation_id for m in messages if m.correlation_id), "")
+    run = NewRun(
+        data.run_id,
+        data.workflow_id,
+        data.workflow_name,
+        _UNKNOWN_DEFINITION,
+        owner="",
+        started_at=data.started_at,
+        correlation_id=correlation_id,
+        cause=Cause("import"),
+    )
+    first, *rest = (
+        Recorded(data.run_id, seq, time, correlation_id, event)
+        for seq, (time, event) in enumerate(_events(data, messages), 1)
+    )
+    await journal.create_run(run, first, rest, scope=data.scope)
+    return await journal.run(data.run_id)
+
+
+def _checked(record: object) -> _Record:
+    try:
+        data = msgspec.convert(record, _Record)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"this is no run record: {error}; export one with `infloop export RUN`, or "
+            "take a file from Infinite Loop's runs directory"
+        ) from error
+    for name in (data.run_id, data.workflow_id):
+        if not _is_plain(name):
+            raise UsageError(
+                f"this run record has an id that is no plain name: {name!r:.100}; use letters, "
+                "digits, '-', '_' and '.'"
+            )
+    return data
+
+
+def _is_plain(name: str) -> bool:
+    return (
+        0 < len(name) <= _NAME_CHARACTERS
+        and name.isascii()
+        and not name.startswith(".")
+        and all(character.isalnum() or character in "-_." for character in name)
+    )
+
+
+async def _refuse_known(journal: Journal, run_id: str) -> None:
+    try:
+        await journal.run(run_id)
+    except NotFound:
+        return
+    raise UsageError(f"run {run_id!r} is already there; `infloop show {run_id}` shows it")
+
+
+def _message(index: int, event: JsonObject) -> _Message:
+    try:
+        return msgspec.convert(event, _Message)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"this run record's event {index} cannot be read: {error}") from error
+
+
+def _events(data: _Record, messages: list[_Message]) -> Iterator[tuple[int, Event | Output]]:
+    """Return the run's events with their times; a record without times has only two."""
+    yield data.started_at, _beginning(data)
+    steps = _Steps(data.error_message)
+    for message in messages:
+        time = data.started_at if message.time is None else message.time
+        for event in steps.events(message):
+            yield time, event
+    for event in steps.unsaid():
+        yield data.finished_at, event
+    yield data.finished_at, RunFinished(data.status, data.error_message)
+
+
+def _beginning(data: _Record) -> RunStarted:
+    inputs = data.scope.get("inputs")
+    return RunStarted(
+        data.workflow_id,
+        data.workflow_name,
+        definition_hash(_UNKNOWN_DEFINITION),
+        inputs if isinstance(inputs, dict) else {},
+        workdir="",
+        cause=Cause("import"),
+    )
+
+
+class _Steps:
+    """Turns messages into events; remembers open steps, because an end names only its node."""
+
+    def __init__(self, run_error: str) -> None:
+        self._run_error = run_error
+        self._open: dict[str, StepStarted] = {}
+        self._errors: dict[str, str] = {}
+
+    def events(self, message: _Message) -> Iterator[Event | Output]:
+        """Return what one message stands for."""
+        node, path = message.node_id, self._path(message)
+        match message.type:
+            case "node_started":
+                self._open[node] = StepStarted(
+                    path, node, message.node_type, message.resolved_config, message.loop_iteration
+                )
+                yield self._open[node]
+            case "stdout_chunk":
+                yield Output(path, node, message.line, message.stream, self._iteration(message))
+            case "node_finished":
+                self._open.pop(node, None)
+                yield StepFinished(
+                    path,
+                    node,
+                    message.node_type,
+                    message.branch,
+                    message.outputs,
+                    round(message.duration_ms),
+                    self._errors.pop(path, ""),
+                )
+            case "template_warning":
+                yield TemplateWarning(path, node, message.field, message.missing_key)
+            case "error":
+                yield from self._error(message, path)
+            case "notice":
+                yield Notice(message.message, path, node, message.level)
+            case "run_stop_requested":
+                yield StopRequested(message.reason)
+
+    def unsaid(self) -> Iterator[Event]:
+        """Return the errors of steps that never ended."""
+        for path, error in self._errors.items():
+            yield Notice(error, path, level="error")
+
+    def _error(self, message: _Message, path: str) -> Iterator[Event]:
+        text = "\n".join(filter(None, (message.message, message.stderr)))
+        if message.node_id in self._open:
+            self._errors[path] = text
+        elif text != self._run_error:
+            yield Notice(text, path, message.node_id, "error")
+
+    def _path(self, message: _Message) -> str:
+        if message.step_path:
+            return message.step_path
+        step = self._open.get(message.node_id)
+        if step is not None and message.type != "node_started":
+            return step.path
+        round_number = f"[{message.loop_iteration}]" if message.loop_iteration else ""
+        return f"{message.node_id}{round_number}"
+
+    def _iteration(self, message: _Message) -> int:
+        step = self._open.get(message.node_id)
+        return message.loop_iteration or (step.iteration if step is not None else 0)

@@ -1,0 +1,163 @@
+"""How events and output become rows, and rows events again.
+
+A stretch is one row: neighbouring items of one append that are of one kind and have one
+correlation id. Stretches of a run never overlap, so reading them in order is reading the run.
+A stretch holds some 64 KiB before it is packed; an event that is larger than that by itself has a
+row of its own, and only such a row can refer to blobs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+from infloop.model.events import (
+    Event,
+    Notice,
+    Output,
+    Recorded,
+    StepFinished,
+    StepPassed,
+)
+from infloop.store.blobs import (
+    LARGE,
+    Reference,
+    decode_references,
+    encode_references,
+    put_back,
+    take_out,
+)
+from infloop.store.encoding import to_json
+from infloop.store.outputs import batches, decode_batch, encode_batch
+from infloop.store.packing import pack, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+Kind: TypeAlias = Literal["events", "output", "dropped"]
+
+_STEP_ENDS = (StepPassed, StepFinished)
+
+_Item: TypeAlias = tuple[int, int, Event]  # sequence, time, event
+
+_decode = msgspec.json.Decoder(list[_Item]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """One row of the journal; `texts` are the blobs that must be stored with it."""
+
+    first_seq: int
+    last_seq: int
+    kind: Kind
+    events: int
+    steps: int
+    output_bytes: int
+    correlation_id: str
+    blobs: str | None
+    body: bytes
+    texts: dict[str, str] = field(default_factory=dict)
+
+
+def encode_stretches(items: Iterable[Recorded]) -> list[Stretch]:
+    """Return the rows for `items`, which are in sequence order."""
+    stretches: list[Stretch] = []
+    for (is_output, correlation_id), group in groupby(items, _kind_and_correlation):
+        neighbours = list(group)
+        if is_output:
+            stretches += (_output(batch, correlation_id) for batch in batches(neighbours, LARGE))
+        else:
+            stretches += _events(neighbours, correlation_id)
+    return stretches
+
+
+def dropped(first: Recorded) -> Stretch:
+    """Return the row that stands where output begins to be left out."""
+    event = first.event
+    assert type(event) is Output
+    body = pack(to_json((first.time, event.path, event.node)))
+    return Stretch(first.seq, first.seq, "dropped", 0, 0, 0, first.correlation_id, None, body)
+
+
+def decode_stretch(
+    run_id: str,
+    row: tuple[int, Kind, str, str | None, bytes],
+    read: Callable[[Reference], str],
+) -> list[Recorded]:
+    """Return the items of a stored row: (first sequence, kind, correlation id, blobs, body)."""
+    first_seq, kind, correlation_id, blobs, body = row
+    data = unpack(body)
+    match kind:
+        case "output":
+            return decode_batch(data, run_id, correlation_id)
+        case "dropped":
+            time, path, node = msgspec.json.decode(data, type=tuple[int, str, str])
+            notice = Notice(
+                "from here on this run's output is not kept, because it is too much",
+                path,
+                node,
+                "warning",
+            )
+            return [Recorded(run_id, first_seq, time, correlation_id, notice)]
+        case "events":
+            items = _decode(data) if blobs is None else [_restore(data, blobs, read)]
+            return [
+                Recorded(run_id, seq, time, correlation_id, event) for seq, time, event in items
+            ]
+
+
+def _kind_and_correlation(recorded: Recorded) -> tuple[bool, str]:
+    return type(recorded.event) is Output, recorded.correlation_id
+
+
+def _output(deltas: Sequence[Recorded], correlation_id: str) -> Stretch:
+    data = encode_batch(deltas)
+    return Stretch(
+        deltas[0].seq, deltas[-1].seq, "output", 0, 0, len(data), correlation_id, None, pack(data)
+    )
+
+
+def _events(items: Sequence[Recorded], correlation_id: str) -> Iterator[Stretch]:
+    encoded: list[bytes] = []
+    size = begin = 0
+    for index, recorded in enumerate(items):
+        data = to_json((recorded.seq, recorded.time, recorded.event))
+        size += len(data)
+        if size > LARGE and encoded:
+            yield _joined(items[begin:index], encoded, correlation_id)
+            encoded, size, begin = [], len(data), index
+        if size > LARGE:
+            yield _large(recorded, data)
+            size, begin = 0, index + 1
+        else:
+            encoded.append(data)
+    if encoded:
+        yield _joined(items[begin:], encoded, correlation_id)
+
+
+def _joined(items: Sequence[Recorded], encoded: list[bytes], correlation_id: str) -> Stretch:
+    steps = sum(type(recorded.event) in _STEP_ENDS for recorded in items)
+    body = pack(b"[%b]" % b",".join(encoded))
+    return Stretch(
+        items[0].seq, items[-1].seq, "events", len(items), steps, 0, correlation_id, None, body
+    )
+
+
+def _large(recorded: Recorded, data: bytes) -> Stretch:
+    seq, time, event = msgspec.json.decode(data)
+    parted = take_out(event)
+    body = pack(to_json([(seq, time, parted.value)]))
+    steps = int(type(recorded.event) in _STEP_ENDS)
+    blobs = encode_references(parted.references)
+    return Stretch(
+        seq, seq, "events", 1, steps, 0, recorded.correlation_id, blobs, body, parted.texts
+    )
+
+
+def _restore(data: bytes, blobs: str, read: Callable[[Reference], str]) -> _Item:
+    ((seq, time, event),) = msgspec.json.decode(data)
+    whole = put_back(event, decode_references(blobs), read)
+    return seq, time, msgspec.convert(whole, Event)

@@ -1,0 +1,8 @@
+"""Shared by all tests: nothing but the path to the playbook and its friends."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,183 @@
+"""Writes the parts of the documents that the program itself knows.
+
+    gen_docs.py [--check]
+
+A document has places for them:
+
+    <!-- made: node agent -->
+    …
+    <!-- end -->
+
+What stands between the two lines is replaced by what `PARTS` makes of the words after "made:". With
+`--check` nothing is written: it fails when a document differs from what would be written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from infloop import cli
+from infloop.model import workflow as format_
+from infloop.model.schema import FileModel, part_model
+from infloop.model.values import compact_json
+from infloop.settings import Settings, variable
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PLACE = re.compile(r"(<!-- made: (\w+)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def node(kind: str) -> str:
+    """Return everything about a node type: what it does, its fields, its outputs, its handles."""
+    model = format_.NODE_MODELS[kind]
+    exits = ", ".join(f"`{handle}`" for handle in model.handles) or "none; nothing follows it"
+    parts = [str(model.__doc__), f"Handles: {exits}."]
+    config = part_model(model.model_fields["config"].annotation)
+    rows = list(field_rows(config)) if config else []
+    if rows:
+        parts.append(field_table(rows))
+    if model.outputs:
+        listed = [(f"`{name}`", text) for name, text in model.outputs.items()]
+        parts.append(table(("output", "meaning"), listed))
+    return "\n\n".join(parts)
+
+
+def fields(name: str) -> str:
+    """Return the fields of one of the other parts of a workflow file."""
+    model: type[FileModel] = getattr(format_, name)
+    model.model_rebuild()  # what is said about nodes came before there were any
+    return field_table(list(field_rows(model, flat=True)))
+
+
+def settings(_: str) -> str:
+    """Return all settings."""
+    rows = []
+    for name, info in Settings.model_fields.items():
+        default = "" if info.default_factory or info.default in (None, "") else f"`{info.default}`"
+        rows.append((f"`{variable(name)}`", f"`{name}`", type_name(info), default, said(info)))
+    return table(("variable", "in the file", "type", "default", "meaning"), rows)
+
+
+def help_text(command: str) -> str:
+    """Return what `infloop COMMAND --help` prints at 80 columns."""
+    parser = cli.command_parser(command) if command else cli.parser()
+    return f"```text\n{parser.format_help().rstrip()}\n```"
+
+
+PARTS: Mapping[str, Callable[[str], str]] = {
+    "node": node,
+    "fields": fields,
+    "settings": settings,
+    "help": help_text,
+}
+
+Row = tuple[str, str, str, str, str]
+
+
+def field_rows(model: type[FileModel], prefix: str = "", *, flat: bool = False) -> Iterator[Row]:
+    """Yield a row for each field, with those of its parts behind it unless `flat`."""
+    for name, info in model.model_fields.items():
+        path = f"{prefix}{info.alias or name}"
+        part = part_model(info.annotation)
+        if part is not None and not flat:
+            yield from field_rows(part, f"{path}.")
+            continue
+        extra = info.json_schema_extra
+        templates = "yes" if isinstance(extra, dict) and extra.get("template") else ""
+        yield f"`{path}`", type_name(info), default_of(info), templates, said(info)
+
+
+def field_table(rows: Sequence[Row]) -> str:
+    """Return the rows as a table; the column about templates only where a field has them."""
+    if any(row[3] for row in rows):
+        return table(("field", "type", "default", "references", "meaning"), rows)
+    return table(("field", "type", "default", "meaning"), [(*row[:3], row[4]) for row in rows])
+
+
+def said(info: FieldInfo) -> str:
+    """Return what is written about a field, with the title that forms show."""
+    text = str(info.description)
+    return f"*{info.title}.* {text}" if info.title else text
+
+
+def default_of(info: FieldInfo) -> str:
+    """Return a field's default as it is written in the file; nothing for a field without one."""
+    value = info.default
+    if isinstance(value, FileModel) or value is None or value in ("", (), {}):
+        return ""
+    return f"`{compact_json(value)}`"
+
+
+def type_name(info: FieldInfo) -> str:
+    """Return a field's type in words."""
+    return _type_name(info.annotation)
+
+
+_PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path"}
+
+
+def _type_name(annotation: Any) -> str:
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if annotation in _PLAIN:
+        return _PLAIN[annotation]
+    if origin is Annotated:
+        return _type_name(inner[0])
+    if origin is Literal:
+        return ", ".join(f"`{choice}`" for choice in inner)
+    if origin in (Union, UnionType):
+        return " or ".join(_type_name(one) for one in inner if one is not type(None))
+    if origin is dict:
+        return "object of texts" if inner[1] is str else "object"
+    if origin is tuple:
+        return "list of texts" if inner[0] is str else "list"
+    if annotation is Any:
+        return "any"
+    return "object"
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines
+    )
+
+
+def filled(text: str) -> str:
+    """Return a document with all its places filled."""
+
+    def fill(place: re.Match[str]) -> str:
+        begin, part, word, end = place.groups(default="")
+        return f"{begin}\n{PARTS[part](word)}\n\n{end}"
+
+    return PLACE.sub(fill, text)
+
+
+def main() -> int:
+    """Fill all documents, or compare them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
+    chosen = parser.parse_args()
+    os.environ["COLUMNS"] = "80"
+    stale = False
+    for file in sorted(DOCS.glob("*.md")):
+        before = file.read_text(encoding="utf-8")
+        after = filled(before)
+        if before != after and chosen.check:
+            print(f"docs/{file.name} is stale; `make docs` makes it anew", file=sys.stderr)
+            stale = True
+        elif before != after:
+            file.write_text(after, encoding="utf-8")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
