@@ -1,9 +1,9 @@
 """Forks processes that drive runs until they are killed; see test_crash.py.
 
-Reads lines `SEED` on stdin. For each, forks a child that takes up every interrupted run (or starts
-a new one from the seed), and prints `pid N` for it. The child writes a line for each event it has
-seen durable; when all its runs are over it writes `done` and ends. Everything is imported before
-the first fork, so a child starts within milliseconds.
+Reads lines `SEED` on stdin. For each, forks a child and prints `pid N` for it. On a line `go` the
+child takes up every interrupted run, or starts a new one from the seed. It writes a line for each
+event it has seen durable; when all its runs are over it writes `done` and ends. Everything is
+imported before the first fork, so a child starts within milliseconds.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def main(folder: Path) -> None:
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
+            os.read(0, 16)  # until the test holds a handle on this process
             try:
                 asyncio.run(work(folder, int(line)))
                 os._exit(0)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,13 +58,21 @@ class Processes:
         """Let one process work; kill it after so many lines. Say whether it finished by itself."""
         assert self._forker.stdin is not None
         self._forker.stdin.write(f"{seed}\n".encode())
-        pid, lines, finished = 0, 0, False
-        killed = False
+        match self.line():
+            case ["pid", number]:
+                handle = os.pidfd_open(int(number))
+            case other:
+                raise AssertionError(other)
+        self._forker.stdin.write(b"go\n")
+        try:
+            return self._watch(handle, kill_after, seen)
+        finally:
+            os.close(handle)
+
+    def _watch(self, handle: int, kill_after: int | None, seen: Seen) -> bool:
+        lines, finished = 0, False
         while True:
-            words = self.line()
-            match words:
-                case ["pid", number]:
-                    pid = int(number)
+            match self.line():
                 case ["began", run_id, used]:
                     seen.seeds[run_id] = int(used)
                 case ["ack", run_id, seq, kind, *path]:
@@ -76,10 +84,10 @@ class Processes:
                 case ["gone"]:
                     return finished
             lines += 1
-            if kill_after is not None and pid and lines >= kill_after and not killed:
-                os.kill(pid, signal.SIGKILL)
-                killed = True
-                seen.kills += 1
+            if lines == kill_after:
+                with suppress(ProcessLookupError):  # it may just have ended by itself
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+                    seen.kills += 1
 
     def close(self) -> None:
         assert self._forker.stdin is not None
