@@ -45,14 +45,14 @@ def _times_first(first: Sequence[Sample], samples: Sequence[Sample]) -> str:
     return number_text(median(ratios)) if ratios else ""
 
 
-def target_rows(benchmark: Benchmark, rounds: Rounds) -> Iterator[Row]:
-    """Yield a row for each target."""
+def target_rows(benchmark: Benchmark, rounds: Rounds, *, judged: bool) -> Iterator[Row]:
+    """Yield a row for each target; the figures of less work than it speaks of are not judged."""
     for number, target in enumerate(benchmark.targets):
         title = benchmark.title if number == 0 else ""
-        yield (title, target.what, *_outcome(target, rounds))
+        yield (title, target.what, *_outcome(target, rounds, judged=judged))
 
 
-def _outcome(target: Target, rounds: Rounds) -> Row:
+def _outcome(target: Target, rounds: Rounds, *, judged: bool) -> Row:
     limit = f"{'≥' if target.at_least else '≤'} {number_text(target.limit)} {target.unit}"
     try:
         values = target.values(rounds)
@@ -65,7 +65,7 @@ def _outcome(target: Target, rounds: Rounds) -> Row:
         limit,
         f"{number_text(middle)} {target.unit}",
         f"{number_text(min(values))} to {number_text(max(values))}",
-        "met" if target.met(middle) else "missed",
+        ("met" if target.met(middle) else "missed") if judged else "not judged",
     )
 
 

@@ -52,7 +52,7 @@ def main() -> int:
         benchmark = load(name)
         found[name] = run_benchmark(name, benchmark, failures, quick=args.quick)
     machine["load after"] = load_average()
-    print(render(machine, found, markdown=args.markdown))
+    print(render(machine, found, quick=args.quick, markdown=args.markdown))
     print(f"\nsamples: {save(machine, found)}", file=sys.stderr)
     for failure in failures:
         print(failure, file=sys.stderr)
@@ -126,11 +126,17 @@ def measure_one(name: str, contender: str, size: str, folder: str, answer: str) 
     Path(answer).write_text(json.dumps(asdict(sample)))
 
 
-def render(machine: dict[str, Any], found: dict[str, Rounds], *, markdown: bool) -> str:
+def render(
+    machine: dict[str, Any], found: dict[str, Rounds], *, quick: bool, markdown: bool
+) -> str:
     """Return the figures, the targets, and what they were measured on."""
     benchmarks = {name: load(name) for name in found}
     figures = [row for name, b in benchmarks.items() for row in report.figure_rows(b, found[name])]
-    targets = [row for name, b in benchmarks.items() for row in report.target_rows(b, found[name])]
+    targets = [
+        row
+        for name, b in benchmarks.items()
+        for row in report.target_rows(b, found[name], judged=not quick or b.quick_size == b.size)
+    ]
     table = report.markdown_table if markdown else report.text_table
     about = [f"{'- ' if markdown else ''}{key}: {value}" for key, value in machine.items()]
     return "\n\n".join(
