@@ -6,11 +6,12 @@ BENCH_READY := .venv-bench/.ready
 COMPILE := .venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate
 
-.PHONY: help demo test check docs bench console lock clean
+.PHONY: help demo test test-agents check docs bench console lock clean
 
 help:
 	@echo "make demo      watch a loop turn failing tests green"
 	@echo "make test      run the tests"
+	@echo "make test-agents  drive the real claude and codex against a model of our own"
 	@echo "make check     everything that must hold: style, types, layers, documents, tests"
 	@echo "make docs      remake the generated parts of the documents"
 	@echo "make bench     measure infloop beside its peers"
@@ -23,6 +24,9 @@ demo: $(READY)
 
 test: $(READY)
 	@.venv/bin/pytest -n auto -q $(PYTEST)
+
+test-agents: $(READY)
+	@.venv/bin/pytest -q tests/agents/real_agents.py $(PYTEST)
 
 check: $(READY)
 	.venv/bin/ruff check

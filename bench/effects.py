@@ -6,8 +6,7 @@ does fewer). What each of them keeps of a step:
 
 - infloop: that it began, with its configuration, before the effect; then its text output, its
   outcome and all its outputs; one commit a step (`synchronous=FULL`), which holds the end of one
-  step and the beginning of the next. The effect is a turn of the scripted provider, whose manifest
-  and script are read from disk at each step.
+  step and the beginning of the next. The effect is a provider in the process that says one word.
 - LangGraph with its SQLite saver: see `langgraph_cycle`; two commits a step (FULL).
 - DBOS on SQLite: the result of the step, one commit a step (FULL), in the rollback-journal mode it
   ships with; and, as it would fare with a database file that we put into WAL mode first.
@@ -24,8 +23,9 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from application import agent, application, loop, run_to_end, script
+from application import agent, loop, run_to_end
 from benchmark import Benchmark, Contender, Sample, Target, each, rate, ratio, stopwatch
+from deltas import Talker, talking
 from infloop.app import run_async
 from langgraph_cycle import measure_cycle
 
@@ -41,8 +41,7 @@ def measure_infloop(steps: int, folder: Path) -> Sample:
 async def _measure_infloop(steps: int, folder: Path) -> Sample:
     with tempfile.TemporaryDirectory(dir=folder) as name:
         here = Path(name)
-        script(here, {"text": "ok"})
-        async with application(here) as service:
+        async with talking(here, Talker(1, gives_way=False)) as service:
             await run_to_end(service, loop([agent("a")], "next", WARM_UP), here)
             with stopwatch(steps) as sample:
                 run_id = await run_to_end(service, loop([agent("a")], "next", steps), here)

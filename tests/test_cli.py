@@ -413,7 +413,9 @@ def test_a_killed_run_is_interrupted_and_resumes_without_repeating_a_step(world:
     assert "running" not in why
     assert "◌ wait" in world.infloop("show", short).stdout
     (world.home / "go").touch()
-    out = world.infloop("resume", short).stdout
+    resumed = world.infloop("resume", short)
+    out = resumed.stdout
+    assert f"run {short} goes on after 2 steps" in resumed.stderr
     assert "wait  condition began again (attempt 2)" in out
     assert "first  condition began" not in out
     assert "run succeeded" in out

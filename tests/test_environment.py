@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infloop.errors import SettingsError, StepError
-from infloop.policy.environment import child_environment, parse_passthrough
+from infloop.policy.environment import ChildEnvironment, child_environment, parse_passthrough
 from infloop.sandbox.base import ChildRequest
 from infloop.sandbox.host import HostSandbox
 
@@ -188,3 +188,15 @@ def test_a_workflow_cannot_set_a_value_with_a_nul() -> None:
 
 def test_a_workflow_may_replace_a_harmless_inherited_variable() -> None:
     assert child_environment(PLAIN, (), {"TZ": "UTC"})["TZ"] == "UTC"
+
+
+def test_what_children_inherit_is_chosen_once_and_no_child_changes_it_for_the_next() -> None:
+    server_env = dict(PLAIN)
+    environment = ChildEnvironment(server_env, ["GIVEN"])
+    server_env["GIVEN"] = "too late"
+    environment()["PATH"] = "/evil"
+    environment({"EXTRA": "x"})["HOME"] = "/evil"
+    with pytest.raises(StepError, match="cannot be set by a workflow"):
+        environment({"LD_PRELOAD": "x"})
+    assert environment() == environment({}) == PLAIN
+    assert environment({"EXTRA": "x"}) == {**PLAIN, "EXTRA": "x"}

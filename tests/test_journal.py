@@ -42,9 +42,21 @@ from infloop.store.sqlite import JOURNAL_FILE, open_journal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+
+async def open_alone(data_dir: Path, **options: Any) -> Journal:
+    """Open a journal that commits where it is called, as with one run alone."""
+    journal = await open_journal(data_dir, synchronous="NORMAL", **options)
+    journal.expect(1)
+    return journal
+
+
 # Tests that take `opening` are the contract: they run against every implementation.
 every_journal = pytest.mark.parametrize(
-    "opening", [pytest.param(partial(open_journal, synchronous="NORMAL"), id="sqlite")]
+    "opening",
+    [
+        pytest.param(partial(open_journal, synchronous="NORMAL"), id="sqlite"),
+        pytest.param(open_alone, id="sqlite-alone"),
+    ],
 )
 
 DEFINITION = b'{"id":"w"}'

@@ -276,7 +276,8 @@ async def test_a_listener_that_never_reads_costs_nothing_and_loses_nothing(tmp_p
         return peak, late
 
     async with world(tmp_path) as here:
-        alone, _ = await most_memory(here, 0)
+        for _ in range(3):  # until what stays from one run to the next is there
+            alone, _none = await most_memory(here, 0)
         heard, late = await most_memory(here, 50)
     assert sum(isinstance(r.event, Output) for r in late) == deltas
     assert [r.seq for r in late] == sorted({r.seq for r in late})
@@ -347,6 +348,7 @@ async def test_history_is_capped_per_workflow(tmp_path: Path) -> None:
             for _ in range(5)
         ]
         await here.run(workflow([START, END], edges("s next e"), id="other"))
+    async with world(tmp_path) as here:
         rows = await here.service.journal.runs(workflow_id="w")
         assert [row.id for row in rows] == kept[:1:-1]
         assert await here.service.journal.count() == 4

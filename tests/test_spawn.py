@@ -89,10 +89,21 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+FORGOTTEN: set[int] = set()
+
+
 def keepers() -> list[int]:
-    """The keepers that this process has, dead ones that were not reaped included."""
-    children = Path("/proc/thread-self/children").read_text().split()
-    return [pid for pid in map(int, children) if "keeper" in Path(f"/proc/{pid}/comm").read_text()]
+    """The keepers that this test has, dead ones that were not reaped included."""
+    children = map(int, Path("/proc/thread-self/children").read_text().split())
+    ours = [pid for pid in children if pid not in FORGOTTEN]
+    return [pid for pid in ours if "keeper" in Path(f"/proc/{pid}/comm").read_text()]
+
+
+@pytest.fixture(autouse=True)
+def _forget_keepers_of_other_tests() -> None:
+    """What a killed server leaves is adopted by this process, and stays until the tests end."""
+    FORGOTTEN.clear()
+    FORGOTTEN.update(keepers())
 
 
 # How it ends

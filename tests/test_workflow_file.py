@@ -94,6 +94,8 @@ def test_a_file_written_by_hand_gets_every_default() -> None:
                 "prompt": "x",
                 "timeoutMs": 0,
                 "useWorktree": False,
+                "idleTimeoutMs": 0,
+                "continueSession": False,
                 "skipPermissions": False,
             },
         }
@@ -496,7 +498,11 @@ def test_an_id_must_be_the_name_of_its_file() -> None:
 
 
 def test_every_text_of_a_node_is_a_template_and_code_is_not() -> None:
-    assert {kind: fields for kind, fields in TEMPLATE_FIELDS.items() if fields} == {
+    listed = {
+        kind: tuple(".".join(field.path) + ".*" * field.many for field in fields)
+        for kind, fields in TEMPLATE_FIELDS.items()
+    }
+    assert {kind: fields for kind, fields in listed.items() if fields} == {
         "agent": ("prompt", "cwd", "profile", "agent", "worktreeRef"),
         "script": ("inputs.*", "cwd"),
         "condition": (

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from infloop.errors import StepError
 from infloop.model.events import Limits
-from infloop.policy.environment import child_environment, parse_passthrough
+from infloop.policy.environment import ChildEnvironment, child_environment, parse_passthrough
+from infloop.policy.spending import Budget
 from infloop.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
-    from infloop.catalog import WorkflowCatalog
+    from infloop.catalog import ProviderFiles, WorkflowCatalog
     from infloop.nodes.base import Interpreters
     from infloop.providers.base import Provider
     from infloop.runtime.service import RunService
@@ -82,11 +83,7 @@ async def open_service(chosen: Settings) -> AsyncIterator[RunService]:
     hide_from_children()
     clock = SystemClock()
     passthrough = parse_passthrough(chosen.child_env_passthrough)
-    server_env = dict(os.environ)
-
-    def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        return child_environment(server_env, passthrough, extra or {})
-
+    environment = ChildEnvironment(os.environ, passthrough)
     async with open_history(chosen) as history:
         sandbox = HostSandbox()
         instance = await history.instances.register()
@@ -94,12 +91,15 @@ async def open_service(chosen: Settings) -> AsyncIterator[RunService]:
             parts = Parts(
                 sandbox=sandbox,
                 environment=environment,
-                provider=_provider_finder(chosen, sandbox, environment),
+                provider=_provider_finder(chosen, sandbox, passthrough),
                 interpreters=find_interpreters(chosen),
                 limits=Limits(
                     chosen.max_run_node_executions,
                     chosen.max_run_duration_ms,
                     chosen.max_run_cost_usd,
+                ),
+                budget=Budget(
+                    chosen.max_total_cost_usd, chosen.cost_window, chosen.require_known_cost
                 ),
                 history_limit=chosen.run_history_limit,
                 max_output_bytes=chosen.max_output_bytes,
@@ -113,34 +113,54 @@ async def open_service(chosen: Settings) -> AsyncIterator[RunService]:
             await instance.close()
 
 
+def provider_folders(chosen: Settings) -> tuple[ProviderFiles, ProviderFiles]:
+    """Return where manifests are found: the operator's own, then those that come with infloop."""
+    from infloop.catalog import ProviderFiles
+    from infloop.providers.cli import SHIPPED_DIR
+
+    return ProviderFiles(chosen.providers), ProviderFiles(SHIPPED_DIR)
+
+
+def known_providers(chosen: Settings) -> list[str]:
+    """Return the ids that an agent node can name."""
+    return list(dict.fromkeys(name for folder in provider_folders(chosen) for name in folder.ids()))
+
+
 def _provider_finder(
-    chosen: Settings, sandbox: Sandbox, environment: Callable[[], dict[str, str]]
+    chosen: Settings, sandbox: Sandbox, passthrough: tuple[str, ...]
 ) -> Callable[[str], Provider]:
     """Return the way from a provider's id to the provider; a changed manifest counts at once."""
+    from infloop.model.provider import CliProvider
+    from infloop.model.provider import ScriptedProvider as ScriptedManifest
+    from infloop.providers.cli import CliAgent, bin_variable
+    from infloop.providers.scripted import ScriptedProvider
 
-    from infloop.catalog import ProviderFiles
+    own, shipped = provider_folders(chosen)
+    allowed = passthrough
 
-    files = ProviderFiles(chosen.providers)
+    def environment(passthrough: Sequence[str] = ()) -> dict[str, str]:
+        return child_environment(os.environ, (*allowed, *passthrough), {})
 
     def find(provider_id: str) -> Provider:
-        from infloop.model.provider import ScriptedProvider as Manifest
-        from infloop.providers.scripted import ScriptedProvider
-
-        manifests, _ = files.load()
-        known = {manifest.id: manifest for manifest in manifests}
-        manifest = known.get(provider_id)
-        if manifest is None:
-            raise StepError(
-                f"unknown provider {provider_id!r}; known are: {', '.join(known) or 'none'}. "
-                f"Put a manifest into {str(chosen.providers)!r}"
-            )
-        if not isinstance(manifest, Manifest):
-            raise StepError(
-                f"provider {provider_id!r} has transport {manifest.transport!r}, which this "
-                "version cannot run; it runs 'scripted' providers"
-            )
-        script = chosen.providers / manifest.script
-        return ScriptedProvider(provider_id, script, sandbox, environment)
+        manifest = own.find(provider_id) or shipped.find(provider_id)
+        match manifest:
+            case None:
+                raise StepError(
+                    f"unknown provider {provider_id!r}; known are: "
+                    f"{', '.join(known_providers(chosen))}. Put a manifest into "
+                    f"{str(chosen.providers)!r}"
+                )
+            case ScriptedManifest():
+                script = chosen.providers / manifest.script
+                return ScriptedProvider(provider_id, script, sandbox, environment)
+            case CliProvider():
+                program = os.environ.get(bin_variable(provider_id), "")
+                return CliAgent(manifest, sandbox, environment, program=program)
+            case _:
+                raise StepError(
+                    f"provider {provider_id!r} has transport {manifest.transport!r}, which this "
+                    "version cannot run; it runs 'cli' and 'scripted' providers"
+                )
 
     return find
 

@@ -5,6 +5,7 @@
     ├── WorkflowError         the author of a workflow: a file that cannot run (holds the problems)
     ├── SettingsError         the operator: a setting or the machine itself
     │   └── MissingPart       … a program or library that is not installed
+    ├── BudgetError           the operator: what may be spent is spent (a run that meets it fails)
     ├── StepError             a step could not do its work (the run records it and goes on)
     └── StoreError            the data directory
         ├── Fenced            another process took the run over: stop, write nothing
@@ -62,6 +63,10 @@ class SettingsError(InfloopError):
 
 class MissingPart(SettingsError):
     """A program or library is needed that is not installed here."""
+
+
+class BudgetError(InfloopError):
+    """No more money may be spent; a step that meets this ends the whole run."""
 
 
 class StepError(InfloopError):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from infloop.errors import SettingsError
+from infloop.policy.spending import Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +69,27 @@ class Settings(BaseModel):
             "What a run may spend, in US dollars, as its agents and judges report it; "
             "past it the run fails. 0 means no limit."
         ),
+    )
+    max_total_cost_usd: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description=(
+            "What all runs together may spend in a window of time, in US dollars; past it no run "
+            "starts, and a running one fails at its next step that costs something. 0 means no "
+            "limit."
+        ),
+    )
+    cost_window: Window = Field(
+        "process",
+        description=(
+            "The window: what this process has spent, beginning anew with each start; or the local "
+            "day, week (from Monday) or month, of all processes that share the data directory."
+        ),
+    )
+    require_known_cost: bool = Field(
+        default=False,
+        description="Fail a run when one of its agents or judges does not say what it cost.",
     )
     max_output_bytes: int = Field(
         2 << 20,

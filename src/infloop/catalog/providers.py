@@ -22,20 +22,37 @@ class ProviderFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._remembered: tuple[FolderState | None, Loaded] = None, ([], [])
+        self._state: FolderState | None = None
+        self._loaded: Loaded = [], []
+        self._by_id: dict[str, Provider] = {}
 
     def load(self) -> Loaded:
         """Return the usable providers, sorted by label, and every problem found.
 
-        Of two with the same id the one in the first file is used. Every agent step asks, so the
-        files are read again only when one of them changed.
+        Of two with the same id the one in the first file is used.
         """
+        self._refresh()
+        providers, problems = self._loaded
+        return list(providers), list(problems)
+
+    def find(self, provider_id: str) -> Provider | None:
+        """Return one provider, or None; every agent step asks."""
+        self._refresh()
+        return self._by_id.get(provider_id)
+
+    def ids(self) -> list[str]:
+        """Return the ids of all usable providers."""
+        self._refresh()
+        return [provider.id for provider in self._loaded[0]]
+
+    def _refresh(self) -> None:
+        """Read the files again if one of them changed."""
         # Before reading: what changes meanwhile must be seen next time.
         state = folder_state(self.folder)
-        if state is None or state != self._remembered[0]:
-            self._remembered = state, self._read()
-        providers, problems = self._remembered[1]
-        return list(providers), list(problems)
+        if state is None or state != self._state:
+            self._state = state
+            self._loaded = self._read()
+            self._by_id = {provider.id: provider for provider in self._loaded[0]}
 
     def _read(self) -> Loaded:
         found: list[Provider]

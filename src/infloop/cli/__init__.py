@@ -40,6 +40,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("show", "show a run: its steps, outputs and outcome"),
     ("logs", "print what a run's steps said"),
     ("why", "explain why a run started, waits or stopped"),
+    ("costs", "show what agents and judges have cost"),
     ("cancel", "stop a run, whichever process drives it"),
     ("resume", "go on with runs whose process died"),
     ("rewind", "begin a new run from a step of an earlier one"),

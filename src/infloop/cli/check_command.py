@@ -22,13 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Check each file; one that cannot be read does not hide the others."""
     from infloop import app
-    from infloop.catalog import ProviderFiles
     from infloop.cli.terminal import INDENT, one_line, plural, problem_lines
     from infloop.errors import Problem, UsageError
 
     settings = app.settings()
     catalog = app.workflow_catalog(settings)
-    providers = [each.id for each in ProviderFiles(settings.providers).load()[0]]
+    providers = app.known_providers(settings)
     broken = 0
     for file in args.files:
         try:

@@ -135,14 +135,12 @@ async def _tell(settings: Settings, project: Path, *, keep: bool) -> None:
     from infloop import app
     from infloop.cli.figures import money
     from infloop.cli.naming import find_run
-    from infloop.cli.story import Story
+    from infloop.cli.past import whole_story
     from infloop.cli.terminal import plural
-    from infloop.cli.watching import tell_past
 
-    story = Story()
     async with app.open_history(settings) as history:
         row = await find_run(history.journal, "last")
-        await tell_past(history.journal, row.id, story)
+        story = await whole_story(history.journal, row.id)
     rounds = next((step.rounds for step in story.steps() if step.node_type == "loop"), 0)
     print(f"\nwhat happened: {plural(rounds, 'round')}, cost {money(story.cost_usd or 0)}")
     for line in await _changes(project):

@@ -1,4 +1,4 @@
-"""What a workflow's author calls a node."""
+"""What a run's workflow says of its nodes, and what its author calls them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ class Labels:
         workflow = self._definition.root
         *calls, name = shown_node.split("/")
         for call in calls:
-            config = self._node(workflow, call).get("config") or {}
+            config = self.node(workflow, call).get("config") or {}
             workflow = str(config.get("workflowId", ""))
-        return str(self._node(workflow, name).get("label") or name)
+        return str(self.node(workflow, name).get("label") or name)
 
-    def _node(self, workflow: str, name: str) -> dict[str, Any]:
+    def node(self, workflow: str, name: str) -> dict[str, Any]:
+        """Return a node as its workflow has it, or nothing."""
         if workflow not in self._nodes:
             body = self._definition.workflows.get(workflow, {})
             self._nodes[workflow] = {n["id"]: n for n in _every_node(body.get("nodes") or [])}

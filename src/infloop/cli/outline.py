@@ -21,7 +21,8 @@ QUIET_OUTPUTS = frozenset(
 
 def outline(story: Story, *, alive: bool = False, outputs: bool = False) -> list[str]:
     """Return the steps of a run; `alive` says whether those without an end are being performed."""
-    return list(_frame_lines(story.root, INDENT, alive=alive, outputs=outputs))
+    before = [f"{INDENT}… {plural(story.untold, 'earlier step')}"] if story.untold else []
+    return [*before, *_frame_lines(story.root, INDENT, alive=alive, outputs=outputs)]
 
 
 def _frame_lines(frame: Frame, prefix: str, *, alive: bool, outputs: bool) -> Iterator[str]:
@@ -44,7 +45,8 @@ def _step_lines(step: Step, prefix: str, *, alive: bool, outputs: bool) -> Itera
     for frame in step.frames.first:
         yield from _inner_lines(frame, prefix + INDENT, alive=alive, outputs=outputs)
     if step.frames.omitted:
-        yield f"{prefix}{INDENT}… {step.frames.omitted} more rounds"
+        inner = "rounds" if step.node_type == "loop" else "branches"
+        yield f"{prefix}{INDENT}… {step.frames.omitted} more {inner}"
     for frame in step.frames.last:
         yield from _inner_lines(frame, prefix + INDENT, alive=alive, outputs=outputs)
 

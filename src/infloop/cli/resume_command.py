@@ -60,8 +60,11 @@ async def _begin(service: RunService, args: argparse.Namespace) -> list[Begun]:
 
 
 async def _begin_one(service: RunService, run_id: str, *, take_over: bool) -> Begun:
+    from infloop.cli.advice import short
+    from infloop.cli.terminal import note, plural
     from infloop.cli.watching import begun
 
-    seen = (await service.journal.run(run_id)).last_seq
+    row = await service.journal.run(run_id)
     await service.resume(run_id, take_over=take_over)
-    return begun(service, run_id, seen)
+    note(f"run {short(run_id)} goes on after {plural(row.steps, 'step')}")
+    return begun(service, run_id, row.last_seq)

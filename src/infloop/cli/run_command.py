@@ -56,11 +56,9 @@ def main(args: argparse.Namespace) -> int:
 def load(settings: Settings, workflow: str) -> Bundle:
     """Return the workflow with all it calls, checked."""
     from infloop import app
-    from infloop.catalog import ProviderFiles
 
-    providers, _ = ProviderFiles(settings.providers).load()
     catalog = app.workflow_catalog(settings)
-    return catalog.load_bundle(workflow, known_providers=[each.id for each in providers])
+    return catalog.load_bundle(workflow, known_providers=app.known_providers(settings))
 
 
 def given_inputs(workflow: Workflow, assignments: Sequence[str]) -> JsonObject:

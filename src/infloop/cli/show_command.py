@@ -61,8 +61,7 @@ def main(args: argparse.Namespace) -> int:
 
 async def _show(args: argparse.Namespace) -> int:
     from infloop import app
-    from infloop.cli.story import Story
-    from infloop.cli.watching import tell_past
+    from infloop.cli.past import whole_story
     from infloop.runtime.recovery import shown_status
 
     async with app.open_history(app.settings()) as history:
@@ -72,8 +71,7 @@ async def _show(args: argparse.Namespace) -> int:
         if args.step:
             return await _step(history, row, args)
         status = await shown_status(row, history.instances)
-        story = Story()
-        await tell_past(history.journal, row.id, story)
+        story = await whole_story(history.journal, row.id)
     if args.json:
         from infloop.cli.terminal import json_line
 

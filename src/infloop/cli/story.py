@@ -44,6 +44,8 @@ Item = TypeVar("Item")
 class Ends(Generic[Item]):
     """The beginning and the end of a sequence; what lies between is counted."""
 
+    __slots__ = ("_limit", "first", "last", "omitted")
+
     def __init__(self, at_each_end: int) -> None:
         self._limit = at_each_end
         self.first: list[Item] = []
@@ -52,13 +54,22 @@ class Ends(Generic[Item]):
 
     def append(self, item: Item) -> None:
         """Take in the next item."""
-        if len(self.first) < self._limit:
+        if not self.omitted and len(self.first) < self._limit:
             self.first.append(item)
             return
         self.last.append(item)
         if len(self.last) > self._limit:
             del self.last[0]
             self.omitted += 1
+
+    def newest(self) -> Item | None:
+        """Return the last item."""
+        kept = self.last or self.first
+        return kept[-1] if kept else None
+
+    def skip(self, count: int) -> None:
+        """Count items that nobody can show any more; what comes now belongs to the end."""
+        self.omitted += count
 
     def __iter__(self) -> Iterator[Item]:
         yield from self.first
@@ -92,6 +103,9 @@ class Frame:
     steps: Ends[Step] = field(default_factory=lambda: Ends(STEPS_AT_EACH_END))
 
 
+NO_FRAMES: Ends[Frame] = Ends(0)
+
+
 @dataclass(slots=True)
 class Step:
     """One visit of a node."""
@@ -113,7 +127,7 @@ class Step:
     followed_by: str = ""
     rounds_at_most: int | None = None
     outputs: dict[str, Preview] = field(default_factory=dict)
-    frames: Ends[Frame] = field(default_factory=lambda: Ends(ROUNDS_AT_EACH_END))
+    frames: Ends[Frame] = NO_FRAMES
     said: str = ""
 
     @property
@@ -148,6 +162,7 @@ class Story:
         self.stop: StopRequested | None = None
         self.stopped_at = 0
         self.steps_done = 0
+        self.untold = 0
         self.cost_usd: float | None = None
         self.speaker: Step | None = None
         self.last_finished: Step | None = None
@@ -165,14 +180,12 @@ class Story:
         event = item.event
         self.last_at = item.time
         match event:
-            case Output():
-                self._hear(event)
+            case StepPassed() | StepFinished():
+                self._finish(item, event)
             case StepStarted():
                 self._begin(item, event)
-            case StepFinished():
-                self._finish(item, event)
-            case StepPassed():
-                self._finish(item, event)
+            case Output():
+                self._hear(event)
             case RunStarted():
                 self.started, self.started_at = event, item.time
             case RunResumed():
@@ -210,6 +223,8 @@ class Story:
             again.attempt, again.started_at = event.attempt, item.time
             return
         step = self._open(item, event)
+        # Branches go on side by side, so all of them are needed.
+        step.frames = Ends(ROUNDS_AT_EACH_END if event.node_type == "loop" else 1_000_000)
         step.attempt = event.attempt
         step.means = _means(event.node_type, event.config)
         step.rounds_at_most = _rounds_at_most(event.config)
@@ -218,8 +233,6 @@ class Story:
     def _open(self, item: Recorded, event: StepStarted | StepFinished | StepPassed) -> Step:
         frame = self._frame(event.path)
         step = Step(event.path, event.node, event.node_type, frame, item.seq, item.time)
-        if event.node_type != "loop":
-            step.frames = Ends(1_000_000)  # branches go on side by side; all of them are needed
         if frame.latest is not None:
             frame.latest.followed_by = event.path
         frame.latest = step
@@ -235,25 +248,23 @@ class Story:
         container = self.active.get(container_path)
         if container is None:
             return self.root
-        if container.node_type == "loop":
-            self._forget_frames(container)
+        before = container.frames.newest()
+        if container.node_type == "loop" and before is not None:
+            self._frames.pop(before.path, None)
         frame = Frame(inside, name, container, iteration)
         container.frames.append(frame)
         self._frames[inside] = frame
         return frame
 
-    def _forget_frames(self, container: Step) -> None:
-        for frame in container.frames:
-            self._frames.pop(frame.path, None)
-
     def _finish(self, item: Recorded, event: StepFinished | StepPassed) -> None:
         step = self.active.pop(event.path, None) or self._open(item, event)
+        for frame in step.frames:
+            self._frames.pop(frame.path, None)
         step.running = False
         step.last_seq = item.seq
         step.handle, step.error = event.handle, event.error
         step.duration_ms = event.duration_ms if isinstance(event, StepFinished) else 0
         step.outputs = {name: preview(value) for name, value in event.outputs.items()}
-        self._forget_frames(step)
         self._count(step, event.outputs)
 
     def _count(self, step: Step, outputs: JsonObject) -> None:
@@ -276,7 +287,7 @@ class Story:
 
 def preview(value: object) -> Preview:
     """Return the beginning of an output as text."""
-    text = as_text(value)  # type: ignore[arg-type]
+    text = value if type(value) is str else as_text(value)  # type: ignore[arg-type]
     return Preview(text[:PREVIEW_CHARS], len(text))
 
 

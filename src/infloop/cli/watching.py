@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Protocol
 
 from infloop.cli.advice import short
 from infloop.cli.labels import Labels
+from infloop.cli.past import story_so_far
 from infloop.cli.plain import JsonView, PlainView
-from infloop.cli.story import Story
 from infloop.cli.summary import sum_up
 from infloop.cli.terminal import note
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+    from infloop.cli.story import Story
     from infloop.cli.summary import Summary
     from infloop.model.events import Recorded, RunFinished
     from infloop.runtime.service import RunService
-    from infloop.store.base import Journal, RunRow
+    from infloop.store.base import RunRow
 
 SUCCEEDED, FAILED, CANCELLED = 0, 1, 130
 EXIT_CODES = {"succeeded": SUCCEEDED, "failed": FAILED, "cancelled": CANCELLED}
@@ -177,13 +178,12 @@ class _Shown:
 
 
 async def _shown(service: RunService, run: Begun, *, as_json: bool, several: bool) -> _Shown:
-    loaded = await service.journal.load(run.run_id, until_seq=0)
-    story = Story()
-    if run.after_seq:
-        await tell_past(service.journal, run.run_id, story, run.after_seq)
+    loaded = await service.journal.load(run.run_id, until_seq=run.after_seq)
+    labels = Labels(loaded.definition)
+    story = await story_so_far(service.journal, loaded, labels)
     view: View | None = JsonView() if as_json else None
     if view is None and not several:
-        view = _drawn(loaded.run, story, Labels(loaded.definition))
+        view = _drawn(loaded.run, story, labels)
     prefix = f"{short(run.run_id)}  " if several else ""
     return _Shown(run, loaded.run, story, view or PlainView(prefix, loaded.run.started_at))
 
@@ -201,13 +201,3 @@ def _drawn(row: RunRow, story: Story, labels: Labels) -> View | None:
     if console.is_dumb_terminal:
         return None
     return LiveView(console, story, labels, row.id, row.workflow_name, SystemClock())
-
-
-async def tell_past(
-    journal: Journal, run_id: str, story: Story, until_seq: int | None = None
-) -> None:
-    """Tell a story what the journal says of a run, without its output."""
-    after = 0
-    while batch := await journal.events(run_id, after, until_seq, include_output=False):
-        story.tell(batch)
-        after = batch[-1].seq

@@ -47,17 +47,15 @@ def main(args: argparse.Namespace) -> int:
 
 async def _gather(name: str) -> Evidence:
     from infloop import app
+    from infloop.cli.past import whole_story
     from infloop.cli.reasons import Evidence
-    from infloop.cli.story import Story
-    from infloop.cli.watching import tell_past
     from infloop.runtime.clock import SystemClock
     from infloop.runtime.recovery import shown_status
 
     async with app.open_history(app.settings()) as history:
         row = await find_run(history.journal, name)
         status = await shown_status(row, history.instances)
-        story = Story()
-        await tell_past(history.journal, row.id, story)
+        story = await whole_story(history.journal, row.id)
         return Evidence(
             row=row,
             status=status,

@@ -8,23 +8,24 @@ hashed), and compiled once: edges by handle, branch roots, templates parsed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from infloop.model.references import template_texts
-from infloop.model.template import Template
+from infloop.model.references import config_templates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from infloop.model.template import Template
     from infloop.model.values import JsonObject
+
+    RawNode: TypeAlias = dict[str, Any]
 
 MAX_DEPTH = 64
 
 
-@dataclass(frozen=True, slots=True)
-class GraphNode:
+class GraphNode(NamedTuple):
     """A node as the machine sees it."""
 
     id: str
@@ -33,7 +34,7 @@ class GraphNode:
     edges: Mapping[str, str]
     children: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
-    templates: tuple[tuple[tuple[str, ...], Template], ...] = ()
+    templates: Sequence[tuple[tuple[str, ...], Template]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,7 @@ def compile_graph(workflow: JsonObject) -> Graph:
     for edge in cast("list[dict[str, str]]", workflow["edges"]):
         # The first edge that leaves a handle is the one that is followed.
         edges.setdefault(edge["source"], {}).setdefault(edge["sourceHandle"], edge["target"])
-    listed = cast("list[JsonObject]", workflow["nodes"])
-    top = [cast("str", raw["id"]) for raw in listed]
+    listed = cast("list[RawNode]", workflow["nodes"])
     nodes: dict[str, GraphNode] = {}
     around: dict[str, tuple[str, ...]] = {}
     for raw, parallels in _every_node(listed):
@@ -97,7 +97,7 @@ def compile_graph(workflow: JsonObject) -> Graph:
     return Graph(
         id=cast("str", workflow["id"]),
         name=cast("str", workflow["name"]),
-        start=next((node_id for node_id in top if nodes[node_id].type == "start"), ""),
+        start=next((raw["id"] for raw in listed if raw["type"] == "start"), ""),
         nodes=nodes,
         globals=cast("JsonObject", workflow.get("globals") or {}),
         inputs=tuple(cast("list[JsonObject]", workflow.get("inputs") or [])),
@@ -106,39 +106,25 @@ def compile_graph(workflow: JsonObject) -> Graph:
 
 
 def _every_node(
-    nodes: list[JsonObject], parallels: tuple[str, ...] = ()
-) -> Iterator[tuple[JsonObject, tuple[str, ...]]]:
+    nodes: list[RawNode], parallels: tuple[str, ...] = ()
+) -> Iterator[tuple[RawNode, tuple[str, ...]]]:
     """Yield each node with the ids of the parallels around it, outermost first."""
     for node in nodes:
         yield node, parallels
-        children = cast("list[JsonObject]", node.get("children") or [])
-        inside = (*parallels, cast("str", node["id"])) if node["type"] == "parallel" else parallels
-        yield from _every_node(children, inside)
+        children = node.get("children")
+        if children:
+            inside = (*parallels, node["id"]) if node["type"] == "parallel" else parallels
+            yield from _every_node(children, inside)
 
 
-def _compile_node(raw: JsonObject, edges: Mapping[str, Mapping[str, str]]) -> GraphNode:
-    children = tuple(
-        cast("str", child["id"]) for child in cast("list[JsonObject]", raw.get("children") or [])
-    )
-    siblings = set(children)
+def _compile_node(raw: RawNode, edges: Mapping[str, Mapping[str, str]]) -> GraphNode:
+    node_id, kind, config = raw["id"], raw["type"], raw.get("config") or {}
+    templates = config_templates(kind, config)
+    leads_to = edges.get(node_id, {})
+    inside = raw.get("children")
+    if not inside:
+        return GraphNode(node_id, kind, config, leads_to, templates=templates)
+    children = tuple(child["id"] for child in inside)
     entered = {target for child in children for target in edges.get(child, {}).values()}
-    kind = cast("str", raw["type"])
-    config = cast("JsonObject", raw.get("config") or {})
-    return GraphNode(
-        id=cast("str", raw["id"]),
-        type=kind,
-        config=config,
-        edges=edges.get(cast("str", raw["id"]), {}),
-        children=children,
-        roots=tuple(child for child in children if child not in entered & siblings),
-        templates=tuple(_templates(kind, config)),
-    )
-
-
-def _templates(kind: str, config: JsonObject) -> Iterator[tuple[tuple[str, ...], Template]]:
-    """Yield the template of every text that holds a reference."""
-    for path, text in template_texts(kind, config):
-        if "{{" in text:
-            template = Template(text)
-            if template.references:
-                yield path, template
+    roots = tuple(child for child in children if child not in entered)
+    return GraphNode(node_id, kind, config, leads_to, children, roots, templates)

@@ -26,6 +26,7 @@ from infloop.engine.resolve import Unresolved, resolve
 from infloop.engine.scope import FrameScope, owner
 from infloop.engine.state import Branch, Ending, Frame, State, Step
 from infloop.model.events import (
+    BudgetExceeded,
     Event,
     Notice,
     RunFinished,
@@ -63,6 +64,8 @@ def advance(program: Program, state: State, event: Event, now: int) -> tuple[Sta
             machine.resume(event)
         case StopRequested():
             machine.end_run(Ending(CANCELLED, event.reason or "stopped on request"))
+        case BudgetExceeded():
+            machine.end_run(Ending("failed", event.reason))
         case RunFinished():
             state.finished = None if event.interrupted else event.status
         case TemplateWarning() | Notice():
@@ -280,6 +283,10 @@ class _Machine:
             self._emit(TemplateWarning(step.path, shown, field, key))
 
         config = resolve(node, FrameScope(self.state, frame, graph), warn)
+        if node.type == "agent" and config.get("continueSession") is True:
+            session = FrameScope(self.state, frame, graph).lookup((node.id, "sessionId"))
+            if isinstance(session, str):
+                config = {**config, "sessionId": session}
         if node.type == "condition" and config.get("against") is None and frame.previous:
             # Without a text of its own, a condition looks at what the step before it said.
             said = FrameScope(self.state, frame, graph).lookup((frame.previous, "stdout"))

@@ -61,6 +61,12 @@ class StopRequested(msgspec.Struct, frozen=True, tag="stop_requested", rename="c
     reason: str = ""
 
 
+class BudgetExceeded(msgspec.Struct, frozen=True, tag="budget_exceeded", rename="camel"):
+    """A step was refused the money it needed: the whole run fails."""
+
+    reason: str
+
+
 class TemplateWarning(msgspec.Struct, frozen=True, tag="template_warning", rename="camel"):
     """A reference resolved to nothing and was left empty."""
 
@@ -140,6 +146,7 @@ Event: TypeAlias = (
     RunStarted
     | RunResumed
     | StopRequested
+    | BudgetExceeded
     | TemplateWarning
     | StepStarted
     | StepFinished

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infloop.model.events import (
+    BudgetExceeded,
     Event,
     Notice,
     Output,
@@ -78,6 +79,8 @@ def _messages(event: Event | Output) -> Iterator[JsonObject]:
             yield {"type": "run_resumed", "epoch": event.epoch}
         case StopRequested():
             yield {"type": "run_stop_requested", "reason": event.reason}
+        case BudgetExceeded():
+            yield {"type": "run_budget_exceeded", "reason": event.reason}
         case Notice():
             yield {"type": "notice", "level": event.level, "message": event.message}
 

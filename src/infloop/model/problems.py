@@ -1,8 +1,8 @@
 """The problems of a file: all of them, in words that are safe to print.
 
 Nobody wants to fix a file one mistake at a time, so a `Report` collects them. A hostile file costs
-bounded memory and time: a report keeps a bounded number of problems and makes a bounded number of
-guesses at what was meant.
+bounded memory and time: a report keeps a bounded number of problems, and compares a bounded number
+of words to guess what was meant.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 MAX_PROBLEMS = 1_000
-MAX_GUESSES = 20
+MAX_COMPARED = 40_000
 MAX_TEXT_CHARS = 500
 
 
@@ -26,7 +26,7 @@ class Report:
     def __init__(self) -> None:
         self._kept: list[Problem] = []
         self._left_out = 0
-        self._guesses = MAX_GUESSES
+        self._compared = 0
         self.failed = False
 
     def error(self, place: str, message: str, hint: str = "") -> None:
@@ -49,10 +49,12 @@ class Report:
 
     def guess(self, word: str, known: Collection[str]) -> str:
         """Return a hint: the known word that was probably meant, or else what there is."""
+        if len(self._kept) >= MAX_PROBLEMS:
+            return ""  # nobody will read it
         if isinstance(known, set | frozenset):
             known = sorted(known)
-        if self._guesses:
-            self._guesses -= 1
+        if self._compared + len(known) <= MAX_COMPARED:
+            self._compared += len(known)
             near = get_close_matches(word[:200], known, n=1)
             if near:
                 return f"did you mean {near[0]!r}?"

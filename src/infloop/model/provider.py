@@ -38,9 +38,11 @@ class CliProvider(ProviderBase):
     transport: Literal["cli"] = field("cli", "Transport", "cli")
     bin: str = field("", "Program", "Its name on PATH, or its path.")
     args: tuple[str, ...] = field(
-        (), "Arguments", "{prompt} and {agent} are replaced; without an agent its option goes too."
+        (),
+        "Arguments",
+        "{prompt}, {agent} and {model} are replaced; without a value its option goes too.",
     )
-    output_format: Literal["claude-stream-json", "plain"] = field(
+    output_format: Literal["claude-stream-json", "codex-json", "plain"] = field(
         "plain", "Output", "How what it prints is read."
     )
     prompt_via: Literal["arg", "stdin"] = field("arg", "Prompt via", "Where the prompt goes.")
@@ -49,6 +51,9 @@ class CliProvider(ProviderBase):
     )
     dangerous_args: tuple[str, ...] = field(
         (), "Dangerous arguments", "Added only for a node that skips permission prompts."
+    )
+    resume_args: tuple[str, ...] = field(
+        (), "Resume arguments", "Added to continue the agent's own session; {session} is its id."
     )
     egress_allowlist: tuple[HostPattern, ...] | None = field(
         None, "Hosts", "Where it may connect to when egress is enforced; an empty list is nowhere."

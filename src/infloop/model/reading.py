@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from infloop.model.problems import place_of, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from infloop.model.problems import Report
     from infloop.model.values import JsonObject
 
@@ -42,9 +44,10 @@ def read_object(data: bytes, report: Report) -> JsonObject | None:
     value = _decode(data, report)
     if value is None:
         return None
-    inspection = _Inspection(report, escapes=b"\\u" in data)
-    if not inspection.passes(value, ()) or inspection.unusable:
-        return None
+    if isinstance(value, dict | list):
+        inspection = _Inspection(report, escapes=b"\\u" in data)
+        if not inspection.passes(value, ()) or inspection.unusable:
+            return None
     if not isinstance(value, dict):
         report.error("file", f"expected a JSON object, got {shown(value)}")
         return None
@@ -104,21 +107,8 @@ class _Inspection:
         self._values = 0
         self.unusable = False
 
-    def passes(self, value: Any, path: tuple[str | int, ...]) -> bool:
-        """Report what is wrong with `value`; return False when reading must stop."""
-        if isinstance(value, dict | list):
-            return self._container(value, path)
-        if isinstance(value, str):
-            if self._escapes:
-                self._text(value, path)
-        elif isinstance(value, float):
-            if not math.isfinite(value):
-                self._refuse(path, "not a finite number", "write a plain number")
-        elif isinstance(value, int) and not _LOWEST <= value <= _HIGHEST:
-            self._refuse(path, "a number of more than 64 bits", "write it as text")
-        return True
-
-    def _container(self, value: dict[str, Any] | list[Any], path: tuple[str | int, ...]) -> bool:
+    def passes(self, value: dict[str, Any] | list[Any], path: tuple[str | int, ...]) -> bool:
+        """Report what is wrong inside `value`; return False when reading must stop."""
         self._values += len(value)
         if len(path) >= MAX_DEPTH:
             _too_deep(self._report)
@@ -129,7 +119,7 @@ class _Inspection:
             )
             return False
         if isinstance(value, list):
-            return all(self.passes(item, (*path, index)) for index, item in enumerate(value))
+            return self._members(enumerate(value), path)
         if isinstance(value, _Repeating):
             self._report.error(
                 place_of(path) or "file",
@@ -139,7 +129,24 @@ class _Inspection:
         if self._escapes:
             for key in value:
                 self._text(key, path)
-        return all(self.passes(item, (*path, key)) for key, item in value.items())
+        return self._members(value.items(), path)
+
+    def _members(
+        self, members: Iterable[tuple[str | int, Any]], path: tuple[str | int, ...]
+    ) -> bool:
+        for key, value in members:
+            if isinstance(value, str):
+                if self._escapes:
+                    self._text(value, (*path, key))
+            elif isinstance(value, dict | list):
+                if not self.passes(value, (*path, key)):
+                    return False
+            elif isinstance(value, float):
+                if not math.isfinite(value):
+                    self._refuse((*path, key), "not a finite number", "write a plain number")
+            elif isinstance(value, int) and not _LOWEST <= value <= _HIGHEST:
+                self._refuse((*path, key), "a number of more than 64 bits", "write it as text")
+        return True
 
     def _text(self, text: str, path: tuple[str | int, ...]) -> None:
         if "\0" in text:

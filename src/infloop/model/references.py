@@ -5,7 +5,7 @@ Which fields may hold `{{references}}` is said where they are declared (`templat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from infloop.model.inputs import resolve_inputs
 from infloop.model.schema import part_model
@@ -22,28 +22,41 @@ if TYPE_CHECKING:
     from infloop.model.workflow import Node, NodeBase, Workflow
 
 INPUT_ROOTS = ("inputs", "__inputs")
+# The kind of a condition -> the parts that belong to its other kinds.
+UNUSED = {
+    "sentinel": ("command", "judge"),
+    "command": ("sentinel", "judge"),
+    "judge": ("sentinel", "command"),
+}
 
 
 # -- templates -------------------------------------------------------------------------------
 
 
-def _template_fields(config: type[FileModel], prefix: str = "") -> Iterator[str]:
+class TemplateField(NamedTuple):
+    """A path into a node's configuration, and whether there is a text or a collection of texts."""
+
+    path: tuple[str, ...]
+    many: bool
+
+
+def _template_fields(
+    config: type[FileModel], prefix: tuple[str, ...] = ()
+) -> Iterator[TemplateField]:
     for name, info in config.model_fields.items():
-        path = f"{prefix}{info.alias or name}"
+        path = (*prefix, info.alias or name)
         part = part_model(info.annotation)
         if part is not None:
-            yield from _template_fields(part, f"{path}.")
+            yield from _template_fields(part, path)
         elif isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("template"):
-            many = str(info.annotation).startswith(("dict", "tuple"))
-            yield f"{path}.*" if many else path
+            yield TemplateField(path, str(info.annotation).startswith(("dict", "tuple")))
 
 
 def _config_model(node: type[NodeBase]) -> type[FileModel]:
     return cast("type[FileModel]", node.model_fields["config"].annotation)
 
 
-# Node type -> paths into its configuration; `*` stands for every key or index.
-TEMPLATE_FIELDS: Mapping[str, tuple[str, ...]] = {
+TEMPLATE_FIELDS: Mapping[str, tuple[TemplateField, ...]] = {
     kind: tuple(_template_fields(_config_model(model))) for kind, model in NODE_MODELS.items()
 }
 
@@ -55,40 +68,43 @@ def template_texts(
 
     Parts of a condition's other kinds are left out: nothing reads them.
     """
-    unused = {"sentinel", "command", "judge"} - {config.get("kind", "sentinel")}
-    for name in TEMPLATE_FIELDS.get(node_type, ()):
-        path = name.split(".")
-        if node_type != "condition" or path[0] not in unused:
-            yield from _texts(cast("JsonValue", config), path)
+    unused = UNUSED.get(str(config.get("kind", "sentinel")), ()) if node_type == "condition" else ()
+    for path, many in TEMPLATE_FIELDS.get(node_type, ()):
+        if path[0] in unused:
+            continue
+        value = config.get(path[0])
+        for key in path[1:]:
+            value = value.get(key) if isinstance(value, dict) else None
+        if many:
+            for name, item in _items(value):
+                if isinstance(item, str):
+                    yield (*path, str(name)), item
+        elif isinstance(value, str):
+            yield path, value
 
 
-def _texts(value: JsonValue, path: list[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-    if not path:
-        if isinstance(value, str):
-            yield (), value
-        return
-    for key, item in _items(value, path[0]):
-        for tail, text in _texts(item, path[1:]):
-            yield (key, *tail), text
-
-
-def _items(value: JsonValue, key: str) -> list[tuple[str, JsonValue]]:
+def _items(value: JsonValue) -> Iterable[tuple[str | int, JsonValue]]:
     if isinstance(value, dict):
-        return list(value.items()) if key == "*" else [(key, value[key])] if key in value else []
-    if isinstance(value, list) and key == "*":
-        return [(str(index), item) for index, item in enumerate(value)]
-    return []
+        return value.items()
+    return enumerate(value) if isinstance(value, list) else ()
 
 
-def node_templates(node: Node) -> Iterator[tuple[tuple[str, ...], Template]]:
-    """Yield the path and template of every text of a node that holds a reference."""
+def config_templates(
+    node_type: str, config: Mapping[str, JsonValue]
+) -> list[tuple[tuple[str, ...], Template]]:
+    """Return the path and template of every text of a configuration that holds a reference."""
+    return [
+        (path, template)
+        for path, text in template_texts(node_type, config)
+        if "{{" in text and (template := Template(text)).references
+    ]
+
+
+def node_templates(node: Node) -> list[tuple[tuple[str, ...], Template]]:
+    """Return the path and template of every text of a node that holds a reference."""
     if not TEMPLATE_FIELDS[node.type]:
-        return
-    for path, text in template_texts(node.type, node.config.to_json()):
-        if "{{" in text:
-            template = Template(text)
-            if template.references:
-                yield path, template
+        return []
+    return config_templates(node.type, node.config.to_json())
 
 
 # -- inputs ----------------------------------------------------------------------------------

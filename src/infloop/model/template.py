@@ -8,7 +8,7 @@ text between braces that is not a plain dotted path stays as it is.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from infloop.model.values import as_text
 
@@ -65,14 +65,12 @@ class Template:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        pieces = _REFERENCE.split(source) if "{{" in source else [source]
+        parts: list[Any] = _REFERENCE.split(source) if "{{" in source else [source]
         # split() alternates: literal, reference, literal, reference, …, literal
-        self._parts: tuple[str | tuple[str, ...], ...] = tuple(
-            tuple(piece.split(".")) if index % 2 else piece for index, piece in enumerate(pieces)
-        )
-        self.references: tuple[tuple[str, ...], ...] = tuple(
-            part for part in self._parts if isinstance(part, tuple)
-        )
+        references = [tuple(reference.split(".")) for reference in parts[1::2]]
+        parts[1::2] = references
+        self._parts: tuple[str | tuple[str, ...], ...] = tuple(parts)
+        self.references: tuple[tuple[str, ...], ...] = tuple(references)
 
     def render(
         self,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.model.problems import shown
 
@@ -13,13 +12,17 @@ if TYPE_CHECKING:
     from infloop.model.workflow import Node, Workflow
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """A node in its place: the container around it, and where a problem with it is."""
+class Seat(NamedTuple):
+    """A node in its place: the path to it in the file, and the container around it."""
 
     node: Node
-    place: str
+    path: str
     parent: Node | None
+
+    @property
+    def place(self) -> str:
+        """Where a problem with it is."""
+        return f"{self.path} {shown(self.node.id)}" if self.node.id else self.path
 
 
 def every_node(workflow: Workflow) -> Iterator[Seat]:
@@ -30,5 +33,6 @@ def every_node(workflow: Workflow) -> Iterator[Seat]:
 def _seats(nodes: tuple[Node, ...], path: str, parent: Node | None) -> Iterator[Seat]:
     for index, node in enumerate(nodes):
         here = f"{path}[{index}]"
-        yield Seat(node, f"{here} {shown(node.id)}" if node.id else here, parent)
-        yield from _seats(node.children, f"{here}.children", node)
+        yield Seat(node, here, parent)
+        if node.children:
+            yield from _seats(node.children, f"{here}.children", node)

@@ -130,6 +130,14 @@ class AgentConfig(FileModel):
         "The commit or branch the worktree starts at; HEAD if empty.",
         template=True,
     )
+    idle_timeout_ms: Whole = field(
+        0, "Idle limit", "An agent that says nothing for so long is ended as stalled; 0 means none."
+    )
+    continue_session: Flag = field(
+        default=False,
+        title="Continue its session",
+        description="In a loop, the next round continues the agent's own session where it can.",
+    )
     skip_permissions: Flag = field(
         default=False,
         title="Skip permission prompts (dangerous)",

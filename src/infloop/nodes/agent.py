@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from infloop.errors import StepError
 from infloop.model.values import JsonObject, as_text
 from infloop.nodes.base import Outcome, failed, tail, whole_number
-from infloop.providers.base import Answer, Done, Request, Stderr, Text, Tool, ToolResult
+from infloop.providers.base import Answer, Done, Notice, Request, Stderr, Text, Tool, ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -44,6 +44,8 @@ async def perform(powers: Powers, config: JsonObject) -> Outcome:
         profile=as_text(config.get("profile")),
         agent=as_text(config.get("agent")).strip(),
         skip_permissions=config.get("skipPermissions") is True,
+        session_id=as_text(config.get("sessionId")),
+        idle_timeout_ms=whole_number(config.get("idleTimeoutMs"), 0),
     )
     timeout_ms = whole_number(config.get("timeoutMs"), 0)
     answer, timed_out, duration_ms = await converse(powers, provider_id, request, timeout_ms)
@@ -58,7 +60,7 @@ async def converse(
     started = time.monotonic()
     timed_out = False
     try:
-        async with asyncio.timeout(timeout_ms / 1000 if timeout_ms else None):
+        async with asyncio.timeout(timeout_ms / 1000) if timeout_ms else nullcontext():
             # Closing the stream is what ends the provider, so it must not be left to chance.
             parts = cast("AsyncGenerator[Part]", powers.provider(provider_id).ask(request))
             async with aclosing(parts):
@@ -78,10 +80,8 @@ def _show(powers: Powers, part: Part) -> None:
     match part:
         case Text(text):
             powers.say(text, "stdout")
-        case Tool(name, summary):
-            powers.say(f"[tool: {name}] {summary}\n", "tool")
-        case ToolResult(summary):
-            powers.say(f"[tool result] {summary}\n", "tool")
+        case Tool() | ToolResult() | Notice():
+            powers.say(f"{part.line}\n", "tool")
         case Stderr(text):
             powers.say(text, "stderr")
         case _:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from infloop.errors import StepError
-from infloop.model.values import JsonObject, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from infloop.model.values import JsonObject
     from infloop.providers.base import Provider
     from infloop.sandbox.base import Sandbox
 
@@ -64,8 +64,9 @@ class Powers:
 
     def directory(self, configured: object) -> str:
         """Return the directory a step works in: its own, or else the run's."""
-        text = as_text(configured) if isinstance(configured, str) else ""
-        directory = Path(self.workdir, text) if text else Path(self.workdir)
+        if not isinstance(configured, str) or not configured:
+            return self.workdir  # which was there when the run began
+        directory = Path(self.workdir, configured)
         if not directory.is_dir():
             raise StepError(f"cwd {str(directory)!r} is not a directory; create it or change 'cwd'")
         return str(directory)

@@ -2,4 +2,5 @@
 
 budget        how much a run may use up
 environment   which variables a child gets
+spending      whether more money may be spent
 """

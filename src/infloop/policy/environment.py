@@ -62,18 +62,38 @@ _STEERS_PROGRAMS = frozenset({"PATH", "HOME"})
 _STEERS_PROGRAMS_PREFIXES = ("GIT_",)
 
 
+class ChildEnvironment:
+    """Makes the environments of children; what they inherit is chosen once, for all of them."""
+
+    def __init__(self, server_env: Mapping[str, str], passthrough: Sequence[str]) -> None:
+        """Choose the inherited variables; raise SettingsError for a bad passthrough entry."""
+        self._inherited = _inherited(server_env, passthrough)
+
+    def __call__(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return a child's whole environment: inherited variables, then those a workflow sets.
+
+        Raises StepError for a variable that a workflow must not set.
+        """
+        if not extra:
+            return self._inherited.copy()
+        for name, value in extra.items():
+            _check_extra(name, value)
+        return {**self._inherited, **extra}
+
+
 def child_environment(
     server_env: Mapping[str, str], passthrough: Sequence[str], extra: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return a child's whole environment: inherited variables, then those a workflow sets.
+    """Return the environment of one child; see `ChildEnvironment`."""
+    return ChildEnvironment(server_env, passthrough)(extra)
 
-    Raises SettingsError for a bad passthrough entry and StepError for a bad extra variable.
-    """
+
+def _inherited(server_env: Mapping[str, str], passthrough: Sequence[str]) -> dict[str, str]:
     for entry in passthrough:
         check_passthrough(entry)
     exact = {entry for entry in passthrough if not entry.endswith("*")}
     prefixes = tuple(entry[:-1] for entry in passthrough if entry.endswith("*"))
-    inherited = {
+    return {
         name: value
         for name, value in server_env.items()
         if not _never_inherited(name)
@@ -84,9 +104,6 @@ def child_environment(
             or (prefixes and name.startswith(prefixes) and not _loads_code(name))
         )
     }
-    for name, value in extra.items():
-        _check_extra(name, value)
-    return {**inherited, **extra}
 
 
 def parse_passthrough(text: str) -> tuple[str, ...]:

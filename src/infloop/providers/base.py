@@ -8,6 +8,7 @@ Cancelling the task that reads the parts must leave nothing of the provider runn
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from infloop.sandbox.capture import Capture
@@ -17,8 +18,52 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens used since the last `Usage`, and by which model where that is known.
+
+    `input_tokens` counts all that was read: of these `cached_tokens` came from a cache and
+    `cache_write_tokens` went into one.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    model: str = ""
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            other.model or self.model,
+        )
+
+    def beyond(self, counted: Usage) -> Usage:
+        """Return what this total holds beyond what was counted before; never less than nothing."""
+        return Usage(
+            max(0, self.input_tokens - counted.input_tokens),
+            max(0, self.output_tokens - counted.output_tokens),
+            max(0, self.cached_tokens - counted.cached_tokens),
+            max(0, self.cache_write_tokens - counted.cache_write_tokens),
+            self.model,
+        )
+
+    @property
+    def counts(self) -> bool:
+        """Whether any token was used."""
+        return bool(self.input_tokens or self.output_tokens)
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
-    """One prompt, with what a provider may need to know about where it comes from."""
+    """One prompt, with what a provider may need to know about where it comes from.
+
+    With `session_id` the agent's own session is continued where it can be; `session_usage` is what
+    was counted of that session before, for an agent that reports the session's total. An agent
+    that says nothing for `idle_timeout_ms` (0: no limit) is ended as stalled.
+    """
 
     prompt: str
     cwd: str
@@ -32,6 +77,9 @@ class Request:
     agent: str = ""
     model: str = ""
     skip_permissions: bool = False
+    session_id: str = ""
+    session_usage: Usage = Usage()
+    idle_timeout_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +91,52 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """The agent used a tool; never part of what it says."""
+    """The agent used a tool or a sub-agent; never part of what it says."""
 
     name: str
     summary: str
+    kind: Literal["tool", "subagent"] = "tool"
+
+    @property
+    def line(self) -> str:
+        """How a transcript shows it."""
+        return f"[{self.kind}: {self.name}] {self.summary}"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answered."""
+    """What a tool or a sub-agent answered."""
 
     summary: str
+    kind: Literal["tool", "subagent"] = "tool"
+
+    @property
+    def line(self) -> str:
+        """How a transcript shows it."""
+        return f"[{self.kind} result] {self.summary}"
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens used since the last `Usage`."""
+class Notice:
+    """One line about the agent, not by it, that begins with its topic: `[permissions] …`."""
 
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimited:
+    """The account's usage limit is reached; it is lifted at `until_ms`, milliseconds since 1970."""
+
+    until_ms: int
+
+    @property
+    def reason(self) -> str:
+        """Why the agent failed."""
+        try:
+            until = datetime.fromtimestamp(self.until_ms / 1000, UTC)
+        except (OverflowError, ValueError, OSError):
+            return "rate limited"
+        return f"rate limited until {until:%Y-%m-%dT%H:%M:%SZ}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +169,9 @@ class Done:
     error: str = ""
 
 
-Part: TypeAlias = Text | Tool | ToolResult | Usage | Cost | Session | Stderr | Done
+Part: TypeAlias = (
+    Text | Tool | ToolResult | Notice | Usage | Cost | Session | RateLimited | Stderr | Done
+)
 
 
 class Provider(Protocol):
@@ -119,6 +195,7 @@ class Answer:
         self.usage = Usage()
         self.cost_usd: float | None = None
         self.session = ""
+        self.rate_limited_until_ms: int | None = None
         self.done: Done | None = None
 
     def add(self, part: Part) -> None:
@@ -128,20 +205,16 @@ class Answer:
                 data = text.encode("utf-8", "replace")
                 self._said.feed(data)
                 self._transcript.feed(data)
-            case Tool(name, summary):
-                self._transcript.feed(f"\n[tool: {name}] {summary}\n".encode("utf-8", "replace"))
-            case ToolResult(summary):
-                self._transcript.feed(f"\n[tool result] {summary}\n".encode("utf-8", "replace"))
+            case Tool() | ToolResult() | Notice():
+                self._transcript.feed(f"\n{part.line}\n".encode("utf-8", "replace"))
             case Usage():
-                self.usage = Usage(
-                    self.usage.input_tokens + part.input_tokens,
-                    self.usage.output_tokens + part.output_tokens,
-                    self.usage.cached_tokens + part.cached_tokens,
-                )
+                self.usage += part
             case Cost(usd):
                 self.cost_usd = (self.cost_usd or 0.0) + usd
             case Session(name):
                 self.session = name
+            case RateLimited(until_ms):
+                self.rate_limited_until_ms = until_ms
             case Stderr(text):
                 self._stderr.feed(text.encode("utf-8", "replace"))
             case Done():

@@ -20,6 +20,7 @@ last one repeats). Actions: `text` (with `times`), `write`+`content`, `replace`+
 from __future__ import annotations
 
 import asyncio
+import os
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -150,8 +151,8 @@ class ScriptedProvider:
 def load_script(path: Path) -> Script:
     """Read a file of turns; raise StepError that says what is wrong with it."""
     try:
-        found = path.stat()
-        return _read_script(path, found.st_mtime_ns, found.st_size)
+        found = os.stat(path)  # noqa: PTH116  (asked at every step)
+        return _read_script(str(path), found.st_mtime_ns, found.st_size)
     except OSError as error:
         raise StepError(
             f"cannot read the script of turns {str(path)!r}: {error.strerror}"
@@ -161,9 +162,9 @@ def load_script(path: Path) -> Script:
 
 
 @lru_cache(maxsize=16)
-def _read_script(path: Path, mtime_ns: int, size: int) -> Script:
+def _read_script(path: str, mtime_ns: int, size: int) -> Script:
     """Read a file once until its time or size changes: every step of a loop asks for it."""
-    return msgspec.json.decode(path.read_bytes(), type=Script)
+    return msgspec.json.decode(Path(path).read_bytes(), type=Script)
 
 
 def choose(script: Script, request: Request) -> Turn | None:

@@ -3,6 +3,8 @@
     clock       what time it is; tests bring their own
     feed        what a live run says, for any number of listeners
     record      stamps events, keeps them in order, makes them durable, then shows them
+    effects     begun once durable, interrupted, and always answered for
+    ledger      every call of a provider on the books, within what may be spent
     loop        one run from its first command to its last event
     recovery    runs whose process died: found, and recorded as what they are
     service     the application's whole API: start, stop, resume, rewind, listen

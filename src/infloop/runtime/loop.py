@@ -9,31 +9,23 @@ which is why it can always be stopped.
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections import deque
 from typing import TYPE_CHECKING, assert_never
 
 from infloop.engine.commands import Command, Emit, Interrupt, Perform
 from infloop.engine.machine import advance, shown_scope
 from infloop.engine.state import encode_state
-from infloop.errors import InfloopError, StepError
-from infloop.model.events import (
-    Event,
-    Notice,
-    Output,
-    RunFinished,
-    StepFinished,
-    StepStarted,
-    StopRequested,
-)
-from infloop.nodes.base import Outcome, failed
+from infloop.model.events import Event, Output, RunFinished, StepStarted, StopRequested
+from infloop.runtime.effects import Effects
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from infloop.engine.graph import Program
     from infloop.engine.state import State
+    from infloop.model.events import Limits
     from infloop.model.values import JsonObject
+    from infloop.nodes.base import Outcome
     from infloop.runtime.record import Recorder
     from infloop.store.base import Journal
 
@@ -57,13 +49,17 @@ class RunLoop:
         self._commands: deque[Command] = deque()
         self._inbox: deque[Event] = deque()
         self._arrived = asyncio.Event()
-        self._effects: dict[str, asyncio.Task[Outcome]] = {}
-        self._interrupted: dict[str, str] = {}
         self._stopping = False
         self._failure: BaseException | None = None
         self._since_checkpoint = 0
         self._checkpoint_after = CHECKPOINT_EVENTS
+        self._effects: Effects
         self.recorder: Recorder
+
+    @property
+    def limits(self) -> Limits:
+        """What the run may use up."""
+        return self._state.limits
 
     def fail(self, error: BaseException) -> None:
         """The journal refuses to take more: the run cannot go on in this process."""
@@ -85,14 +81,18 @@ class RunLoop:
         """Carry out `commands` and all that follows from them; return how the run finished."""
         self._commands.extend(commands)
         try:
-            async with asyncio.TaskGroup() as effects:
-                return await self._drive(effects)
+            async with asyncio.TaskGroup() as tasks:
+                self._effects = Effects(tasks, self._act, self.post)
+                try:
+                    return await self._drive()
+                finally:
+                    self._effects.close()
         except BaseExceptionGroup as group:  # whatever went wrong first is the reason
             raise group.exceptions[0] from None
 
-    async def _drive(self, effects: asyncio.TaskGroup) -> RunFinished:
+    async def _drive(self) -> RunFinished:
         while True:
-            finished = await self._work_off(effects)
+            finished = await self._work_off()
             if finished is not None:
                 return finished
             await self._arrived.wait()
@@ -100,7 +100,7 @@ class RunLoop:
             self._raise_failure()
             self._take_inbox()
 
-    async def _work_off(self, effects: asyncio.TaskGroup) -> RunFinished | None:
+    async def _work_off(self) -> RunFinished | None:
         """Carry out every command that is due."""
         done = 0
         while self._commands:
@@ -111,20 +111,22 @@ class RunLoop:
                 case Emit(event):
                     self._record(event)
                 case Perform():
-                    self._begin(command, effects)
+                    self._record(_start_of(command))
+                    self._effects.plan(command)
                 case Interrupt(path, reason):
-                    self._interrupt(path, reason)
+                    self._effects.interrupt(path, reason)
                 case _:
                     assert_never(command)
             done += 1
             if done % BURST == 0:
                 await self._breathe()
-        self.recorder.write()
+        self._effects.begin_when(self.recorder.write())
         self._maybe_checkpoint()
         return None
 
     async def _breathe(self) -> None:
         """Let the rest of the process work, and see whether anything arrived."""
+        self._effects.begin_when(self.recorder.write())
         await self.recorder.durable()
         self._maybe_checkpoint()
         self._raise_failure()
@@ -155,74 +157,14 @@ class RunLoop:
         self._checkpoint_after = max(CHECKPOINT_EVENTS, len(data) // 64)
         self._journal.checkpoint(self.recorder.run_id, self.recorder.epoch, self.recorder.seq, data)
 
-    # -- effects -----------------------------------------------------------------------------
-
-    def _begin(self, perform: Perform, effects: asyncio.TaskGroup) -> None:
-        self._record(
-            StepStarted(
-                perform.path,
-                perform.node,
-                perform.node_type,
-                perform.config,
-                perform.iteration,
-                perform.attempt,
-            )
-        )
-        task = effects.create_task(self._effect(perform))
-        started = asyncio.get_running_loop().time()
-        # A callback, because a task that is cancelled before its first step runs none of its code.
-        task.add_done_callback(lambda done: self._effect_done(perform, started, done))
-        self._effects[perform.path] = task
-
-    def _interrupt(self, path: str, reason: str) -> None:
-        task = self._effects.get(path)
-        if task is not None:
-            self._interrupted[path] = reason
-            task.cancel()
-
-    def _effect_done(self, perform: Perform, started: float, task: asyncio.Task[Outcome]) -> None:
-        """Post how an effect ended, unless the whole run is being taken down."""
-        del self._effects[perform.path]
-        reason = self._interrupted.pop(perform.path, None)
-        if task.cancelled():
-            if reason is None:
-                return
-            outcome = Outcome("error", {"errorMessage": f"cancelled: {reason}"}, "cancelled")
-        elif task.exception() is not None:
-            return
-        else:
-            outcome = task.result()
-        self.post(
-            StepFinished(
-                perform.path,
-                perform.node,
-                perform.node_type,
-                outcome.handle,
-                outcome.outputs,
-                int((asyncio.get_running_loop().time() - started) * 1000),
-                outcome.error,
-            )
-        )
-
-    async def _effect(self, perform: Perform) -> Outcome:
-        """Do it, once its start is durable."""
-
+    async def _act(self, perform: Perform) -> Outcome:
         def say(text: str, stream: str) -> None:
             if text:
                 self.recorder.output(
                     Output(perform.path, perform.node, text, stream, perform.iteration)  # type: ignore[arg-type]
                 )
 
-        try:
-            await self.recorder.durable()
-            return await self._perform(perform, say)
-        except StepError as error:
-            return failed(str(error))
-        except InfloopError:
-            raise
-        except Exception as error:  # noqa: BLE001  (the edge of a step: a defect fails it, not the process)
-            self.post(Notice(traceback.format_exc(limit=20), perform.path, perform.node, "error"))
-            return failed(f"internal error: {type(error).__name__}: {error}")
+        return await self._perform(perform, say)
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -231,3 +173,14 @@ class RunLoop:
         scope: JsonObject = shown_scope(self._program, self._state)
         await asyncio.shield(self.recorder.write(scope))
         return event
+
+
+def _start_of(perform: Perform) -> StepStarted:
+    return StepStarted(
+        perform.path,
+        perform.node,
+        perform.node_type,
+        perform.config,
+        perform.iteration,
+        perform.attempt,
+    )

@@ -30,7 +30,9 @@ from infloop.model.events import (
 from infloop.nodes import NODE_TYPES
 from infloop.nodes.base import Environment, Interpreters, Outcome, Powers
 from infloop.policy.budget import merge_limits
+from infloop.policy.spending import Budget
 from infloop.runtime.feed import Feed
+from infloop.runtime.ledger import Ledger, Metered, abandon_dead_calls
 from infloop.runtime.loop import RunLoop
 from infloop.runtime.record import Recorder
 from infloop.runtime.recovery import Recovered, reconcile, shown_status
@@ -65,6 +67,7 @@ class Parts:
     provider: Callable[[str], Provider]
     interpreters: Interpreters = field(default_factory=Interpreters)
     limits: Limits = field(default_factory=Limits)
+    budget: Budget = field(default_factory=Budget)
     history_limit: int = 100
     max_output_bytes: int = 2 << 20
 
@@ -77,7 +80,8 @@ class LiveRun:
     workflow_id: str
     loop: RunLoop
     feed: Feed
-    task: asyncio.Task[RunFinished]
+    finished: asyncio.Future[RunFinished]
+    task: asyncio.Task[None] | None = None
 
 
 class RunService:
@@ -96,6 +100,7 @@ class RunService:
         self.instance = instance
         self._clock = clock
         self._parts = parts
+        self._ledger = Ledger(journal, instance.id, clock, parts.budget)
         self._live: dict[str, LiveRun] = {}
         self._tending: asyncio.Task[None] | None = None
 
@@ -108,12 +113,14 @@ class RunService:
 
     async def close(self) -> None:
         """Take down what is still live, without settling it: it can be resumed."""
-        tasks = [live.task for live in self._live.values()]
-        if self._tending is not None:
-            tasks.append(self._tending)  # type: ignore[arg-type]
-        for task in tasks:
-            task.cancel()
+        tasks = [live.task for live in self._live.values() if live.task is not None]
+        for live in list(self._live.values()):
+            if not live.finished.done() and live.task is not None:
+                live.task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._tending is not None:
+            self._tending.cancel()
+            await asyncio.gather(self._tending, return_exceptions=True)
 
     # -- beginning ---------------------------------------------------------------------------
 
@@ -125,7 +132,11 @@ class RunService:
         workdir: str,
         cause: Cause | None = None,
     ) -> str:
-        """Begin a run; return its id once its existence is durable."""
+        """Begin a run; return its id once its existence is durable.
+
+        Raises BudgetError, as `resume` and `rewind` do, when what may be spent is spent.
+        """
+        await self._ledger.refuse_if_spent()
         data = definition.encode()
         root = definition.workflows[definition.root]
         self._refuse_unprovable(root)
@@ -173,6 +184,7 @@ class RunService:
 
     async def resume(self, run_id: str, *, take_over: bool = False) -> str:
         """Go on with a run whose process is gone; no finished step runs again."""
+        await self._ledger.refuse_if_spent()
         row = await self.journal.run(run_id)
         _refuse_imported(row)
         await self._refuse_live(row, take_over=take_over)
@@ -206,6 +218,7 @@ class RunService:
 
     async def rewind(self, run_id: str, step: str) -> str:
         """Begin a new run that has everything up to `step` in common with `run_id`."""
+        await self._ledger.refuse_if_spent()
         row = await self.journal.run(run_id)
         _refuse_imported(row)
         seq = await self.find_step(run_id, step)
@@ -279,7 +292,7 @@ class RunService:
             program,
             state,
             self.journal,
-            lambda perform, say: self._act(loop.recorder, started, perform, say),
+            lambda perform, say: self._act(loop, started, perform, say),
         )
 
         async def read(after_seq: int, limit: int) -> list[Recorded]:
@@ -297,34 +310,47 @@ class RunService:
             first.seq,
             loop.fail,
         )
-        task = asyncio.create_task(self._drive(run_id, started.workflow_id, loop, feed, commands))
-        live = LiveRun(run_id, started.workflow_id, loop, feed, task)
+        live = LiveRun(
+            run_id, started.workflow_id, loop, feed, asyncio.get_running_loop().create_future()
+        )
+        live.task = asyncio.create_task(self._drive(live, commands))
         self._live[run_id] = live
+        self.journal.expect(len(self._live))
         return live
 
-    async def _drive(
-        self, run_id: str, workflow_id: str, loop: RunLoop, feed: Feed, commands: Sequence[Command]
-    ) -> RunFinished:
+    async def _drive(self, live: LiveRun, commands: Sequence[Command]) -> None:
+        """See a run through; once it has settled, tidy up behind it."""
         try:
-            try:
-                finished = await loop.drive(commands)
-            finally:
-                feed.close()
-            await self.journal.index_run(run_id)
-            await self.journal.prune(workflow_id, self._parts.history_limit)
+            live.finished.set_result(await live.loop.drive(commands))
+            live.feed.close()
+            await self.journal.index_run(live.id)
+            await self.journal.prune(live.workflow_id, self._parts.history_limit)
+        except asyncio.CancelledError:
+            live.finished.cancel()
+            raise
+        except Exception as error:  # noqa: BLE001  (the edge of a run: it goes to who waits for it)
+            if not live.finished.done():
+                live.finished.set_exception(error)
+                live.finished.exception()  # if nobody waits, nobody needs to hear of it
         finally:
-            del self._live[run_id]
-        return finished
+            live.feed.close()
+            del self._live[live.id]
+            self.journal.expect(len(self._live))
 
     async def _act(
         self,
-        recorder: Recorder,
+        loop: RunLoop,
         started: RunStarted,
         perform: Perform,
         say: Callable[[str, str], None],
     ) -> Outcome:
         """Perform one step with exactly the powers a node is given."""
-        parts = self._parts
+        parts, recorder = self._parts, loop.recorder
+
+        def provider(provider_id: str) -> Provider:
+            found = parts.provider(provider_id)
+            return Metered(found, self._ledger, started.workflow_id, loop.limits.max_cost_usd)
+
         powers = Powers(
             run_id=recorder.run_id,
             path=perform.path,
@@ -336,7 +362,7 @@ class RunService:
             room=recorder.room,
             sandbox=parts.sandbox,
             environment=parts.environment,
-            provider=parts.provider,
+            provider=provider,
             interpreters=parts.interpreters,
             max_output_bytes=parts.max_output_bytes,
         )
@@ -344,6 +370,7 @@ class RunService:
 
     async def recover(self) -> Recovered:
         """Record runs whose process died as failed, but for those that ask to be resumed."""
+        await abandon_dead_calls(self.journal, self._instances, self._clock)
         return await reconcile(
             self.journal, self._instances, self.instance.id, self._clock, SEQ_GAP
         )
@@ -354,7 +381,7 @@ class RunService:
         """Return how a run finished, once it has."""
         live = self._live.get(run_id)
         if live is not None:
-            return await asyncio.shield(live.task)
+            return await asyncio.shield(live.finished)
         row = await self.journal.run(run_id)
         if row.status == "running":
             raise UsageError(f"run {run_id!r} is not running in this process")

@@ -48,6 +48,7 @@ PR_SET_CHILD_SUBREAPER = 36
 _FRAME_HEAD = 4
 _INT_BYTES = 4
 _MAX_DESCRIPTORS = 4
+_PAGE = 4096
 _BURIALS_S = 1.0
 _KILL_PATIENCE_S = 3.0
 _FIRST_TICK_S = 0.001
@@ -154,11 +155,32 @@ def send_signal(process: Process, number: int) -> None:
             os.close(fd)
 
 
+class OwnChildren:
+    """The direct children of this process, dead ones included until they are reaped."""
+
+    def __init__(self) -> None:
+        # Held open: looking the file up again for every child costs more than reading it.
+        try:
+            self._fd = os.open("/proc/thread-self/children", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self._fd = -1
+
+    def pids(self) -> list[int]:
+        """Return their ids as they are now."""
+        if self._fd < 0:
+            return [process.pid for process in all_processes() if process.parent == os.getpid()]
+        listed = b""
+        while part := os.pread(self._fd, _PAGE, len(listed)):
+            listed += part
+        return [int(pid) for pid in listed.split()]
+
+
 class Keeper:
     """Looks after one child at a time until the door closes."""
 
     def __init__(self, door: socket.socket) -> None:
         self._door = door
+        self._children = OwnChildren()
         self._poll = select.poll()
         self._poll.register(door, select.POLLIN)
         self._target = 0
@@ -219,7 +241,7 @@ class Keeper:
     def _see_it_end(self, grace_s: float) -> int:
         """Return how many processes outlived the child's own end."""
         asked = self._wait_for_target()
-        if asked is None and own_children() == [self._target]:
+        if asked is None and self._children.pids() == [self._target]:
             return 0
         told = self._end_tree(grace_s if asked is None else asked)
         return told if asked is None else 0
@@ -258,7 +280,7 @@ class Keeper:
         while self._anyone_left():
             now = time.monotonic()
             if now > kill_at + _KILL_PATIENCE_S:
-                raise TreeAliveError(f"processes {own_children()} could not be ended")
+                raise TreeAliveError(f"processes {self._children.pids()} could not be ended")
             tree = [process for process in below({os.getpid()}, all_processes()) if process.alive]
             if now >= kill_at:
                 self._kill(tree)
@@ -273,7 +295,7 @@ class Keeper:
 
     def _bury_others(self) -> bool:
         """Reap the dead except the child itself; return whether others live."""
-        others = [pid for pid in own_children() if pid != self._target]
+        others = [pid for pid in self._children.pids() if pid != self._target]
         alive = [pid for pid in others if os.waitpid(pid, os.WNOHANG) == (0, 0)]
         return bool(alive)
 
@@ -293,7 +315,7 @@ class Keeper:
         # among them those that fork and exit faster than the process table can be read.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._target, signal.SIGKILL)
-        for pid in own_children():
+        for pid in self._children.pids():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         for process in tree:
@@ -308,15 +330,6 @@ def receive_descriptors(door: socket.socket, size: int) -> tuple[bytes, list[int
     packed = b"".join(part for _, _, part in control)
     cuts = range(0, len(packed), _INT_BYTES)
     return data, [int.from_bytes(packed[at : at + _INT_BYTES], sys.byteorder) for at in cuts]
-
-
-def own_children() -> list[int]:
-    """Return the direct children, dead ones included until they are reaped."""
-    try:
-        with open("/proc/thread-self/children", "rb", buffering=0) as file:  # noqa: PTH123
-            return [int(pid) for pid in file.read().split()]
-    except FileNotFoundError:
-        return [process.pid for process in all_processes() if process.parent == os.getpid()]
 
 
 def ask_to_end(processes: list[Process]) -> None:

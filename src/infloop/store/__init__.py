@@ -9,6 +9,7 @@
     faults      what an SQLite error means to a person
     append      the fenced writes of a run: its events, output and checkpoints
     creation    a new run: from nothing, or from the beginning of another
+    ledger      what every call of a provider cost, and how much is left to spend
     ownership   who may write to a run, who lives, who is asked to stop
     reading     events in order, a run as it was, pages of a long output
     listing     runs, newest first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -12,6 +12,7 @@ from infloop.errors import Fenced, NotFound, StoreError
 from infloop.model.events import Recorded, RunFinished
 from infloop.store.blobs import LARGE, encode_references, store_texts, take_out
 from infloop.store.encoding import mended_text, to_json
+from infloop.store.listing import LAST_SEQ
 from infloop.store.packing import pack
 from infloop.store.stretches import Stretch, dropped, encode_stretches
 
@@ -25,6 +26,15 @@ ERROR_CHARACTERS = 4096
 """How much of a run's error its row keeps; the event has all of it."""
 
 _ROWS_AT_ONCE = 100
+
+# One read, no write: an append then changes one page of the file, not two. BEGIN IMMEDIATE has
+# been said before, so nobody can change the epoch meanwhile.
+_FIGURES = """
+SELECT run.key, max(run.last_seq, tail.last_seq), tail.events, tail.steps, tail.output_bytes
+FROM run JOIN stretch AS tail ON tail.run = run.key
+WHERE run.id = ? AND run.epoch = ?
+ORDER BY tail.first_seq DESC LIMIT 1
+"""
 
 
 class Gaps:
@@ -54,6 +64,15 @@ class Gaps:
         del self._open[run_id, epoch]
 
 
+class Figures(NamedTuple):
+    """What a run adds up to at the end of a stretch."""
+
+    last_seq: int = 0
+    events: int = 0
+    steps: int = 0
+    output_bytes: int = 0
+
+
 def append(
     connection: sqlite3.Connection,
     run_id: str,
@@ -63,32 +82,33 @@ def append(
     output_cap: int,
 ) -> None:
     """Store `items` (in sequence order, at least one), if the run is still at `epoch`."""
+    found = connection.execute(_FIGURES, (run_id, epoch)).fetchone()
+    if found is None or found[1] >= items[0].seq:
+        raise refusal(connection, run_id, epoch, items[0].seq)
+    store_items(connection, found[0], Figures(*found[1:]), items, scope, output_cap)
+
+
+def store_items(
+    connection: sqlite3.Connection,
+    key: int,
+    figures: Figures,
+    items: Sequence[Recorded],
+    scope: JsonObject | None,
+    output_cap: int,
+) -> None:
+    """Store what follows in a run that adds up to `figures` so far."""
     check_order(items)
     stretches = encode_stretches(items)
-    output_bytes = sum(stretch.output_bytes for stretch in stretches)
-    found = connection.execute(
-        "UPDATE run SET last_seq = ?, events = events + ?, steps = steps + ?,"
-        " output_bytes = output_bytes + ?"
-        " WHERE id = ? AND epoch = ? AND last_seq < ? RETURNING key, output_bytes",
-        (
-            items[-1].seq,
-            sum(stretch.events for stretch in stretches),
-            sum(stretch.steps for stretch in stretches),
-            output_bytes,
-            run_id,
-            epoch,
-            items[0].seq,
-        ),
-    ).fetchall()
-    if not found:
-        raise refusal(connection, run_id, epoch, items[0].seq)
-    ((key, total),) = found
-    if output_bytes and total > output_cap:
-        stretches = _capped(connection, key, stretches, total - output_bytes, output_cap, items)
-    insert_stretches(connection, key, stretches)
+    if figures.output_bytes + sum(stretch.output_bytes for stretch in stretches) > output_cap:
+        stretches = _capped(stretches, figures.output_bytes, output_cap, items)
+    if stretches:
+        figures = insert_stretches(connection, key, stretches, figures)
+    if figures.last_seq < items[-1].seq:  # nothing of the end was worth a row
+        figures = figures._replace(last_seq=items[-1].seq)
+        connection.execute("UPDATE run SET last_seq = ? WHERE key = ?", (items[-1].seq, key))
     finish = items[-1]
     if type(finish.event) is RunFinished:
-        settle(connection, key, finish, scope)
+        settle(connection, key, finish, scope, figures)
 
 
 def check_order(items: Sequence[Recorded]) -> None:
@@ -104,7 +124,8 @@ def check_order(items: Sequence[Recorded]) -> None:
 def refusal(connection: sqlite3.Connection, run_id: str, epoch: int, seq: int) -> StoreError:
     """Return the reason why a write under `epoch` found no run to write to."""
     row = connection.execute(
-        "SELECT epoch, owner, last_seq FROM run WHERE id = ?", (run_id,)
+        f"SELECT epoch, owner, {LAST_SEQ} FROM run WHERE id = ?",  # noqa: S608  (a constant)
+        (run_id,),
     ).fetchone()
     if row is None:
         return NotFound(f"there is no run {run_id!r}; it may have been pruned")
@@ -119,20 +140,25 @@ def refusal(connection: sqlite3.Connection, run_id: str, epoch: int, seq: int) -
     )
 
 
-def insert_stretches(connection: sqlite3.Connection, key: int, stretches: list[Stretch]) -> None:
-    """Insert rows and their blobs, many to a statement."""
+def insert_stretches(
+    connection: sqlite3.Connection, key: int, stretches: list[Stretch], figures: Figures
+) -> Figures:
+    """Insert rows and their blobs, many to a statement; return what the run adds up to then."""
     for start in range(0, len(stretches), _ROWS_AT_ONCE):
         rows = stretches[start : start + _ROWS_AT_ONCE]
         values: list[object] = []
         for row in rows:
+            figures = Figures(
+                row.last_seq,
+                figures.events + row.events,
+                figures.steps + row.steps,
+                figures.output_bytes + row.output_bytes,
+            )
             values += (
                 key,
                 row.first_seq,
-                row.last_seq,
+                *figures,
                 row.kind,
-                row.events,
-                row.steps,
-                row.output_bytes,
                 row.correlation_id,
                 row.blobs,
                 row.body,
@@ -140,6 +166,7 @@ def insert_stretches(connection: sqlite3.Connection, key: int, stretches: list[S
             if row.texts:
                 store_texts(connection, key, row.texts)
         connection.execute(_insert_sql(len(rows)), values)
+    return figures
 
 
 @cache
@@ -149,12 +176,7 @@ def _insert_sql(rows: int) -> str:
 
 
 def _capped(
-    connection: sqlite3.Connection,
-    key: int,
-    stretches: list[Stretch],
-    stored: int,
-    cap: int,
-    items: Sequence[Recorded],
+    stretches: list[Stretch], stored: int, cap: int, items: Sequence[Recorded]
 ) -> list[Stretch]:
     """Return the rows without the output that is too much; the first such leaves a mark."""
     kept = []
@@ -163,25 +185,31 @@ def _capped(
             stored += stretch.output_bytes
             kept.append(stretch)
         elif stored <= cap:
-            kept.append(dropped(next(item for item in items if item.seq == stretch.first_seq)))
+            first = next(item for item in items if item.seq == stretch.first_seq)
+            kept.append(dropped(first, cap + 1 - stored))
             stored = cap + 1
-    connection.execute("UPDATE run SET output_bytes = ? WHERE key = ?", (stored, key))
     return kept
 
 
 def settle(
-    connection: sqlite3.Connection, key: int, finish: Recorded, scope: JsonObject | None
+    connection: sqlite3.Connection,
+    key: int,
+    finish: Recorded,
+    scope: JsonObject | None,
+    figures: Figures,
 ) -> None:
     """Write a run's end into its row; what was asked of it is thereby done."""
     event = finish.event
     assert type(event) is RunFinished
     connection.execute(
-        "UPDATE run SET status = ?, error = ?, failed_step = ?, finished_at = ? WHERE key = ?",
+        "UPDATE run SET status = ?, error = ?, failed_step = ?, finished_at = ?,"
+        " last_seq = ?, events = ?, steps = ?, output_bytes = ? WHERE key = ?",
         (
             event.status,
             mended_text(event.error[:ERROR_CHARACTERS]),
             mended_text(event.failed_step),
             finish.time,
+            *figures,
             key,
         ),
     )

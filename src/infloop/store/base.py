@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 StoredStatus: TypeAlias = Literal["running"] | Status
 Place: TypeAlias = Literal["input", "output", "log", "error"]
+Grouping: TypeAlias = Literal["day", "workflow", "provider", "run"]
 
 OUTPUT_CAP = 64 << 20
 """Bytes of output that are kept of one run, unless the journal is opened with another cap."""
@@ -161,8 +162,92 @@ class InstanceRow:
     beat_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class NewCall:
+    """A call of a provider that is about to be made."""
+
+    run_id: str
+    workflow_id: str
+    path: str
+    attempt: int
+    provider: str
+    model: str
+    kind: Literal["agent", "judge"]
+    instance: str
+    reserved_at: int
+
+
+class Bill(NamedTuple):
+    """What a call has cost so far, in all."""
+
+    usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    model: str = ""
+
+
+@dataclass(slots=True)
+class Booking:
+    """A call as it is now; `id` and `waiting` are the journal's."""
+
+    call: NewCall
+    bill: Bill = field(default_factory=Bill)
+    known: bool = False
+    settled_at: int | None = None
+    id: int | None = None
+    waiting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Which calls are meant: of one run, of one process, reserved at or after a time."""
+
+    run_id: str = ""
+    instance: str = ""
+    since: int = 0
+
+
+class Cap(NamedTuple):
+    """What calls may cost together; 0 means no limit."""
+
+    calls: Calls
+    limit_usd: float
+
+
+class UsedUp(NamedTuple):
+    """A cap that leaves nothing to spend, and what was spent."""
+
+    cap: Cap
+    spent_usd: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What calls cost together.
+
+    Of `calls`, `unknown` are over and did not say all that they cost, `open` go on or belong to a
+    process that died, and `abandoned` were found to be such. `usd` holds what they reported.
+    """
+
+    key: str
+    calls: int
+    usd: float
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    unknown: int
+    open: int
+    abandoned: int
+
+    @property
+    def incomplete(self) -> int:
+        """How many calls may have cost more than `usd` says."""
+        return self.unknown + self.open + self.abandoned
+
+
 class Journal(ABC):
-    """Where runs are kept."""
+    """Where runs are kept, and what they cost."""
 
     # -- writing a run ---------------------------------------------------------------------
 
@@ -217,6 +302,10 @@ class Journal(ABC):
         The copies carry the new run's id and correlation id; its first event is therefore the
         other run's `RunStarted`.
         """
+
+    @abstractmethod
+    def expect(self, runs: int) -> None:
+        """Say how many runs this process drives; with one alone there is nothing to gather."""
 
     @abstractmethod
     async def flush(self) -> None:
@@ -307,6 +396,46 @@ class Journal(ABC):
         The last word may be the beginning of one, and "words in quotes" must stand together.
         Any text is a valid query. Runs that grew since they were indexed are indexed first.
         """
+
+    # -- money -----------------------------------------------------------------------------
+
+    @abstractmethod
+    async def reserve_call(self, call: NewCall, caps: Sequence[Cap] = ()) -> int | UsedUp:
+        """Store that a call is about to be made, and return its id; or the cap that forbids it.
+
+        No other process can spend between the look at the caps and the reservation.
+        """
+
+    @abstractmethod
+    def book(self, booking: Booking) -> None:
+        """Write a call as it is now, with the next thing that is written or after a moment.
+
+        Whatever is appended later is durable no sooner. Call it again after each change.
+        """
+
+    @abstractmethod
+    def charge_call(self, call: int, bill: Bill) -> asyncio.Future[None]:
+        """Queue what a call has cost so far; amounts only grow, whichever bill comes last."""
+
+    @abstractmethod
+    def settle_call(self, call: int, bill: Bill, *, known: bool, time: int) -> asyncio.Future[None]:
+        """Queue that a call is over; `known` says whether `bill` is all that it cost."""
+
+    @abstractmethod
+    async def abandon_calls(self, instance: str, time: int) -> int:
+        """Close the open calls of a process that died, as they are; return how many there were."""
+
+    @abstractmethod
+    async def callers(self) -> list[str]:
+        """Return the processes that have calls open."""
+
+    @abstractmethod
+    async def spent(self, calls: Calls | None = None) -> Spending:
+        """Return what these calls, or all there ever were, cost together."""
+
+    @abstractmethod
+    async def spending(self, by: Grouping, calls: Calls | None = None) -> list[Spending]:
+        """Return what they cost by local day, workflow, provider or run, ordered by that."""
 
     # -- ownership -------------------------------------------------------------------------
 

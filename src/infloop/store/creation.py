@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from infloop.errors import NotFound, StoreError
 from infloop.model.events import Recorded, RunStarted
 from infloop.model.values import compact_json
-from infloop.store.append import append, insert_stretches
+from infloop.store.append import Figures, insert_stretches, store_items
 from infloop.store.base import NewRun, Ownership, definition_hash
 from infloop.store.blobs import whole_texts
 from infloop.store.encoding import mended_text
@@ -38,8 +38,8 @@ def create_run(
             f"run {run.id!r} must begin with the RunStarted event that names its definition "
             f"{name!r}, not with {first!r:.200}"
         )
-    _insert_run(connection, run, name)
-    append(connection, run.id, FIRST_EPOCH, items, scope, output_cap)
+    key = _insert_run(connection, run, name)
+    store_items(connection, key, Figures(), items, scope, output_cap)
     return FIRST_EPOCH
 
 
@@ -54,7 +54,7 @@ def fork(connection: sqlite3.Connection, run_id: str, before_seq: int, run: NewR
         "INSERT INTO blob_use SELECT ?, hash FROM blob_use WHERE run = ?", (key, source)
     )
     connection.execute(
-        "INSERT INTO stretch SELECT ?, first_seq, last_seq, kind, events, steps, output_bytes, ?,"
+        "INSERT INTO stretch SELECT ?, first_seq, last_seq, events, steps, output_bytes, kind, ?,"
         " blobs, body FROM stretch WHERE run = ? AND last_seq < ?",
         (key, run.correlation_id, source, before_seq),
     )
@@ -63,16 +63,20 @@ def fork(connection: sqlite3.Connection, run_id: str, before_seq: int, run: NewR
         "INSERT INTO checkpoint SELECT ?, seq, state FROM checkpoint WHERE run = ? AND seq < ?",
         (key, source, before_seq),
     )
-    (last_seq,) = connection.execute(
-        "UPDATE run SET (last_seq, events, steps, output_bytes) = ("
-        " SELECT coalesce(max(last_seq), 0), coalesce(sum(events), 0), coalesce(sum(steps), 0),"
-        " coalesce(sum(output_bytes), 0) FROM stretch WHERE run = key"
-        ") WHERE key = ? RETURNING last_seq",
-        (key,),
-    ).fetchall()[0]
+    last_seq = _figures(connection, key).last_seq
     if last_seq == 0:
         raise StoreError(f"run {run_id!r} has nothing before sequence {before_seq} to begin from")
     return Ownership(FIRST_EPOCH, last_seq)
+
+
+def _figures(connection: sqlite3.Connection, key: int) -> Figures:
+    """Return what a run's stretches add up to."""
+    row = connection.execute(
+        "SELECT last_seq, events, steps, output_bytes FROM stretch WHERE run = ?"
+        " ORDER BY first_seq DESC LIMIT 1",
+        (key,),
+    ).fetchone()
+    return Figures(*row) if row else Figures()
 
 
 def _insert_run(connection: sqlite3.Connection, run: NewRun, definition: str) -> int:
@@ -116,4 +120,4 @@ def _copy_part(
     if row is not None:
         items = decode_stretch(run.id, row, whole_texts(connection))
         kept = [item for item in items if item.seq < before_seq]
-        insert_stretches(connection, key, encode_stretches(kept))
+        insert_stretches(connection, key, encode_stretches(kept), _figures(connection, key))

@@ -26,6 +26,7 @@ BUSY_MS = 30_000
 _OLDEST_SQLITE = (3, 37, 0)  # strict tables
 _OPENING_SECONDS = 60
 _WAL_BYTES_KEPT = 16 << 20
+_WAL_PAGES = 4_000  # a page that is written again and again is then moved into the file once
 
 
 def open_for_writing(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
@@ -65,6 +66,7 @@ def _prepare(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
         connection.execute("PRAGMA secure_delete = FAST")  # wipe what is rewritten anyway
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
         migrate(connection, str(path))

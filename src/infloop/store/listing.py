@@ -14,9 +14,22 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
+
+def _now(figure: str) -> str:
+    """Return the SQL for a figure of a run: of one that is running, as of its last stretch."""
+    tail = (
+        f"(SELECT {figure} FROM stretch WHERE stretch.run = run.key"  # noqa: S608  (constants)
+        " ORDER BY first_seq DESC LIMIT 1)"
+    )
+    return f"CASE status WHEN 'running' THEN max(run.{figure}, {tail}) ELSE run.{figure} END"
+
+
+LAST_SEQ = _now("last_seq")
+
 RUN_COLUMNS = (
-    "run.id, workflow_id, workflow_name, definition, correlation_id, cause, owner, epoch, status,"
-    " error, failed_step, started_at, finished_at, last_seq, events, steps, output_bytes"
+    "run.id, workflow_id, workflow_name, definition, run.correlation_id, cause, owner, epoch,"
+    " status, error, failed_step, started_at, finished_at,"
+    f" {LAST_SEQ}, {_now('events')}, {_now('steps')}, {_now('output_bytes')}"
 )
 
 _CAUSE = 5

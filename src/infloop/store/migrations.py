@@ -47,16 +47,17 @@ CREATE INDEX run_by_workflow ON run (workflow_id, started_at, id);
 CREATE INDEX run_by_status ON run (status, started_at, id);
 CREATE INDEX run_by_definition ON run (definition);
 
--- The ranges of a run's stretches do not overlap. `body` stands last so that a scan over
+-- The ranges of a run's stretches do not overlap. `events`, `steps` and `output_bytes` are what the
+-- run adds up to at the end of the stretch. `body` stands last so that a scan over
 -- the other columns does not read it.
 CREATE TABLE stretch (
     run INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
     first_seq INTEGER NOT NULL,
     last_seq INTEGER NOT NULL,
-    kind TEXT NOT NULL CHECK (kind IN ('events', 'output', 'dropped')),
     events INTEGER NOT NULL,
     steps INTEGER NOT NULL,
     output_bytes INTEGER NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('events', 'output', 'dropped')),
     correlation_id TEXT NOT NULL,
     blobs TEXT,
     body BLOB NOT NULL,
@@ -135,7 +136,34 @@ CREATE TRIGGER document_removed AFTER DELETE ON document BEGIN
 END;
 """
 
-MIGRATIONS = (_JOURNAL, _SEARCH)
+# A call has its run's id, not its key: what was spent stays spent when the run is forgotten. The
+# indexes hold the cost, so that a sum reads nothing else.
+_LEDGER = """
+CREATE TABLE call (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    run TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    path TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    provider TEXT NOT NULL,
+    model TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('agent', 'judge')),
+    instance TEXT NOT NULL,
+    reserved_at INTEGER NOT NULL,
+    cost INTEGER NOT NULL DEFAULT 0 CHECK (cost >= 0), -- billionths of a US dollar
+    cost_known INTEGER NOT NULL DEFAULT 0,
+    input_tokens INTEGER NOT NULL DEFAULT 0,
+    output_tokens INTEGER NOT NULL DEFAULT 0,
+    cached_tokens INTEGER NOT NULL DEFAULT 0,
+    settled_at INTEGER,
+    outcome TEXT CHECK (outcome IN ('settled', 'abandoned'))
+) STRICT;
+CREATE INDEX call_by_time ON call (reserved_at, instance, cost);
+CREATE INDEX call_by_run ON call (run, cost);
+CREATE INDEX call_open ON call (instance) WHERE outcome IS NULL;
+"""
+
+MIGRATIONS = (_JOURNAL, _SEARCH, _LEDGER)
 
 
 def migrate(connection: sqlite3.Connection, path: str, upto: int = len(MIGRATIONS)) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from infloop.errors import Fenced, NotFound
 from infloop.store.base import InstanceRow, Ownership, StopRequest
 from infloop.store.encoding import mended_text
+from infloop.store.listing import LAST_SEQ
 
 if TYPE_CHECKING:
     import sqlite3
@@ -17,9 +18,9 @@ def take_over(
 ) -> Ownership:
     """Give the run to `owner` under the next epoch; `expect_dead` must still own it, if given."""
     taken = connection.execute(
-        "UPDATE run SET owner = ?1, epoch = epoch + 1, status = 'running', finished_at = NULL,"
+        "UPDATE run SET owner = ?1, epoch = epoch + 1, status = 'running', finished_at = NULL,"  # noqa: S608
         " error = '', failed_step = '' WHERE id = ?2 AND (?3 IS NULL OR owner = ?3)"
-        " RETURNING epoch, last_seq",
+        f" RETURNING epoch, {LAST_SEQ}",
         (owner, run_id, expect_dead),
     ).fetchall()
     if taken:

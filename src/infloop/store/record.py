@@ -14,6 +14,7 @@ import msgspec
 
 from infloop.errors import NotFound, UsageError
 from infloop.model.events import (
+    BudgetExceeded,
     Cause,
     Event,
     Notice,
@@ -252,6 +253,8 @@ class _Steps:
                 yield Notice(message.message, path, node, message.level)
             case "run_stop_requested":
                 yield StopRequested(message.reason)
+            case "run_budget_exceeded":
+                yield BudgetExceeded(message.reason)
 
     def unsaid(self) -> Iterator[Event]:
         """Return the errors of steps that never ended."""

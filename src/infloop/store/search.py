@@ -23,7 +23,7 @@ from infloop.model.events import (
 from infloop.model.values import as_text
 from infloop.store.base import Place, RunRow, SearchHit
 from infloop.store.encoding import mended_text
-from infloop.store.listing import RUN_COLUMNS, read_run, run_row
+from infloop.store.listing import LAST_SEQ, RUN_COLUMNS, read_run, run_row
 from infloop.store.reading import every_event
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class _Excerpt:
 def gather_unindexed(connection: sqlite3.Connection, after_key: int) -> list[Documents]:
     """Return the texts of some runs that grew since they were indexed, in the order of keys."""
     rows = connection.execute(
-        "SELECT id FROM run WHERE key > ? AND indexed_seq < last_seq ORDER BY key LIMIT ?",
+        f"SELECT id FROM run WHERE key > ? AND indexed_seq < {LAST_SEQ} ORDER BY key LIMIT ?",  # noqa: S608
         (after_key, _RUNS_AT_ONCE),
     ).fetchall()
     gathered: list[Documents] = []
@@ -169,7 +169,7 @@ def replace_documents(connection: sqlite3.Connection, documents: Documents) -> N
     """Make these the run's documents, unless the run is gone or already indexed further."""
     key, last_seq, texts = documents
     behind = connection.execute(
-        "UPDATE run SET indexed_seq = ?1 WHERE key = ?2 AND last_seq >= ?1 AND indexed_seq < ?1",
+        "UPDATE run SET indexed_seq = ?1 WHERE key = ?2 AND indexed_seq < ?1",
         (last_seq, key),
     ).rowcount
     if not behind:

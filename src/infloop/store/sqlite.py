@@ -9,20 +9,28 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from infloop.errors import UsageError
-from infloop.store import append, creation, listing, ownership, pruning, reading, search
+from infloop.store import append, creation, ledger, listing, ownership, pruning, reading, search
 from infloop.store.base import (
     OUTPUT_CAP,
+    Bill,
+    Booking,
+    Calls,
+    Cap,
     Cursor,
+    Grouping,
     InstanceRow,
     Journal,
     Loaded,
+    NewCall,
     NewRun,
     Ownership,
     RunRow,
     SearchHit,
+    Spending,
     StopRequest,
     StoredStatus,
     TextPage,
+    UsedUp,
 )
 from infloop.store.blobs import read_page
 from infloop.store.database import Synchronous, open_for_reading, open_for_writing
@@ -98,7 +106,8 @@ class SqliteJournal(Journal):
             self._gaps.check(run_id, epoch, first_seq)
             append.append(connection, run_id, epoch, items, scope, self._output_cap)
 
-        return self._writer.submit(work, failed=partial(self._gaps.open, run_id, epoch, first_seq))
+        failed = partial(self._gaps.open, run_id, epoch, first_seq)
+        return self._writer.submit(work, failed=failed, small=True)
 
     def checkpoint(self, run_id: str, epoch: int, seq: int, state: bytes) -> asyncio.Future[None]:
         return self._writer.submit(
@@ -118,6 +127,9 @@ class SqliteJournal(Journal):
         return await self._writer.submit(
             lambda connection: creation.fork(connection, run_id, before_seq, run)
         )
+
+    def expect(self, runs: int) -> None:
+        self._writer.alone = runs == 1
 
     async def flush(self) -> None:
         await self._writer.submit(_nothing)
@@ -219,6 +231,37 @@ class SqliteJournal(Journal):
             await self._index(gathered)
             key = gathered[-1].key
         return await self._readers.run(search.find, words, limit)
+
+    async def reserve_call(self, call: NewCall, caps: Sequence[Cap] = ()) -> int | UsedUp:
+        work = partial(ledger.reserve, call=call, caps=caps)
+        return await self._writer.submit(work, small=not caps)
+
+    def book(self, booking: Booking) -> None:
+        if not booking.waiting:
+            booking.waiting = True
+            self._writer.ride(partial(ledger.write_booking, booking=booking))
+
+    def charge_call(self, call: int, bill: Bill) -> asyncio.Future[None]:
+        return self._writer.submit(partial(ledger.charge, call=call, bill=bill), small=True)
+
+    def settle_call(self, call: int, bill: Bill, *, known: bool, time: int) -> asyncio.Future[None]:
+        work = partial(ledger.settle, call=call, bill=bill, known=known, time=time)
+        return self._writer.submit(work, small=True)
+
+    async def abandon_calls(self, instance: str, time: int) -> int:
+        return await self._writer.submit(partial(ledger.abandon, instance=instance, time=time))
+
+    async def callers(self) -> list[str]:
+        await self._writer.settle()
+        return await self._readers.run(ledger.callers)
+
+    async def spent(self, calls: Calls | None = None) -> Spending:
+        await self._writer.settle()
+        return await self._readers.run(ledger.read_spent, calls or Calls())
+
+    async def spending(self, by: Grouping, calls: Calls | None = None) -> list[Spending]:
+        await self._writer.settle()
+        return await self._readers.run(ledger.read_spending, by, calls or Calls())
 
     async def request_stop(self, run_id: str, reason: str, time: int) -> None:
         await self._writer.submit(

@@ -74,12 +74,14 @@ def encode_stretches(items: Iterable[Recorded]) -> list[Stretch]:
     return stretches
 
 
-def dropped(first: Recorded) -> Stretch:
-    """Return the row that stands where output begins to be left out."""
+def dropped(first: Recorded, output_bytes: int) -> Stretch:
+    """Return the row that stands where output begins to be left out; from then it is too much."""
     event = first.event
     assert type(event) is Output
     body = pack(to_json((first.time, event.path, event.node)))
-    return Stretch(first.seq, first.seq, "dropped", 0, 0, 0, first.correlation_id, None, body)
+    return Stretch(
+        first.seq, first.seq, "dropped", 0, 0, output_bytes, first.correlation_id, None, body
+    )
 
 
 def decode_stretch(

@@ -3,6 +3,10 @@
 While a transaction is being committed the next work gathers; then it is done in one transaction
 too. When anything in such a group fails, the group is undone and each piece of work gets a
 transaction of its own, so that a failure stays with the one that caused it.
+
+With one run alone there is nothing to gather, and waking two threads costs a third of a commit.
+Told that it is so (`alone`), the writer does the work where it is submitted, as long as nothing is
+on its way and the disk answers quickly; a slow disk must not hold up the event loop.
 """
 
 from __future__ import annotations
@@ -10,18 +14,27 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from dataclasses import dataclass
 from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from infloop.errors import StoreError
+from infloop.store.database import BUSY_MS
 from infloop.store.faults import is_busy, store_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
+
+SLOW_S = 0.01
+"""A transaction that takes longer makes the next ones go to the writer's thread."""
+
+JOBS_IN_TURN = 50
+RIDE_S = 0.05
+BUSY_S = BUSY_MS / 1000
 
 
 @dataclass(slots=True)
@@ -43,10 +56,16 @@ class Writer:
 
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
         self._connection = connection
+        self._connection.execute("PRAGMA busy_timeout = 0")  # `_begin` waits by itself
         self._path = path
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._closed = False
+        self._under_way = 0
+        self._in_turn = 0
+        self._riders: list[_Job] = []
+        self._departure: asyncio.TimerHandle | None = None
+        self.alone = False
         self._thread = threading.Thread(target=self._serve, name="journal-writer", daemon=True)
         self._thread.start()
 
@@ -56,22 +75,83 @@ class Writer:
         *,
         failed: Callable[[Exception], None] | None = None,
         bare: bool = False,
+        small: bool = False,
     ) -> asyncio.Future[T]:
         """Queue `work`; the future ends with its result once that is committed.
 
         Work may be run twice, the first time for nothing. `failed` is called in the writer's
         thread, before anything that was submitted later is committed. `bare` work runs outside a
-        transaction.
+        transaction. `small` work may be done before this returns.
         """
         if self._closed:
             raise StoreError(f"the journal {self._path!r} is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Job(work, future, failed, bare))
+        job = _Job(work, future, failed, bare)
+        here = small and self.alone and self._under_way == 0 and self._disk_is_quick()
+        self._dispatch([*self._take_riders(), job], here=here)
         return future
+
+    def ride(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        """Let `work` be done with the next transaction, or after a moment if there is none.
+
+        What fails is the writer's own loss: nobody waits for it.
+        """
+        if self._closed:
+            raise StoreError(f"the journal {self._path!r} is closed")
+        self._riders.append(_Job(work, self._loop.create_future(), None, bare=False))
+        if self._departure is None:
+            self._departure = self._loop.call_later(RIDE_S, self._leave)
+
+    async def settle(self) -> None:
+        """Wait for what rides along, if anything does."""
+        if self._riders:
+            last = self._riders[-1].future
+            self._leave()
+            await last
+
+    def _leave(self) -> None:
+        riders = self._take_riders()
+        if riders and not self._closed:
+            self._dispatch(riders, here=False)
+
+    def _take_riders(self) -> list[_Job]:
+        if self._departure is not None:
+            self._departure.cancel()
+            self._departure = None
+        riders, self._riders = self._riders, []
+        return riders
+
+    def _dispatch(self, jobs: list[_Job], *, here: bool) -> None:
+        self._under_way += len(jobs)
+        if not (here and self._done_here(jobs)):
+            for job in jobs:
+                self._queue.put(job)
+
+    def _disk_is_quick(self) -> bool:
+        """Say so, except for a while after it was not."""
+        self._in_turn = max(0, self._in_turn - 1)
+        return self._in_turn == 0
+
+    def _done_here(self, jobs: list[_Job]) -> bool:
+        """Do the work in the event loop's thread, unless another process holds the database.
+
+        The writer's own thread has nothing to do meanwhile.
+        """
+        began = time.perf_counter()
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:  # whatever it is, the writer's thread meets it again
+            return False
+        outcomes = self._run_group(jobs)
+        if time.perf_counter() - began > SLOW_S:
+            self._in_turn = JOBS_IN_TURN
+        self._loop.call_soon(self._resolve, outcomes)
+        return True
 
     async def close(self) -> None:
         """Finish what is queued, then close the connection."""
         if not self._closed:
+            self._leave()
             self._closed = True
             self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
@@ -96,11 +176,13 @@ class Writer:
 
     def _run_bare(self, jobs: Sequence[_Job]) -> list[_Outcome]:
         outcomes: list[_Outcome] = []
+        self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
         for job in jobs:
             try:
                 outcomes.append((job, job.work(self._connection), None))
             except Exception as error:  # noqa: BLE001  (the edge of the thread)
                 outcomes.append(self._failure(job, error))
+        self._connection.execute("PRAGMA busy_timeout = 0")
         return outcomes
 
     def _run_group(self, jobs: Sequence[_Job]) -> list[_Outcome]:
@@ -114,7 +196,8 @@ class Writer:
 
     def _transact(self, jobs: Sequence[_Job]) -> list[Any]:
         connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
+        if not connection.in_transaction:
+            self._begin()
         try:
             results = [job.work(connection) for job in jobs]
             connection.execute("COMMIT")
@@ -123,6 +206,21 @@ class Writer:
                 connection.execute("ROLLBACK")
             raise
         return results
+
+    def _begin(self) -> None:
+        """Begin a transaction; wait for another process that holds the database."""
+        deadline = time.monotonic() + BUSY_S
+        pause = 0.001
+        while True:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or time.monotonic() > deadline:
+                    raise
+            else:
+                return
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
 
     def _failure(self, job: _Job, error: Exception) -> _Outcome:
         if isinstance(error, sqlite3.Error):
@@ -133,18 +231,18 @@ class Writer:
 
     def _report(self, outcomes: list[_Outcome]) -> None:
         try:
-            self._loop.call_soon_threadsafe(_resolve, outcomes)
+            self._loop.call_soon_threadsafe(self._resolve, outcomes)
         except RuntimeError:  # the event loop is gone, and with it everyone who waited
             return
 
-
-def _resolve(outcomes: list[_Outcome]) -> None:
-    for job, result, error in outcomes:
-        future = job.future
-        if future.done():  # its waiter was cancelled
-            continue
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-            future.exception()  # an unawaited failure is not news: the run's next append has it
+    def _resolve(self, outcomes: list[_Outcome]) -> None:
+        self._under_way -= len(outcomes)
+        for job, result, error in outcomes:
+            future = job.future
+            if future.done():  # its waiter was cancelled
+                continue
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+                future.exception()  # unawaited, it is not news: the run's next append has it

@@ -120,6 +120,8 @@ def _out_of_order(case: Case, reads: _Reads) -> None:
         for pair, places in reads.items()
         if pair[0] in reached and pair[1] in reached and pair[1] not in graph.unknown
     }
+    if not ordered:
+        return
     never = case.flow.never_before(ordered)
     for pair, places in ordered.items():
         if pair not in never:

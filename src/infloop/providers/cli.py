@@ -1,0 +1,149 @@
+"""Transport `cli`: an agent that is a program on this machine.
+
+Each request starts the program, through the sandbox, with nothing of our environment but what
+the manifest names. What it prints is read by the manifest's output format and passed on as it
+comes. It is over when the program has ended, or
+
+  * some seconds after its result: some programs have told all and never leave;
+  * when nothing was heard for the request's idle time: stalled.
+
+Then, and when the reader of the parts leaves or is cancelled, the whole process tree is ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from infloop.errors import StepError
+from infloop.providers.arguments import command_for
+from infloop.providers.claude_stream import ClaudeStream
+from infloop.providers.codex_json import CodexJson
+from infloop.providers.hearing import Hearing
+from infloop.providers.plain import PlainText
+from infloop.sandbox.base import ChildRequest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from infloop.model.provider import CliProvider
+    from infloop.providers.base import Part, Request
+    from infloop.providers.hearing import Reader
+    from infloop.sandbox.base import ChildResult, Sandbox
+
+SHIPPED_DIR = Path(__file__).with_name("shipped")
+"""The manifests that come with infloop."""
+
+AFTER_RESULT_MS = 5_000
+MAX_STREAM_BYTES = 64 << 20
+
+# Our own fixed pattern: one character class.
+_NOT_A_NAME = re.compile(r"[^A-Z0-9]")  # noqa: TID251
+
+
+class ProviderEnvironment(Protocol):
+    """Makes the variables of an agent."""
+
+    def __call__(self, passthrough: Sequence[str]) -> dict[str, str]:
+        """Return the base variables and those that a manifest names."""
+
+
+def bin_variable(provider_id: str) -> str:
+    """Return the variable in which an operator names a provider's program."""
+    return f"INFLOOP_PROVIDER_BIN_{_NOT_A_NAME.sub('_', provider_id.upper())}"
+
+
+def local_now() -> datetime:
+    """Return the time in the zone of this machine."""
+    return datetime.now(UTC).astimezone()
+
+
+class CliAgent:
+    """Asks the program of one manifest; `program` takes the place of its `bin`."""
+
+    def __init__(
+        self,
+        manifest: CliProvider,
+        sandbox: Sandbox,
+        environment: ProviderEnvironment,
+        *,
+        program: str = "",
+        after_result_ms: int = AFTER_RESULT_MS,
+        max_stream_bytes: int = MAX_STREAM_BYTES,
+        now: Callable[[], datetime] = local_now,
+    ) -> None:
+        self.id = manifest.id
+        self._manifest = manifest
+        self._sandbox = sandbox
+        self._environment = environment
+        self._program = program
+        self._after_result_ms = after_result_ms
+        self._max_stream_bytes = max_stream_bytes
+        self._now = now
+
+    async def ask(self, request: Request) -> AsyncIterator[Part]:
+        """Run the program and yield what it says."""
+        command = command_for(self._manifest, request, self._program)
+        child = ChildRequest(
+            argv=command.argv,
+            cwd=request.cwd,
+            env=self._environment(self._manifest.env_passthrough),
+            stdin=command.stdin,
+            max_output_bytes=self._max_stream_bytes,
+        )
+        heard = Hearing(
+            self._reader(request),
+            request.idle_timeout_ms,
+            self._after_result_ms,
+            self._max_stream_bytes,
+        )
+        for notice in command.notices:
+            yield notice
+        running = asyncio.create_task(self._sandbox.run(child, on_output=heard.hear))
+        running.add_done_callback(lambda _: heard.news.set())
+        try:
+            while not running.done() and heard.has_patience:
+                await heard.something()
+                for part in heard.take():
+                    yield part
+            result = running.result() if running.done() else None
+            await _end(running)
+            if result is not None and result.error and not heard.anything:
+                raise StepError(self._how_to_help(result.error))
+            heard.finish(result)
+            for part in heard.take():
+                yield part
+            yield heard.conclusion(result)
+        finally:
+            await _end(running)
+
+    def _reader(self, request: Request) -> Reader:
+        match self._manifest.output_format:
+            case "claude-stream-json":
+                return ClaudeStream()
+            case "codex-json":
+                return CodexJson(self._now, request.model, request.session_usage)
+            case "plain":
+                return PlainText()
+
+    def _how_to_help(self, error: str) -> str:
+        program = self._program or self._manifest.bin
+        return f"{error}; install {program!r}, or name another program in {bin_variable(self.id)}"
+
+
+async def _end(running: asyncio.Task[ChildResult]) -> None:
+    """End the program; when this returns nothing of it is left, however often we are cancelled."""
+    running.cancel()
+    cancelled = False
+    while not running.done():
+        try:
+            await asyncio.wait({running})
+        except asyncio.CancelledError:
+            cancelled = True
+    if not running.cancelled():
+        running.exception()  # whoever leaves early does not want to know
+    if cancelled:
+        raise asyncio.CancelledError

@@ -1,0 +1,272 @@
+"""Every call of a provider is on the books before it is made, while it costs and when it is over.
+
+`Metered` is put around each provider, so nodes do not know of it. Under a cap, a reservation is
+durable before the provider is asked; what it reports to have cost is durable before anybody hears
+of it, and the tokens a moment later; the call is settled before its end is heard of. Without a cap
+all that is written with the run's own events, at the latest with the end of the step. So whatever
+a step said that it cost is in the ledger, and a call that a crash cut off stays there with what it
+had cost by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, cast
+
+from infloop.errors import BudgetError, StepError
+from infloop.policy.spending import (
+    Budget,
+    is_amount,
+    run_refusal,
+    total_refusal,
+    unknown_cost_refusal,
+    used_up,
+    window_began,
+)
+from infloop.providers.base import Cost, Done, Usage
+from infloop.store.base import Bill, Booking, Calls, Cap, NewCall, UsedUp
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+    from datetime import date
+
+    from infloop.policy.spending import Window
+    from infloop.providers.base import Part, Provider, Request
+    from infloop.runtime.clock import Clock
+    from infloop.store.base import Journal
+    from infloop.store.instances import Instances
+
+CHARGE_SECONDS = 0.1
+"""How long tokens may wait until they are written; money does not wait."""
+
+
+class Ledger:
+    """What this process asks of providers, within what all processes together may spend."""
+
+    def __init__(self, journal: Journal, instance: str, clock: Clock, budget: Budget) -> None:
+        self._journal = journal
+        self._instance = instance
+        self._clock = clock
+        self._began = clock.now_ms()
+        self.budget = budget
+
+    async def refuse_if_spent(self) -> None:
+        """Raise BudgetError if all that may be spent in this window is spent."""
+        if not self.budget.max_usd:
+            return
+        spent = await self._journal.spent(self._in_window())
+        if used_up(spent.usd, self.budget.max_usd):
+            raise BudgetError(total_refusal(spent.usd, self.budget))
+
+    async def open_call(
+        self, request: Request, provider: str, workflow_id: str, max_run_usd: float
+    ) -> OpenCall:
+        """Reserve a call; raise BudgetError if the run, or all runs together, have spent enough."""
+        call = NewCall(
+            request.run_id,
+            workflow_id,
+            request.path,
+            request.attempt,
+            provider,
+            request.model or request.profile,
+            request.kind,
+            self._instance,
+            self._clock.now_ms(),
+        )
+        if not (self.budget.max_usd or self.budget.require_known_cost or max_run_usd):
+            return BookedCall(self._journal, self._clock, call)
+        caps = [
+            *([Cap(self._in_window(), self.budget.max_usd)] if self.budget.max_usd else ()),
+            *([Cap(Calls(run_id=request.run_id), max_run_usd)] if max_run_usd else ()),
+        ]
+        reserving = asyncio.ensure_future(self._journal.reserve_call(call, caps))
+        try:
+            reserved = await asyncio.shield(reserving)
+        except asyncio.CancelledError:
+            if not isinstance(reserved := await reserving, UsedUp):
+                await ReservedCall(self._journal, self._clock, reserved).settle(known=True)
+            raise
+        if isinstance(reserved, UsedUp):
+            raise BudgetError(self._refusal(reserved))
+        return ReservedCall(self._journal, self._clock, reserved)
+
+    def _in_window(self) -> Calls:
+        if self.budget.window == "process":
+            return Calls(instance=self._instance, since=self._began)
+        return Calls(since=window_start_ms(self.budget.window, self._clock.now_ms()))
+
+    def _refusal(self, used: UsedUp) -> str:
+        if used.cap.calls.run_id:
+            return run_refusal(used.spent_usd, used.cap.limit_usd)
+        return total_refusal(used.spent_usd, self.budget)
+
+
+class OpenCall(ABC):
+    """A call that adds up what it costs until it is settled."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._usd = 0.0
+        self._usage = Usage()
+        self._settled = False
+        self._reported = self._doubtful = False
+
+    @abstractmethod
+    async def _charge(self, *, money: bool) -> None:
+        """Write what it has cost so far."""
+
+    @abstractmethod
+    async def _close(self, time: int, *, known: bool) -> None:
+        """Write that it is over."""
+
+    @property
+    def cost_is_known(self) -> bool:
+        """Whether every report of a cost, and there was one, could be counted."""
+        return self._reported and not self._doubtful
+
+    async def count(self, part: Cost | Usage) -> None:
+        """Add what was reported."""
+        if isinstance(part, Usage):
+            self._usage += part
+            await self._charge(money=False)
+        elif is_amount(part.usd):
+            self._usd += part.usd
+            self._reported = True
+            await self._charge(money=True)
+        else:
+            self._doubtful = True
+
+    async def settle(self, *, known: bool) -> None:
+        """Close the call, once; `known` says whether all that it cost was reported."""
+        if not self._settled:
+            self._settled = True
+            await self._close(self._clock.now_ms(), known=known)
+
+    def _bill(self) -> Bill:
+        used = self._usage
+        return Bill(
+            self._usd, used.input_tokens, used.output_tokens, used.cached_tokens, used.model
+        )
+
+
+class ReservedCall(OpenCall):
+    """A call under a cap: an amount of money is durable before anybody hears of it."""
+
+    def __init__(self, journal: Journal, clock: Clock, id: int) -> None:  # noqa: A002  (its name)
+        super().__init__(clock)
+        self._journal = journal
+        self._id = id
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def _charge(self, *, money: bool) -> None:
+        if money:
+            await asyncio.shield(self._write())
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(CHARGE_SECONDS, self._write)
+
+    async def _close(self, time: int, *, known: bool) -> None:
+        self._stop_waiting()
+        await asyncio.shield(
+            self._journal.settle_call(self._id, self._bill(), known=known, time=time)
+        )
+
+    def _write(self) -> asyncio.Future[None]:
+        self._stop_waiting()
+        return self._journal.charge_call(self._id, self._bill())
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class BookedCall(OpenCall):
+    """A call that no cap depends on: written within a moment, with the run's own events.
+
+    That it was made is in the journal before it is made, as the start of its step.
+    """
+
+    def __init__(self, journal: Journal, clock: Clock, call: NewCall) -> None:
+        super().__init__(clock)
+        self._journal = journal
+        self._booking = Booking(call)
+        journal.book(self._booking)
+
+    async def _charge(self, *, money: bool) -> None:
+        self._booking.bill = self._bill()
+        self._journal.book(self._booking)
+
+    async def _close(self, time: int, *, known: bool) -> None:
+        self._booking.bill = self._bill()
+        self._booking.known = known
+        self._booking.settled_at = time
+        self._journal.book(self._booking)
+
+
+class Metered:
+    """A provider whose calls are on the books."""
+
+    def __init__(
+        self, provider: Provider, ledger: Ledger, workflow_id: str, max_run_usd: float
+    ) -> None:
+        self._provider = provider
+        self._ledger = ledger
+        self._workflow_id = workflow_id
+        self._max_run_usd = max_run_usd
+
+    @property
+    def id(self) -> str:
+        """The name that workflows use."""
+        return self._provider.id
+
+    async def ask(self, request: Request) -> AsyncIterator[Part]:
+        """Yield the parts of the answer; raise BudgetError if it may not be asked for."""
+        call = await self._ledger.open_call(request, self.id, self._workflow_id, self._max_run_usd)
+        parts = cast("AsyncGenerator[Part]", self._provider.ask(request))
+        asked = False
+        try:
+            async with aclosing(parts):
+                async for part in parts:
+                    asked = True
+                    if isinstance(part, Cost | Usage):
+                        await call.count(part)
+                    elif isinstance(part, Done):
+                        await self._finish(call, request, part.error)
+                    yield part
+            await self._finish(call, request, "it ended without a result")
+        except StepError:
+            if not asked:  # it could not be asked at all, so it cost nothing
+                await call.settle(known=True)
+            raise
+        finally:
+            # Whoever is interrupted cannot say what it would have reported.
+            await call.settle(known=False)
+
+    async def _finish(self, call: OpenCall, request: Request, error: str) -> None:
+        await call.settle(known=call.cost_is_known)
+        if self._ledger.budget.require_known_cost and not call.cost_is_known:
+            model = request.model or request.profile
+            raise BudgetError(unknown_cost_refusal(self.id, model, error))
+
+
+async def abandon_dead_calls(journal: Journal, instances: Instances, clock: Clock) -> None:
+    """Close the calls of processes that died; they keep what they had cost by then."""
+    for instance in await journal.callers():
+        if await instances.liveness(instance) == "dead":
+            await journal.abandon_calls(instance, clock.now_ms())
+
+
+def window_start_ms(window: Window, now_ms: int) -> int:
+    """Return when the window around `now_ms` began, by the local calendar; 0 if days do not say."""
+    today = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().date()
+    first = window_began(window, today)
+    return 0 if first is None else midnight_ms(first)
+
+
+def midnight_ms(day: date) -> int:
+    """Return when a day of the local calendar began."""
+    midnight = datetime(day.year, day.month, day.day)  # noqa: DTZ001  (local, by the next line)
+    return int(midnight.astimezone().timestamp() * 1000)

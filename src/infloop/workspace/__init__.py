@@ -1,0 +1,31 @@
+"""Where agents work: whole-tree snapshots, git worktrees, and bringing work home.
+
+    program     how a program is run: by someone else, who is given
+    git         our own git calls, which execute nothing that a tree or repository says
+    beneath     files beneath a directory, reached by descriptor
+    locks       taking turns with other processes
+    threads     file work beside the event loop
+
+    snapshot    the time machine: take, diff, patch, restore, prune
+    objects     its store: git objects, written here
+    index       what is remembered of a tree, so that only changed files are read again
+    walk        reading a tree
+    notes       what a snapshot keeps beside the files
+    trees       reading the store, through git
+    changes     what changed, path by path
+    plan        deciding what a restore has to do
+    restore     doing it
+
+    repository  the user's repository: where it is, what is checked out, our refs in it
+    worktree    a tree of its own for each agent, never removed before it is saved
+    records     what is known of each worktree, on disk
+    naming      names for worktrees and refs
+    checkout    files of the user's repository, looked at by a git of our own
+    carry       bringing along what is not committed
+    saving      keeping the whole state of a worktree
+
+    merge       three trees made into one, or the reasons why not
+    apply       bringing an agent's work home, whole or not at all
+
+Nothing here starts a process or reads the environment.
+"""

@@ -1,0 +1,136 @@
+"""Bringing along into a new worktree what its commit does not hold.
+
+Two things: the changes that the user has not committed, and files named by patterns, ignored or
+not. They are copied as they are, by descriptor on both sides; links stay links, repositories
+inside the tree stay behind.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import secrets
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from infloop.errors import UsageError
+from infloop.workspace import beneath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_BLOCK = 1 << 20
+_DEEPEST = 200
+
+
+def check_patterns(patterns: Iterable[str]) -> None:
+    """Raise UsageError for a pattern that could not match a file of the tree."""
+    for pattern in patterns:
+        names = pattern.split("/")
+        if not pattern or pattern.startswith("/") or {".", "..", ".git"} & set(names):
+            raise UsageError(
+                f"{pattern!r} cannot be included: give a path or pattern below the repository's "
+                "root, such as '.env' or 'config/*.local'"
+            )
+
+
+def matching(root: int, patterns: Sequence[str]) -> list[bytes]:
+    """Return the files that match; a directory that matches brings everything in it."""
+    found: set[bytes] = set()
+    for pattern in patterns:
+        names = [name for name in pattern.split("/") if name]
+        found.update(_matching(root, b"", names, 0))
+    return sorted(found)
+
+
+def _matching(above: int, path: bytes, pattern: list[str], depth: int) -> Iterator[bytes]:
+    """Give what matches in a directory; without a pattern, everything does."""
+    if depth > _DEEPEST:
+        return
+    for name, mode in _entries(above):
+        rests = _after(pattern, os.fsdecode(name))
+        if not stat.S_ISDIR(mode):
+            if [] in rests:
+                yield path + name
+            continue
+        for rest in rests:
+            with suppress(OSError), beneath.folder(above, name) as inside:
+                yield from _matching(inside, path + name + b"/", rest, depth + 1)
+
+
+def _after(pattern: list[str], name: str) -> list[list[str]]:
+    """Return what can be left of a pattern when its beginning has matched a name."""
+    if not pattern:
+        return [[]]
+    first, rest = pattern[0], pattern[1:]
+    if first == "**":
+        return [pattern, *_after(rest, name)]
+    return [rest] if fnmatch.fnmatchcase(name, first) else []
+
+
+def _entries(directory: int) -> list[tuple[bytes, int]]:
+    found = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name != ".git":
+                with suppress(FileNotFoundError):
+                    mode = entry.stat(follow_symlinks=False).st_mode
+                    found.append((os.fsencode(entry.name), mode))
+    return sorted(found)
+
+
+def copy(source: int, target: int, paths: Iterable[bytes]) -> None:
+    """Make these paths of `target` what they are in `source`: absent, a link or a file."""
+    looked = [(path, beneath.look(source, path)) for path in paths]
+    for path, status in looked:
+        if status is None or (stat.S_ISDIR(status.st_mode) and not _is_folder(target, path)):
+            _remove(target, path)
+    for path, status in looked:
+        if status and (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+            _copy(source, target, path, is_link=stat.S_ISLNK(status.st_mode))
+
+
+def _is_folder(root: int, path: bytes) -> bool:
+    status = beneath.look(root, path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
+
+
+def _remove(root: int, path: bytes) -> None:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        with beneath.parent(root, path) as (above, name):
+            beneath.remove_tree(above, name)
+        while path := path.rpartition(b"/")[0]:
+            try:
+                with beneath.parent(root, path) as (above, name):
+                    os.rmdir(name, dir_fd=above)
+            except OSError:
+                return
+
+
+def _copy(source: int, target: int, path: bytes, *, is_link: bool) -> None:
+    beneath.make_folders(target, path.rpartition(b"/")[0])
+    with beneath.parent(source, path) as (taken, name), beneath.parent(target, path) as (above, _):
+        unseen = b".infloop-copy-" + secrets.token_hex(8).encode()
+        if is_link:
+            os.symlink(os.readlink(name, dir_fd=taken), unseen, dir_fd=above)
+        else:
+            _copy_file(taken, name, above, unseen)
+        with suppress(NotADirectoryError, FileNotFoundError):
+            if stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
+                beneath.remove_tree(above, name)
+        os.rename(unseen, name, src_dir_fd=above, dst_dir_fd=above)
+
+
+def _copy_file(taken: int, name: bytes, above: int, unseen: bytes) -> None:
+    reading = os.open(name, beneath.READ, dir_fd=taken)
+    try:
+        writing = os.open(unseen, beneath.CREATE, 0o600, dir_fd=above)
+        try:
+            while block := os.read(reading, _BLOCK):
+                beneath.write_all(writing, block)
+            os.fchmod(writing, stat.S_IMODE(os.fstat(reading).st_mode))
+        finally:
+            os.close(writing)
+    finally:
+        os.close(reading)

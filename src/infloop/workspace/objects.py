@@ -1,0 +1,276 @@
+"""The private object store: a bare git repository that is written here and read by git.
+
+Objects are written as packs, one for each batch: two files and a few syncs, however many objects.
+A pack appears under its name only when it is whole, so a crash leaves at most a temporary file.
+git merges small packs into larger ones from time to time (see `snapshot`).
+
+What the store holds is known by heart, from the packs' own lists of names, so that nothing is
+written twice and a pack that somebody removed is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import struct
+import zlib
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+Kind: TypeAlias = Literal["commit", "tree", "blob"]
+
+ID_BYTES = 20
+FILE, PROGRAM, LINK, FOLDER = b"100644", b"100755", b"120000", b"40000"
+REPOSITORY = b"160000"
+
+_KINDS: dict[Kind, int] = {"commit": 1, "tree": 2, "blob": 3}
+_FULL_PACK = 1 << 30  # beyond 2 GiB a pack's list of names would need longer offsets
+_BLOCK = 1 << 20
+_NAMES_AT = 8 + 256 * 4
+
+_CONFIG = """\
+[core]
+\trepositoryformatversion = 0
+\tfilemode = true
+\tbare = true
+\tlogAllRefUpdates = false
+[gc]
+\tauto = 0
+[pack]
+\tthreads = 1
+[merge]
+\trenames = false
+\tdirectoryRenames = false
+\tconflictStyle = merge
+"""
+
+# What the trees' own .gitattributes say must change no byte and start no driver. Unlike `-diff`
+# and `-merge`, which mean "binary", `!` takes git back to what it does without attributes.
+_ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding !diff !merge !whitespace\n"
+
+
+class TreeEntry(NamedTuple):
+    """One line of a tree."""
+
+    name: bytes
+    mode: bytes
+    id: bytes
+
+
+class Objects:
+    """The repository at `directory`; it is made when it is first written to."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._packs = directory / "objects" / "pack"
+        self._seen: set[str] = set()
+        self.known: set[bytes] = set()
+        """The ids of all objects, as of the last `refresh`."""
+
+    def prepare(self) -> None:
+        """Make sure the repository is there."""
+        if (self.directory / "HEAD").exists():
+            return
+        for below in ("objects/pack", "objects/info", "refs/heads", "info"):
+            (self.directory / below).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.directory.chmod(0o700)
+        _put(self.directory / "config", _CONFIG)
+        _put(self.directory / "info" / "attributes", _ATTRIBUTES)
+        # Last, because it is what says that the rest is there.
+        _put(self.directory / "HEAD", "ref: refs/heads/none\n")
+
+    def refresh(self) -> None:
+        """Learn what other processes, and git, did to the packs."""
+        names = (entry.name for entry in os.scandir(self._packs))
+        present = {name for name in names if name.startswith("pack-") and name.endswith(".idx")}
+        if self._seen - present:
+            self._seen, self.known = set(), set()
+        for name in present - self._seen:
+            self.known.update(_names_in((self._packs / name).read_bytes()))
+        self._seen = present
+
+    def pack_count(self) -> int:
+        """Return how many packs there were at the last `refresh`."""
+        return len(self._seen)
+
+    def batch(self) -> Batch:
+        """Begin to write objects; they are there when the `with` block has been left."""
+        return Batch(self._packs, self.known, self._seen)
+
+    def sweep(self) -> None:
+        """Remove what writers that died have left."""
+        for entry in os.scandir(self._packs):
+            if entry.name.startswith("tmp_"):
+                os.unlink(entry.path)  # noqa: PTH108  (an entry's path is a string)
+
+
+class Batch:
+    """Objects being written; nothing of it can be read before it has been left without error."""
+
+    def __init__(self, packs: Path, known: set[bytes], seen: set[str]) -> None:
+        self._packs = packs
+        self._known = known
+        self._seen = seen
+        self._added: set[bytes] = set()
+        self._pack: _Pack | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pack, self._pack = self._pack, None
+        if pack is None:
+            return
+        if error is None:
+            self._finish(pack)
+        else:
+            pack.abandon()
+
+    def __contains__(self, object_id: bytes) -> bool:
+        return object_id in self._known or object_id in self._added
+
+    def add(self, kind: Kind, data: bytes) -> bytes:
+        """Write an object unless it is there; return its id."""
+        digest = hashlib.sha1(b"%s %d\0" % (kind.encode(), len(data)), usedforsecurity=False)
+        digest.update(data)
+        object_id = digest.digest()
+        if object_id in self:
+            return object_id
+        if self._pack is None:
+            self._pack = _Pack(self._packs)
+        self._pack.add(kind, data, object_id)
+        self._added.add(object_id)
+        if self._pack.size > _FULL_PACK:
+            pack, self._pack = self._pack, None
+            self._finish(pack)
+        return object_id
+
+    def tree(self, entries: Iterable[TreeEntry]) -> bytes:
+        """Write a tree; return its id."""
+        lines = sorted(entries, key=_tree_order)
+        return self.add("tree", b"".join([b"%s %s\0%s" % (e.mode, e.name, e.id) for e in lines]))
+
+    def _finish(self, pack: _Pack) -> None:
+        self._seen.add(pack.finish())
+        self._known |= self._added
+
+
+def _tree_order(entry: TreeEntry) -> bytes:
+    return entry.name + b"/" if entry.mode == FOLDER else entry.name
+
+
+class _Pack:
+    """A pack being written."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._path = directory / f"tmp_{secrets.token_hex(8)}.pack"
+        self._file = self._path.open("xb+", buffering=_BLOCK)
+        self._file.write(b"PACK" + struct.pack(">LL", 2, 0))
+        self._entries: list[tuple[bytes, int, int]] = []
+        self.size = 12
+
+    def add(self, kind: Kind, data: bytes, object_id: bytes) -> None:
+        packed = _entry_head(_KINDS[kind], len(data)) + zlib.compress(data, 1)
+        self._entries.append((object_id, zlib.crc32(packed), self.size))
+        self._file.write(packed)
+        self.size += len(packed)
+
+    def finish(self) -> str:
+        """Make the pack part of the store; return the name of its list."""
+        checksum = self._sign()
+        listing = self._path.with_suffix(".idx")
+        with listing.open("xb") as file:
+            file.write(_listing(sorted(self._entries), checksum))
+            _sync(file.fileno())
+        name = f"pack-{checksum.hex()}"
+        self._path.replace(self._directory / f"{name}.pack")
+        listing.replace(self._directory / f"{name}.idx")
+        _sync_directory(self._directory)
+        return f"{name}.idx"
+
+    def abandon(self) -> None:
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+    def _sign(self) -> bytes:
+        """Put in the number of objects, which is known only now, and the checksum over all."""
+        self._file.seek(8)
+        self._file.write(struct.pack(">L", len(self._entries)))
+        self._file.seek(0)
+        digest = hashlib.sha1(usedforsecurity=False)
+        while block := self._file.read(_BLOCK):
+            digest.update(block)
+        self._file.write(digest.digest())
+        self._file.flush()
+        _sync(self._file.fileno())
+        self._file.close()
+        return digest.digest()
+
+
+def _entry_head(kind: int, size: int) -> bytes:
+    head = bytearray()
+    byte, size = (kind << 4) | (size & 15), size >> 4
+    while size:
+        head.append(byte | 0x80)
+        byte, size = size & 0x7F, size >> 7
+    head.append(byte)
+    return bytes(head)
+
+
+def _listing(entries: list[tuple[bytes, int, int]], pack_checksum: bytes) -> bytes:
+    """Return a pack's list of names (version 2) for sorted entries of (id, crc32, offset)."""
+    counts = [0] * 256
+    for object_id, _, _ in entries:
+        counts[object_id[0]] += 1
+    totals, total = [], 0
+    for count in counts:
+        total += count
+        totals.append(total)
+    body = b"".join(
+        (
+            b"\xfftOc" + struct.pack(">L", 2),
+            struct.pack(">256L", *totals),
+            b"".join(object_id for object_id, _, _ in entries),
+            struct.pack(f">{len(entries)}L", *(crc for _, crc, _ in entries)),
+            struct.pack(f">{len(entries)}L", *(offset for _, _, offset in entries)),
+            pack_checksum,
+        )
+    )
+    return body + hashlib.sha1(body, usedforsecurity=False).digest()
+
+
+def _names_in(listing: bytes) -> Iterable[bytes]:
+    (count,) = struct.unpack_from(">L", listing, _NAMES_AT - 4)
+    end = _NAMES_AT + count * ID_BYTES
+    return (listing[at : at + ID_BYTES] for at in range(_NAMES_AT, end, ID_BYTES))
+
+
+def _put(path: Path, text: str) -> None:
+    unseen = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    unseen.write_text(text, encoding="ascii")
+    unseen.replace(path)
+
+
+def _sync(descriptor: int) -> None:
+    os.fchmod(descriptor, 0o400)
+    os.fsync(descriptor)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

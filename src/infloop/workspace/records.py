@@ -1,0 +1,130 @@
+"""What is known of each worktree, on disk: one small file beside each, written before it is made.
+
+creating    begun; nobody has worked in it yet
+ready       somebody may work, or have worked, in it
+removing    saved, and being removed: what is left of it is of no interest
+removed     gone; what was saved of it is not
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+from infloop.errors import StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Stage: TypeAlias = Literal["creating", "ready", "removing", "removed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The whole state of a worktree, kept.
+
+    `base` and `final` are snapshots of it as it was given out and as it was saved. `head` is the
+    commit it had checked out, `refs` what keeps its commits in the user's repository. `ignored`
+    are the paths that git ignores there, directories with a slash. `repositories` are the `.git`s
+    inside it, each with its snapshot. `kept` is where files are that no snapshot can hold.
+    """
+
+    name: str
+    run_id: str
+    node: str
+    repository: str
+    common: str
+    commit: str
+    base: str
+    final: str
+    head: str
+    refs: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    repositories: dict[str, str] = field(default_factory=dict)
+    kept: str | None = None
+    saved_at_ms: int = 0
+
+    @property
+    def ref(self) -> str | None:
+        """The ref that keeps the commit it had checked out, when it made any."""
+        return self.refs[0] if self.refs else None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A worktree, from before it is made until what was saved of it is forgotten."""
+
+    name: str
+    run_id: str
+    node: str
+    repository: str
+    common: str
+    path: str
+    cwd: str
+    commit: str
+    owner: str
+    created_at_ms: int
+    stage: Stage = "creating"
+    admin: str | None = None
+    base: str | None = None
+    saved: Saved | None = None
+
+
+class Records:
+    """All records in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def write(self, record: Record) -> None:
+        """Write a record; a reader sees the old one or the new one."""
+        path = self._path(record.name)
+        unseen = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        # Paths may hold bytes that are no text; escaped, they survive.
+        text = json.dumps(msgspec.to_builtins(record), indent=1)
+        descriptor = os.open(unseen, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        unseen.replace(path)
+        _sync_directory(self._directory)
+
+    def read(self, name: str) -> Record | None:
+        """Return a record, None when there is none of that name."""
+        try:
+            text = self._path(name).read_text(encoding="ascii")
+        except FileNotFoundError:
+            return None
+        try:
+            return msgspec.convert(json.loads(text), Record)
+        except ValueError as error:
+            raise StoreError(
+                f"the record {str(self._path(name))!r} cannot be read: {error}"
+            ) from None
+
+    def all(self) -> list[Record]:
+        """Return all records, the oldest first."""
+        names = [path.stem for path in self._directory.glob("*.json")]
+        found = [record for name in names if (record := self.read(name))]
+        return sorted(found, key=lambda record: (record.created_at_ms, record.name))
+
+    def delete(self, name: str) -> None:
+        """Forget a record."""
+        self._path(name).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        return self._directory / f"{name}.json"
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
