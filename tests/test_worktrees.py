@@ -542,12 +542,12 @@ def test_killed_at_any_moment_nothing_is_lost(tmp_path: Path, operation: str) ->
     """See workspace_crash.py: it dies at effects spread over the whole operation."""
     script = [sys.executable, str(HERE / "workspace_crash.py")]
     done = subprocess.run(
-        [*script, operation, str(tmp_path), "8"], capture_output=True, text=True, check=False
+        [*script, operation, str(tmp_path), "6"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr + done.stdout
     effects, deaths = map(int, done.stdout.split())
     assert effects > 20
-    assert deaths == 8
+    assert deaths == 6
 
 
 # --- bringing work home -----------------------------------------------------------------------

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from infloop.workspace.apply import Applied, apply, recover
+from infloop.workspace.apply import Applied, apply
+from infloop.workspace.pending import recover
 from infloop.workspace.snapshot import SnapshotStore
 from infloop.workspace.worktree import Worktrees
 from workspaces import contents, git, programs, repository, write

@@ -154,7 +154,7 @@ class RunLoop:
         data = encode_state(self._state)
         self._since_checkpoint = 0
         # A large state is saved less often, so that checkpoints stay small beside the events.
-        self._checkpoint_after = max(CHECKPOINT_EVENTS, len(data) // 64)
+        self._checkpoint_after = max(CHECKPOINT_EVENTS, len(data) // 16)
         self._journal.checkpoint(self.recorder.run_id, self.recorder.epoch, self.recorder.seq, data)
 
     async def _act(self, perform: Perform) -> Outcome:

@@ -11,6 +11,7 @@
     index       what is remembered of a tree, so that only changed files are read again
     walk        reading a tree
     notes       what a snapshot keeps beside the files
+    refs        what keeps objects in it
     trees       reading the store, through git
     changes     what changed, path by path
     plan        deciding what a restore has to do
@@ -26,6 +27,7 @@
 
     merge       three trees made into one, or the reasons why not
     apply       bringing an agent's work home, whole or not at all
+    pending     taking back what was half applied
 
 Nothing here starts a process or reads the environment.
 """

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -135,6 +136,7 @@ class Memory:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._roots: dict[str, Folder] = {}
+        self._lock = threading.Lock()
 
     def recall(self, root: str) -> Folder | None:
         """Return what is remembered of a root."""
@@ -149,12 +151,13 @@ class Memory:
 
     def keep(self, root: str, folder: Folder) -> None:
         """Remember a root as it is now."""
-        if self._roots.pop(root, None) is folder:
+        with self._lock:
+            known = self._roots.pop(root, None)
             self._roots[root] = folder
+            if len(self._roots) > _MOST_ROOTS:
+                del self._roots[next(iter(self._roots))]
+        if known is folder:
             return
-        self._roots[root] = folder
-        if len(self._roots) > _MOST_ROOTS:
-            del self._roots[next(iter(self._roots))]
         self._directory.mkdir(mode=0o700, exist_ok=True)
         path = self._file(root)
         unseen = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
@@ -163,12 +166,13 @@ class Memory:
 
     def forget(self, root: str) -> None:
         """Remember nothing of a root."""
-        self._roots.pop(root, None)
+        with self._lock:
+            self._roots.pop(root, None)
         self._file(root).unlink(missing_ok=True)
 
     def forget_missing(self) -> None:
         """Remember nothing of roots that are no more, nor what cannot be read."""
-        for root in [root for root in self._roots if not os.path.isdir(root)]:  # noqa: PTH112
+        for root in [root for root in list(self._roots) if not os.path.isdir(root)]:  # noqa: PTH112
             self.forget(root)
         for path in self._directory.glob("*"):
             try:

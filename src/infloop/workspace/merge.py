@@ -82,9 +82,9 @@ async def commit(
     at_ms: int = 0,
 ) -> str:
     """Write a commit to the private store; return its id."""
-    signed = f"{author} {at_ms // 1000} +0000"
+    signed = f"{' '.join(author.split())} {at_ms // 1000} +0000"
     lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
-    lines += [f"author {signed}", f"committer {signed}", "", message, ""]
+    lines += [f"author {signed}", f"committer {signed}", "", message.replace("\0", ""), ""]
     return await _write(store, "\n".join(lines).encode("utf-8", "replace"))
 
 

@@ -14,11 +14,12 @@ import hashlib
 import os
 import secrets
 import struct
+import threading
 import zlib
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -69,6 +70,7 @@ class Objects:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._packs = directory / "objects" / "pack"
+        self._lock = threading.Lock()
         self._seen: set[str] = set()
         self.known: set[bytes] = set()
         """The ids of all objects, as of the last `refresh`."""
@@ -87,13 +89,14 @@ class Objects:
 
     def refresh(self) -> None:
         """Learn what other processes, and git, did to the packs."""
-        names = (entry.name for entry in os.scandir(self._packs))
-        present = {name for name in names if name.startswith("pack-") and name.endswith(".idx")}
-        if self._seen - present:
-            self._seen, self.known = set(), set()
-        for name in present - self._seen:
-            self.known.update(_names_in((self._packs / name).read_bytes()))
-        self._seen = present
+        with self._lock:
+            names = (entry.name for entry in os.scandir(self._packs))
+            present = {name for name in names if name.startswith("pack-") and name.endswith(".idx")}
+            if self._seen - present:
+                self._seen, self.known = set(), set()
+            for name in present - self._seen:
+                self.known.update(_names_in((self._packs / name).read_bytes()))
+            self._seen = present
 
     def pack_count(self) -> int:
         """Return how many packs there were at the last `refresh`."""
@@ -101,7 +104,12 @@ class Objects:
 
     def batch(self) -> Batch:
         """Begin to write objects; they are there when the `with` block has been left."""
-        return Batch(self._packs, self.known, self._seen)
+        return Batch(self._packs, self.known, self._note)
+
+    def _note(self, name: str, ids: set[bytes]) -> None:
+        with self._lock:
+            self._seen.add(name)
+            self.known |= ids
 
     def sweep(self) -> None:
         """Remove what writers that died have left."""
@@ -113,10 +121,12 @@ class Objects:
 class Batch:
     """Objects being written; nothing of it can be read before it has been left without error."""
 
-    def __init__(self, packs: Path, known: set[bytes], seen: set[str]) -> None:
+    def __init__(
+        self, packs: Path, known: set[bytes], on_stored: Callable[[str, set[bytes]], None]
+    ) -> None:
         self._packs = packs
         self._known = known
-        self._seen = seen
+        self._on_stored = on_stored
         self._added: set[bytes] = set()
         self._pack: _Pack | None = None
 
@@ -162,8 +172,7 @@ class Batch:
         return self.add("tree", b"".join([b"%s %s\0%s" % (e.mode, e.name, e.id) for e in lines]))
 
     def _finish(self, pack: _Pack) -> None:
-        self._seen.add(pack.finish())
-        self._known |= self._added
+        self._on_stored(pack.finish(), self._added)
 
 
 def _tree_order(entry: TreeEntry) -> bytes:

@@ -40,13 +40,21 @@ def work(read: Read, target: State, found: Sequence[Difference]) -> Work:
     def mode(each: Difference) -> int | None:
         return target.notes.permissions(each.path, each.new.mode) if each.new else None
 
-    placed, modes, permissions = placements(found, mode)
+    placed, modes, permissions = _placements(found, mode)
     permissions += tuple(_permissions(read, target.notes, {each.path for each in found}))
     gone = _fleeting(read.state, target)
     return Work(placed, read.folder, modes, permissions, gone)
 
 
-def placements(
+def merged_work(
+    read: Read, found: Sequence[Difference], mode: Callable[[Difference], int | None]
+) -> Work:
+    """Return what makes these changes to files and links; directories come and go with them."""
+    placed, modes, permissions = _placements(found, mode)
+    return Work(placed, read.folder, modes, permissions, tidy=True)
+
+
+def _placements(
     found: Sequence[Difference], mode: Callable[[Difference], int | None]
 ) -> tuple[tuple[Difference, ...], dict[bytes, int], tuple[Permission, ...]]:
     """Return what is to be put in place, with which permissions, and where only these change."""

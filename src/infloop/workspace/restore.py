@@ -16,21 +16,26 @@ import secrets
 import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from infloop.errors import StepError
 from infloop.workspace import beneath
 from infloop.workspace.objects import LINK, PROGRAM
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from infloop.workspace.index import Folder
+    from infloop.workspace.threads import Stop
     from infloop.workspace.trees import Difference, Entry
 
 
 STAGE = re.compile(rb"\.infloop-stage-[0-9a-f]{16}")  # noqa: TID251  (our own fixed pattern)
 """The name of a staging directory."""
+
+
+Wanted: TypeAlias = "dict[str, list[tuple[int, Difference]]]"
+"""For each blob, the numbered differences that it is the content of."""
 
 
 class Permission(NamedTuple):
@@ -56,9 +61,9 @@ class Work:
     fleeting: Collection[bytes] = ()
     tidy: bool = False
 
-    def contents(self) -> dict[str, list[tuple[int, Difference]]]:
+    def contents(self) -> Wanted:
         """Return, for each blob that is needed, which differences it is for."""
-        wanted: dict[str, list[tuple[int, Difference]]] = {}
+        wanted: Wanted = {}
         for number, each in enumerate(self.differences):
             if each.new and not each.new.is_folder:
                 wanted.setdefault(each.new.id, []).append((number, each))
@@ -91,6 +96,16 @@ class Stage:
             os.close(file)
         return None
 
+    def put_all(
+        self, work: Work, wanted: Wanted, contents: Iterable[tuple[str, bytes]], stop: Stop
+    ) -> None:
+        """Write some contents to all places that they are wanted at."""
+        for blob, content in contents:
+            stop.check()
+            for number, each in wanted[blob]:
+                assert each.new
+                self.put(number, content, each.new, work.modes.get(each.path))
+
     def close(self) -> None:
         """Remove the directory and what is left in it."""
         os.close(self.descriptor)
@@ -99,9 +114,21 @@ class Stage:
             os.fchmod(self._root, self.root_mode)
 
 
+def open_stage(root: int) -> Stage:
+    """Make a staging directory, or raise StepError."""
+    try:
+        return Stage(root)
+    except OSError as error:
+        raise StepError(f"the directory cannot be written to: {error.strerror}") from None
+
+
 def perform(root: int, stage: Stage, work: Work) -> None:
-    """Do the work; everything it needs is staged."""
-    _Performance(root, stage, work).run()
+    """Do the work; everything it needs is staged. Raise StepError where it cannot go on."""
+    try:
+        _Performance(root, stage, work).run()
+    except OSError as error:
+        path = os.fsdecode(error.filename2 or error.filename or b"the directory")
+        raise StepError(f"{path!r} could not be changed: {error.strerror}") from None
 
 
 class _Performance:

@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import time
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infloop.errors import InfloopError, NotFound, StepError, StoreError
@@ -32,16 +30,19 @@ from infloop.workspace.git import Git, Place, is_id
 from infloop.workspace.index import Memory
 from infloop.workspace.objects import FILE, FOLDER, Objects, TreeEntry
 from infloop.workspace.plan import Read, State, check_room, leading_to, left, work
-from infloop.workspace.restore import Stage, perform
-from infloop.workspace.threads import Stop, in_thread
+from infloop.workspace.refs import Refs
+from infloop.workspace.restore import open_stage, perform
+from infloop.workspace.threads import in_thread
 from infloop.workspace.trees import Trees
 from infloop.workspace.walk import Limits, Skipped, Walk
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+    from pathlib import Path
 
     from infloop.workspace.program import RunProgram
     from infloop.workspace.restore import Work
+    from infloop.workspace.threads import Stop
     from infloop.workspace.trees import Difference
 
 GRACE_S = 3600.0
@@ -102,6 +103,7 @@ class SnapshotStore:
         self._exclude = (directory, *exclude)
         self._limits = limits or Limits()
         self.now_ms = now_ms
+        self._refs = Refs(directory)
         self._memory = Memory(directory / "memory")
         self._turns: dict[str, asyncio.Lock] = {}
         self._states: dict[str, State] = {}
@@ -157,14 +159,11 @@ class SnapshotStore:
 
     def pin(self, name: str, *ids: str) -> None:
         """Keep these objects until `unpin`, whatever is pruned; a name holds one set."""
-        self.unpin(name)
-        for object_id in ids:
-            self._write_ref(self._pins(name) / object_id, object_id)
+        self._refs.pin(name, *ids)
 
     def unpin(self, name: str) -> None:
         """No longer keep what was pinned under a name."""
-        for ref in _files(self._pins(name)):
-            ref.unlink(missing_ok=True)
+        self._refs.pin(name)
 
     def forget(self, root: Path) -> None:
         """Remember nothing of a root that is gone; its snapshots stay."""
@@ -177,16 +176,9 @@ class SnapshotStore:
         """
         self.objects.prepare()
         async with locks.exclusive(self.directory):
-            wanted = set(keep)
-            oldest = time.time_ns() / 1e9 - GRACE_S
-            dropped = [
-                ref
-                for ref in _files(self.directory / "refs" / "snapshots")
-                if ref.name not in wanted and ref.stat().st_mtime < oldest
-            ]
-            for ref in dropped:
-                ref.unlink(missing_ok=True)
-                self._states.pop(ref.name, None)
+            dropped = self._refs.drop(set(keep), GRACE_S)
+            for snapshot in dropped:
+                self._states.pop(snapshot, None)
             await self.git.call(self.trees.place, "repack", "-a", "-d", "-q", "-l")
             await self.git.call(self.trees.place, "prune", "--expire=now")
             self.objects.sweep()
@@ -197,17 +189,19 @@ class SnapshotStore:
         """Read the tree at `root` into the store; the caller has its turn at it."""
         self.objects.prepare()
         async with locks.shared(self.directory):
-            return await in_thread(lambda stop: self._read(root, stop, keep=keep))
+            found = await in_thread(lambda stop: self._read(root, stop, keep=keep))
+        self._remember(found.state)
+        return found
 
     async def make(self, root: Path, todo: Work) -> None:
         """Do work on the tree at `root`; the caller has its turn at it."""
         with beneath.opened(root) as descriptor:
-            stage = await in_thread(lambda _: _staged(descriptor))
+            stage = await in_thread(lambda _: open_stage(descriptor))
             try:
                 contents = todo.contents()
                 async for chunk in self.trees.blobs(contents):
-                    await in_thread(partial(_stage, stage, todo, contents, chunk))
-                await in_thread(lambda _: _performed(descriptor, stage, todo))
+                    await in_thread(partial(stage.put_all, todo, contents, chunk))
+                await in_thread(lambda _: perform(descriptor, stage, todo))
             finally:
                 await in_thread(lambda _: stage.close())
 
@@ -230,8 +224,7 @@ class SnapshotStore:
         self._memory.keep(str(root), folder)
         state = State(whole.hex(), folder.id.hex(), noted)
         if keep:
-            self._write_ref(self.directory / "refs" / "snapshots" / state.id, state.id)
-        self._remember(state)
+            self._refs.keep(state.id)
         return Read(state, folder)
 
     def _ours(self) -> frozenset[tuple[int, int]]:
@@ -321,60 +314,9 @@ class SnapshotStore:
             async with locks.exclusive(self.directory, deadline_s=0):
                 await self.git.call(self.trees.place, "repack", "--geometric=2", "-d", "-q", "-l")
 
-    def _pins(self, name: str) -> Path:
-        return self.directory / "refs" / "pinned" / name
-
-    def _write_ref(self, path: Path, object_id: str) -> None:
-        if path.exists():
-            return os.utime(path)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        unseen = self.directory / f"ref.{secrets.token_hex(8)}"
-        with unseen.open("xb") as file:
-            file.write(object_id.encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        unseen.replace(path)
-        return None
-
 
 def _true_path(root: Path) -> Path:
     try:
         return root.resolve(strict=True)
     except OSError as error:
         raise StepError(f"{str(root)!r} cannot be opened: {error.strerror}") from None
-
-
-def _files(directory: Path) -> list[Path]:
-    try:
-        return [directory / entry.name for entry in os.scandir(directory)]
-    except FileNotFoundError:
-        return []
-
-
-def _staged(root: int) -> Stage:
-    try:
-        return Stage(root)
-    except OSError as error:
-        raise StepError(f"the directory cannot be written to: {error.strerror}") from None
-
-
-def _stage(
-    stage: Stage,
-    todo: Work,
-    wanted: Mapping[str, list[tuple[int, Difference]]],
-    contents: Iterable[tuple[str, bytes]],
-    stop: Stop,
-) -> None:
-    for blob, content in contents:
-        stop.check()
-        for number, each in wanted[blob]:
-            assert each.new
-            stage.put(number, content, each.new, todo.modes.get(each.path))
-
-
-def _performed(root: int, stage: Stage, todo: Work) -> None:
-    try:
-        perform(root, stage, todo)
-    except OSError as error:
-        where = error.filename if isinstance(error.filename, str) else os.fsdecode(error.filename)
-        raise StepError(f"{where!r} could not be changed: {error.strerror}") from None

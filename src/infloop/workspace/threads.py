@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ async def in_thread(work: Callable[[Stop], T]) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         stop.ask()
-        await asyncio.wait([task])
+        while not task.done():  # also if it is cancelled again meanwhile
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
         if not task.cancelled():
             task.exception()
         raise

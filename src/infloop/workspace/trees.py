@@ -66,6 +66,10 @@ class Trees:
         raw = await self._diff(old, new, "-r", "-t", "-z", "--raw")
         return [each for each in _differences(raw.split(b"\0")) if not _both_folders(each)]
 
+    async def leaves(self, old: str, new: str) -> list[Difference]:
+        """Return the differences that are not about directories."""
+        return [each for each in await self.differences(old, new) if not _is_about_folder(each)]
+
     async def lines(self, old: str, new: str) -> dict[bytes, Lines]:
         """Return how many lines of each file change."""
         raw = await self._diff(old, new, "-r", "-z", "--numstat")
@@ -148,6 +152,11 @@ def _differences(tokens: list[bytes]) -> Iterator[Difference]:
 
 def _entry(mode: bytes, object_id: bytes) -> Entry | None:
     return None if mode == _NOTHING else Entry(mode.lstrip(b"0"), object_id.decode())
+
+
+def _is_about_folder(difference: Difference) -> bool:
+    entry = difference.new or difference.old
+    return entry is not None and entry.is_folder
 
 
 def _both_folders(difference: Difference) -> bool:

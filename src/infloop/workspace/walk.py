@@ -62,7 +62,7 @@ class Seen:
 
 
 class Walk:
-    """One walk; `folder` is the tree, to be called once."""
+    """One walk through a tree; `seen` is what it found beside the files."""
 
     def __init__(
         self, batch: Batch, limits: Limits, ours: frozenset[tuple[int, int]], stop: Stop
