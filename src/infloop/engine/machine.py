@@ -32,7 +32,6 @@ from infloop.model.events import (
     RunFinished,
     RunResumed,
     RunStarted,
-    Status,
     StepFinished,
     StepPassed,
     StepStarted,
@@ -547,8 +546,3 @@ def shown_scope(program: Program, state: State) -> JsonObject:
         return {}
     shown: JsonObject = {"globals": graph.globals} if graph.globals else {}
     return {**shown, "inputs": run.inputs or {}, **run.scope}
-
-
-def final_status(state: State) -> Status | None:
-    """Return how the run finished, or None while it goes on."""
-    return state.finished

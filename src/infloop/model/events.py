@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from infloop.model.values import JsonObject, JsonValue
+from infloop.model.values import JsonObject
 
 Status: TypeAlias = Literal["succeeded", "failed", "cancelled"]
 
@@ -198,9 +198,3 @@ def decode_event(data: bytes | str) -> Event:
 def event_type(event: Event | Output) -> str:
     """Return the event's name in the journal."""
     return str(event.__struct_config__.tag)
-
-
-def plain(value: JsonValue) -> JsonValue:
-    """Return a deep copy of a JSON value that shares nothing with it."""
-    copy: JsonValue = msgspec.json.decode(_encoder.encode(value))
-    return copy

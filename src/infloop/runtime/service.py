@@ -329,6 +329,7 @@ class RunService:
             live.finished.cancel()
             raise
         except Exception as error:  # noqa: BLE001  (the edge of a run: it goes to who waits for it)
+            # Tidying up that fails is made good by the next search and the next run.
             if not live.finished.done():
                 live.finished.set_exception(error)
                 live.finished.exception()  # if nobody waits, nobody needs to hear of it
