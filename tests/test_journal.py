@@ -717,7 +717,9 @@ def test_a_full_disk_fails_the_append_with_advice_and_later_ones_work(tmp_path: 
             resource.setrlimit(resource.RLIMIT_FSIZE, (log.stat().st_size + 8192, hard))
             try:
                 with pytest.raises(StoreError, match=r"journal.db.*disk.*space"):
-                    await journal.append("r1", 1, [at(2, finished(noise=os.urandom(99_999).hex()))])
+                    await journal.append(
+                        "r1", 1, [at(2, finished(noise=os.urandom(2_000_000).hex()))]
+                    )
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
             assert await read_all(journal) == [started()]

@@ -14,13 +14,14 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from itertools import count
 from math import inf, nan
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from infloop.cli.costs_command import WIDTH, bar, table
@@ -106,7 +107,9 @@ class Books:
 
 
 def request(**more: Any) -> Request:
-    return replace(Request("go", "/", run_id="r", path="a", attempt=2, model="m-1"), **more)
+    return msgspec.structs.replace(
+        Request("go", "/", run_id="r", path="a", attempt=2, model="m-1"), **more
+    )
 
 
 @asynccontextmanager

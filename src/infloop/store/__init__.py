@@ -1,10 +1,11 @@
-"""What survives: the journal, its search, its files.
+"""What survives: the journal, its search, its files, the run queue, the audit log.
 
     base        the interface, and the records that cross it; one contract suite tests it
     sqlite      the journal on SQLite: each method hands a function to the writer or a reader
     database    opening the file: private, migrated once, safe for several processes
     migrations  the schema, as an ordered list of steps
     writer      one thread, one connection, everything queued in one transaction
+    headroom    room ahead in the log, so that commits need not make it longer
     readers     a few connections for reading, each in a thread
     faults      what an SQLite error means to a person
     append      the fenced writes of a run: its events, output and checkpoints
@@ -23,6 +24,15 @@
     instances   processes that own runs: lock files and heartbeats
     record      a finished run as Infinite Loop's JSON, out and in
     files       private files, written whole or not at all
+    alone       one process at a time in a directory
+
+    queue         runs that wait for their turn: the interface, and the records that cross it
+    queue_sqlite  … in the journal's database: out of the queue and a run in one transaction
+
+    audit          what matters for trust, appended as it happens
+    audit_files    … its files: locked, rotated, mended after a crash
+    audit_reading  … its newest entries, what is added, and whether it is intact
+    chain          … lines that hold the hash of the one before
 
 A row of the journal is a *stretch*: the neighbouring events (or output deltas) of one append,
 encoded together. Ten thousand steps without effects are a hundred rows, and one row is one

@@ -17,6 +17,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias
 
+import msgspec
+
 from infloop.model.events import Cause, Recorded, Status
 
 if TYPE_CHECKING:
@@ -162,8 +164,7 @@ class InstanceRow:
     beat_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class NewCall:
+class NewCall(msgspec.Struct, frozen=True):
     """A call of a provider that is about to be made."""
 
     run_id: str
@@ -408,9 +409,9 @@ class Journal(ABC):
 
     @abstractmethod
     def book(self, booking: Booking) -> None:
-        """Write a call as it is now, with the next thing that is written or after a moment.
+        """Write a call as it is now: what it has cost with whatever is appended next, else soon.
 
-        Whatever is appended later is durable no sooner. Call it again after each change.
+        Call it again after each change.
         """
 
     @abstractmethod

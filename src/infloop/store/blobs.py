@@ -117,7 +117,9 @@ def _large_texts(root: JsonObject) -> Iterator[tuple[Any, Step, tuple[Step, ...]
         holder, place = waiting.pop()
         for key, member in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
             if isinstance(member, dict | list):
-                waiting.append((member, (*place, key)))
+                # A scope has thousands of small members; what is deeper is not measured again.
+                if len(place) != 1 or len(to_json(member)) > LARGE:
+                    waiting.append((member, (*place, key)))
             elif isinstance(member, str) and len(member.encode()) > LARGE:
                 yield holder, key, (*place, key), member
 

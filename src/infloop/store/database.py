@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import sqlite3
-import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from infloop.errors import MissingPart, StoreError
+from infloop.store.alone import alone_in
 from infloop.store.faults import store_error
 from infloop.store.files import private_directory, private_file
 from infloop.store.migrations import migrate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 Synchronous: TypeAlias = Literal["FULL", "NORMAL"]
@@ -25,8 +21,9 @@ BUSY_MS = 30_000
 
 _OLDEST_SQLITE = (3, 37, 0)  # strict tables
 _OPENING_SECONDS = 60
-_WAL_BYTES_KEPT = 16 << 20
-_WAL_PAGES = 4_000  # a page that is written again and again is then moved into the file once
+_LOG_PAGES = 4_000  # a page that is written again and again is then moved into the file once
+LOG_BYTES = 16 << 20
+"""How long the write-ahead log is when its pages are moved into the file."""
 
 
 def open_for_writing(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
@@ -42,7 +39,8 @@ def open_for_writing(path: Path, synchronous: Synchronous) -> sqlite3.Connection
     try:
         private_directory(path.parent)
         private_file(path)
-        with _alone(path.parent):
+        # Turning a new file into a WAL database is not safe for two.
+        with alone_in(path.parent, _OPENING_SECONDS, "opening the database"):
             return _prepare(path, synchronous)
     except sqlite3.Error as error:
         raise store_error(error, str(path)) from error
@@ -66,9 +64,9 @@ def _prepare(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         connection.execute("PRAGMA secure_delete = FAST")  # wipe what is rewritten anyway
-        connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         migrate(connection, str(path))
     except BaseException:
         connection.close()
@@ -81,30 +79,3 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     return connection
-
-
-@contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Hold a lock on the directory: turning a new file into a WAL database is not safe for two."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        _lock(descriptor, directory)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, directory: Path) -> None:
-    deadline = time.monotonic() + _OPENING_SECONDS
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise StoreError(
-                    f"another process has been opening the database in {str(directory)!r} for "
-                    f"{_OPENING_SECONDS} s; end it and try again"
-                ) from None
-            time.sleep(0.02)
-        else:
-            return

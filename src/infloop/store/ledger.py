@@ -7,6 +7,7 @@ runs they belong to. Amounts are kept as whole billionths of a dollar, so that s
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from infloop.errors import NotFound
@@ -40,6 +41,19 @@ count(*) FILTER (WHERE outcome = 'abandoned')
 """
 
 
+_ROWS_AT_ONCE = 50
+
+
+@cache
+def _insert_sql(rows: int) -> str:
+    places = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"] * rows)
+    return (
+        "INSERT INTO call (run, workflow, path, attempt, provider, model, kind, instance,"  # noqa: S608  (constants)
+        " reserved_at, cost, input_tokens, output_tokens, cached_tokens, cost_known, settled_at,"
+        f" outcome) VALUES {places}"
+    )
+
+
 def reserve(connection: sqlite3.Connection, call: NewCall, caps: Sequence[Cap]) -> int | UsedUp:
     """Store a call that is about to be made and return its id, unless a cap is used up."""
     for cap in caps:
@@ -49,40 +63,47 @@ def reserve(connection: sqlite3.Connection, call: NewCall, caps: Sequence[Cap]) 
     return _insert(connection, Booking(call))
 
 
-def write_booking(connection: sqlite3.Connection, booking: Booking) -> None:
-    """Store a call as it is now."""
-    booking.waiting = False  # first: what changes from now on is written again
-    if booking.id is not None and _update(connection, booking.id, booking.bill):
-        if booking.settled_at is not None:
-            _close(connection, booking.id, known=booking.known, time=booking.settled_at)
-        return
-    booking.id = _insert(connection, booking)
+def write_bookings(connection: sqlite3.Connection, bookings: Sequence[Booking]) -> None:
+    """Store calls as they are now."""
+    over: list[tuple[object, ...]] = []
+    for booking in bookings:
+        booking.waiting = False  # first: what changes from now on is written again
+        if booking.id is not None and _update(connection, booking.id, booking.bill):
+            if booking.settled_at is not None:
+                _close(connection, booking.id, known=booking.known, time=booking.settled_at)
+        elif booking.settled_at is None:
+            booking.id = _insert(connection, booking)
+        else:
+            over.append(_row(booking))
+    for start in range(0, len(over), _ROWS_AT_ONCE):
+        rows = over[start : start + _ROWS_AT_ONCE]
+        connection.execute(_insert_sql(len(rows)), [value for row in rows for value in row])
 
 
 def _insert(connection: sqlite3.Connection, booking: Booking) -> int:
-    call, bill = booking.call, booking.bill
-    key = connection.execute(
-        "INSERT INTO call (run, workflow, path, attempt, provider, model, kind, instance,"
-        " reserved_at, cost, input_tokens, output_tokens, cached_tokens, cost_known, settled_at,"
-        " outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            call.run_id,
-            call.workflow_id,
-            mended_text(call.path),
-            call.attempt,
-            mended_text(call.provider),
-            mended_text(bill.model or call.model),
-            call.kind,
-            call.instance,
-            call.reserved_at,
-            *_amounts(bill),
-            booking.known,
-            booking.settled_at,
-            None if booking.settled_at is None else "settled",
-        ),
-    ).lastrowid
+    key = connection.execute(_insert_sql(1), _row(booking)).lastrowid
     assert key is not None
     return key
+
+
+def _row(booking: Booking) -> tuple[object, ...]:
+    # Read once: the event loop goes on changing it.
+    call, bill, settled_at = booking.call, booking.bill, booking.settled_at
+    return (
+        call.run_id,
+        call.workflow_id,
+        mended_text(call.path),
+        call.attempt,
+        mended_text(call.provider),
+        mended_text(bill.model or call.model),
+        call.kind,
+        call.instance,
+        call.reserved_at,
+        *_amounts(bill),
+        booking.known,
+        settled_at,
+        None if settled_at is None else "settled",
+    )
 
 
 def _amounts(bill: Bill) -> tuple[int, int, int, int]:

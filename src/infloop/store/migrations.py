@@ -163,7 +163,38 @@ CREATE INDEX call_by_run ON call (run, cost);
 CREATE INDEX call_open ON call (instance) WHERE outcome IS NULL;
 """
 
-MIGRATIONS = (_JOURNAL, _SEARCH, _LEDGER)
+# A row stays for a day after it left the queue, for who asks again; its inputs do not.
+_QUEUE = """
+CREATE TABLE queued (
+    key INTEGER PRIMARY KEY AUTOINCREMENT, -- the order of arrival
+    id TEXT NOT NULL UNIQUE,
+    run TEXT NOT NULL UNIQUE,
+    workflow TEXT NOT NULL,
+    correlation_id TEXT NOT NULL,
+    cause TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    idempotency_key TEXT,
+    queued_at INTEGER NOT NULL,
+    first_position INTEGER NOT NULL DEFAULT 0,
+    state TEXT NOT NULL DEFAULT 'waiting'
+        CHECK (state IN ('waiting', 'taken', 'started', 'removed', 'dropped')),
+    owner TEXT NOT NULL DEFAULT '',
+    reason TEXT NOT NULL DEFAULT '',
+    body BLOB NOT NULL
+) STRICT;
+CREATE INDEX queued_in_order ON queued (state, priority DESC, key);
+CREATE INDEX queued_by_idempotency_key ON queued (idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+CREATE INDEX queued_by_time ON queued (queued_at);
+
+CREATE TABLE queue_hold (
+    owner TEXT PRIMARY KEY,
+    reason TEXT NOT NULL,
+    since INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS = (_JOURNAL, _SEARCH, _LEDGER, _QUEUE)
 
 
 def migrate(connection: sqlite3.Connection, path: str, upto: int = len(MIGRATIONS)) -> None:

@@ -16,7 +16,7 @@ _PAGES_AT_ONCE = 512
 def runs_to_forget(connection: sqlite3.Connection, workflow_id: str, keep: int) -> list[str]:
     """Return the ids of a workflow's finished runs beyond the newest `keep`."""
     rows = connection.execute(
-        "SELECT id FROM run WHERE workflow_id = ? AND status <> 'running'"
+        "SELECT id FROM run WHERE workflow_id = ? AND status NOT IN ('running', 'paused')"
         " ORDER BY started_at DESC, id DESC LIMIT -1 OFFSET ?",
         (workflow_id, max(keep, 0)),
     )
@@ -26,7 +26,8 @@ def runs_to_forget(connection: sqlite3.Connection, workflow_id: str, keep: int) 
 def forget_run(connection: sqlite3.Connection, run_id: str) -> bool:
     """Delete a finished run and all that only it needs; say whether it was there."""
     row = connection.execute(
-        "SELECT key, definition FROM run WHERE id = ? AND status <> 'running'", (run_id,)
+        "SELECT key, definition FROM run WHERE id = ? AND status NOT IN ('running', 'paused')",
+        (run_id,),
     ).fetchone()
     if row is None:  # resumed in the meantime, or another process was faster
         return False

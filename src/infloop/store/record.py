@@ -205,6 +205,7 @@ def _events(data: _Record, messages: list[_Message]) -> Iterator[tuple[int, Even
 
 def _beginning(data: _Record) -> RunStarted:
     inputs = data.scope.get("inputs")
+    said: JsonObject = next((e for e in data.events if e.get("type") == "run_started"), {})
     return RunStarted(
         data.workflow_id,
         data.workflow_name,
@@ -212,7 +213,13 @@ def _beginning(data: _Record) -> RunStarted:
         inputs if isinstance(inputs, dict) else {},
         workdir="",
         cause=Cause("import"),
+        isolation=_name(said.get("isolation")),
+        egress=_name(said.get("egress")),
     )
+
+
+def _name(value: JsonValue) -> str:
+    return value[:_NAME_CHARACTERS] if isinstance(value, str) else ""
 
 
 class _Steps:

@@ -34,12 +34,13 @@ from infloop.store.base import (
 )
 from infloop.store.blobs import read_page
 from infloop.store.database import Synchronous, open_for_reading, open_for_writing
+from infloop.store.queue_sqlite import SqliteQueue
 from infloop.store.readers import Readers
 from infloop.store.writer import Writer
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from infloop.model.events import Recorded
@@ -65,7 +66,10 @@ async def open_journal(
 
 
 class SqliteJournal(Journal):
-    """A journal in one file, shared safely by all processes of this machine that open it."""
+    """A journal in one file, shared safely by all processes of this machine that open it.
+
+    `queue` holds the runs that wait; they become runs in the same transaction that takes them out.
+    """
 
     def __init__(
         self, writer: Writer, readers: Readers, watcher: sqlite3.Connection, output_cap: int
@@ -74,7 +78,9 @@ class SqliteJournal(Journal):
         self._readers = readers
         self._watcher = watcher
         self._output_cap = output_cap
+        self.queue = SqliteQueue(writer, readers, output_cap)
         self._gaps = append.Gaps()
+        self._bookings: list[Booking] = []
 
     async def create_run(
         self,
@@ -239,7 +245,12 @@ class SqliteJournal(Journal):
     def book(self, booking: Booking) -> None:
         if not booking.waiting:
             booking.waiting = True
-            self._writer.ride(partial(ledger.write_booking, booking=booking))
+            self._bookings.append(booking)
+        self._writer.ride(self._take_bookings, urgent=booking.bill.usd > 0)
+
+    def _take_bookings(self) -> Callable[[sqlite3.Connection], None]:
+        bookings, self._bookings = self._bookings, []
+        return partial(ledger.write_bookings, bookings=bookings)
 
     def charge_call(self, call: int, bill: Bill) -> asyncio.Future[None]:
         return self._writer.submit(partial(ledger.charge, call=call, bill=bill), small=True)

@@ -8,7 +8,6 @@ row of its own, and only such a row can refer to blobs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -46,8 +45,7 @@ _Item: TypeAlias = tuple[int, int, Event]  # sequence, time, event
 _decode = msgspec.json.Decoder(list[_Item]).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(msgspec.Struct, frozen=True):
     """One row of the journal; `texts` are the blobs that must be stored with it."""
 
     first_seq: int
@@ -59,7 +57,7 @@ class Stretch:
     correlation_id: str
     blobs: str | None
     body: bytes
-    texts: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = {}
 
 
 def encode_stretches(items: Iterable[Recorded]) -> list[Stretch]:

@@ -21,13 +21,15 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from infloop.errors import StoreError
-from infloop.store.database import BUSY_MS
+from infloop.store.database import BUSY_MS, LOG_BYTES
 from infloop.store.faults import is_busy, store_error
+from infloop.store.headroom import Headroom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
+_Work: TypeAlias = "Callable[[sqlite3.Connection], object]"
 
 SLOW_S = 0.01
 """A transaction that takes longer makes the next ones go to the writer's thread."""
@@ -58,13 +60,16 @@ class Writer:
         self._connection = connection
         self._connection.execute("PRAGMA busy_timeout = 0")  # `_begin` waits by itself
         self._path = path
+        self._headroom = Headroom(path, LOG_BYTES)
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._closed = False
         self._under_way = 0
         self._in_turn = 0
-        self._riders: list[_Job] = []
+        self._board: Callable[[], _Work] | None = None
+        self._urgent = False
         self._departure: asyncio.TimerHandle | None = None
+        self._last_ride: asyncio.Future[Any] | None = None
         self.alone = False
         self._thread = threading.Thread(target=self._serve, name="journal-writer", daemon=True)
         self._thread.start()
@@ -88,26 +93,27 @@ class Writer:
         future: asyncio.Future[T] = self._loop.create_future()
         job = _Job(work, future, failed, bare)
         here = small and self.alone and self._under_way == 0 and self._disk_is_quick()
-        self._dispatch([*self._take_riders(), job], here=here)
+        self._dispatch([*self._take_riders(), job] if self._urgent else [job], here=here)
         return future
 
-    def ride(self, work: Callable[[sqlite3.Connection], object]) -> None:
-        """Let `work` be done with the next transaction, or after a moment if there is none.
+    def ride(self, board: Callable[[], _Work], *, urgent: bool) -> None:
+        """Do the work that `board` then returns after a moment, or with the next transaction.
 
-        What fails is the writer's own loss: nobody waits for it.
+        Only what is urgent joins the next transaction. What fails is the writer's own loss: nobody
+        waits for it.
         """
         if self._closed:
             raise StoreError(f"the journal {self._path!r} is closed")
-        self._riders.append(_Job(work, self._loop.create_future(), None, bare=False))
+        self._board = board
+        self._urgent = self._urgent or urgent
         if self._departure is None:
             self._departure = self._loop.call_later(RIDE_S, self._leave)
 
     async def settle(self) -> None:
         """Wait for what rides along, if anything does."""
-        if self._riders:
-            last = self._riders[-1].future
-            self._leave()
-            await last
+        self._leave()
+        if self._last_ride is not None:
+            await asyncio.shield(self._last_ride)
 
     def _leave(self) -> None:
         riders = self._take_riders()
@@ -115,11 +121,13 @@ class Writer:
             self._dispatch(riders, here=False)
 
     def _take_riders(self) -> list[_Job]:
-        if self._departure is not None:
-            self._departure.cancel()
-            self._departure = None
-        riders, self._riders = self._riders, []
-        return riders
+        if self._departure is None or self._board is None:
+            return []
+        self._departure.cancel()
+        self._departure = None
+        self._urgent = False
+        self._last_ride = self._loop.create_future()
+        return [_Job(self._board(), self._last_ride, None, bare=False)]
 
     def _dispatch(self, jobs: list[_Job], *, here: bool) -> None:
         self._under_way += len(jobs)
@@ -145,7 +153,7 @@ class Writer:
         outcomes = self._run_group(jobs)
         if time.perf_counter() - began > SLOW_S:
             self._in_turn = JOBS_IN_TURN
-        self._loop.call_soon(self._resolve, outcomes)
+        self._resolve(outcomes)
         return True
 
     async def close(self) -> None:
@@ -200,6 +208,7 @@ class Writer:
             self._begin()
         try:
             results = [job.work(connection) for job in jobs]
+            self._headroom.keep()
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:

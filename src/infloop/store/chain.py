@@ -1,0 +1,81 @@
+"""Lines that follow one another: each holds the hash of the one before it, and its own.
+
+A line is JSON in plain ASCII, so no value can begin a line of its own or steer a terminal. Its last
+member is `hash`: the SHA-256 of the same object without that member. Its last but one is `prev`.
+There is one way to write an entry, and a line that is written in another is not intact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from infloop.model.audit import Entry
+
+if TYPE_CHECKING:
+    from infloop.model.audit import Fact
+    from infloop.model.values import JsonObject
+
+FIRST_PREV = "0" * 64
+"""What the first line of all has in place of the hash of the line before it."""
+
+_decode = msgspec.json.Decoder(Entry).decode
+
+
+class Link(NamedTuple):
+    """A line, and the hash that the next one names."""
+
+    line: bytes
+    hash: str
+
+
+def seal(fact: Fact, prev: str) -> Link:
+    """Return the line that says `fact` behind the line whose hash is `prev`."""
+    return _sealed({**msgspec.to_builtins(fact), "prev": prev})
+
+
+def _sealed(members: JsonObject) -> Link:
+    body = json.dumps(members, separators=(",", ":"))
+    name = hashlib.sha256(body.encode("ascii")).hexdigest()
+    return Link(f'{body[:-1]},"hash":"{name}"}}\n'.encode("ascii"), name)
+
+
+def read_line(line: bytes) -> Entry | None:
+    """Return the entry that a line holds, intact or not; nothing if it holds none."""
+    try:
+        return _decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def hash_of(line: bytes) -> str:
+    """Return the hash to go on from: the line's own, or of its bytes if it is no entry."""
+    entry = read_line(line)
+    return entry.hash if entry else hashlib.sha256(line).hexdigest()
+
+
+def flaw_of(line: bytes, prev: str | None) -> str:
+    """Return what is wrong with a line that should follow `prev`, or an empty text.
+
+    Without `prev` the line is the first one left: it must be the first of all, or say that the log
+    went on in its file.
+    """
+    if not line.endswith(b"\n"):
+        return "it is cut off; the next entry sets the piece aside"
+    try:
+        members = json.loads(line)
+        own = members.pop("hash")
+        link = _sealed(members)
+        before, event = members["prev"], members["event"]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return "it is not an entry"
+    if link.hash != own:
+        return "what it says does not fit its hash: it was changed"
+    if link.line != line:
+        return "it is not written as infloop writes"
+    if before != prev and not (prev is None and (before == FIRST_PREV or event == "audit.rotated")):
+        return "it does not follow the line before it: lines were removed, added or moved"
+    return ""
