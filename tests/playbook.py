@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from infloop.engine.commands import Command, Emit, Interrupt, Perform
+from infloop.engine.commands import Command, Emit, Interrupt, Perform, Wait
 from infloop.engine.graph import Definition, compile_program
 from infloop.engine.machine import advance, outstanding, shown_scope
 from infloop.engine.state import State, decode_state, encode_state
@@ -23,8 +23,10 @@ from infloop.model.events import (
     StepFinished,
     StepPassed,
     StepStarted,
+    StepWaiting,
     StopRequested,
     TemplateWarning,
+    WaitOver,
 )
 
 Outcome = tuple[str, dict[str, Any]]
@@ -76,6 +78,7 @@ class Playbook:
         self.events: list[Event] = []
         self.queue: deque[Command] = deque()
         self.waiting: dict[str, Perform] = {}
+        self.timers: dict[str, Wait] = {}
         self.interrupted: list[str] = []
         self.now = 1_000
         self.step_ms = step_ms
@@ -111,10 +114,16 @@ class Playbook:
                             perform.attempt,
                         )
                     )
+                case Wait() as wait:
+                    self.timers[wait.path] = wait
                 case Interrupt(path):
                     self.interrupted.append(path)
                     if path in self.waiting:
                         self.finish(path, "error", {}, error="cancelled")
+                    elif path in self.timers:
+                        timer = self.timers.pop(path)
+                        ended: Any = (path, timer.node, timer.node_type, "error", {}, 1, "stopped")
+                        self.record(StepFinished(*ended))
         return self
 
     def _answer(self) -> bool:
@@ -128,14 +137,36 @@ class Playbook:
         return False
 
     def finish(
-        self, path: str, handle: str, outputs: dict[str, Any] | None = None, error: str = ""
+        self,
+        path: str,
+        handle: str,
+        outputs: dict[str, Any] | None = None,
+        error: str = "",
+        tree: str = "",
     ) -> None:
         perform = self.waiting.pop(path)
         if handle == "error" and not error:
             error = "it broke"
         self.record(
-            StepFinished(path, perform.node, perform.node_type, handle, outputs or {}, 1, error)
+            StepFinished(
+                path, perform.node, perform.node_type, handle, outputs or {}, 1, error, tree
+            )
         )
+
+    def defer(self, path: str, until: int, outputs: dict[str, Any] | None = None) -> Playbook:
+        """Let a running effect say that it must be tried again later."""
+        perform = self.waiting.pop(path)
+        self.record(
+            StepWaiting(path, perform.node, perform.node_type, until, "rate limited", outputs or {})
+        )
+        return self.settle()
+
+    def wake(self, path: str) -> Playbook:
+        """Let the time come that a step waits for."""
+        wait = self.timers.pop(path)
+        self.now = max(self.now, wait.until)
+        self.record(WaitOver(path))
+        return self.settle()
 
     def stop(self) -> Playbook:
         self.record(StopRequested("enough"))
@@ -145,6 +176,7 @@ class Playbook:
         """Forget everything but the state, as a restart does, and go on."""
         self.state = decode_state(encode_state(self.state))
         self.waiting.clear()
+        self.timers.clear()
         self.queue = deque(outstanding(self.program, self.state, self.now))
         return self.settle()
 

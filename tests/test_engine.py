@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from infloop.model.events import Limits, RunFinished, StepFinished, StepPassed, StepStarted
+from infloop.model.events import (
+    Limits,
+    RunFinished,
+    RunResumed,
+    StepFinished,
+    StepPassed,
+    StepStarted,
+)
 from playbook import Playbook, agent, edges, node, workflow
 
 START = node("s", "start")
@@ -744,3 +751,19 @@ def test_a_crash_at_any_event_gives_the_same_end() -> None:
         play.crash()
         assert play.result == whole.result
         assert play.scope == whole.scope
+
+
+def test_time_until_a_crash_was_noticed_does_not_count() -> None:
+    play = Playbook(
+        workflow([START, agent("a"), agent("b")], edges("s next a next b")),
+        limits=Limits(max_duration_ms=60_000),
+    ).settle()
+    play.now += 3_600_000
+    play.record(RunFinished("failed", "its process died", interrupted=True))
+    play.now += 3_600_000
+    play.record(RunResumed(2, Limits(max_duration_ms=60_000)))
+    play.crash()
+    play.finish("a", "next", {"stdout": "x"})
+    play.settle()
+    play.finish("b", "next", {"stdout": "x"})
+    assert play.settle().result.status == "succeeded"

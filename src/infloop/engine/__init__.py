@@ -8,6 +8,7 @@
     shellline   references inside a shell line become variables, never shell text
     decide      nodes without effects: start, end, branch, sentinel condition
     parallel    when a parallel is settled, and what it returns
+    progress    rounds of a loop that change nothing any more
     machine     advance(program, state, event, now) -> commands
 
 Rules that every file here obeys:

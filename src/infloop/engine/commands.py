@@ -27,11 +27,20 @@ class Perform(msgspec.Struct, frozen=True):
     attempt: int = 1
 
 
+class Wait(msgspec.Struct, frozen=True):
+    """Report when it is `until`, in milliseconds since 1970."""
+
+    path: str
+    node: str
+    node_type: str
+    until: int
+
+
 class Interrupt(msgspec.Struct, frozen=True):
-    """End a step that is being performed; it still reports how it finished."""
+    """End a step that is being performed or waits; it still reports how it finished."""
 
     path: str
     reason: str
 
 
-Command: TypeAlias = Emit | Perform | Interrupt
+Command: TypeAlias = Emit | Perform | Wait | Interrupt

@@ -12,14 +12,18 @@ have completed.
 How anything ends early (End inside a loop, a lost race, a failure, a stop, a budget): every frame
 concerned gets an `ending`, running effects are interrupted, and each frame completes as soon as
 its open step has closed. There is no other way out, so nothing is left behind.
+
+How a step stands still: waiting, until a time comes and it is asked again; or held, before an
+effect that costs money while there is none. When nothing but held steps is left, the run pauses: it
+finishes for now, and goes on from the same state when it is resumed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from infloop.engine import parallel
-from infloop.engine.commands import Command, Emit, Interrupt, Perform
+from infloop.engine import parallel, progress
+from infloop.engine.commands import Command, Emit, Interrupt, Perform, Wait
 from infloop.engine.decide import decide
 from infloop.engine.graph import MAX_DEPTH, Graph, GraphNode, Program
 from infloop.engine.resolve import Unresolved, resolve
@@ -28,6 +32,7 @@ from infloop.engine.state import Branch, Ending, Frame, State, Step
 from infloop.model.events import (
     BudgetExceeded,
     Event,
+    GuardFailed,
     Notice,
     RunFinished,
     RunResumed,
@@ -35,8 +40,12 @@ from infloop.model.events import (
     StepFinished,
     StepPassed,
     StepStarted,
+    StepWaiting,
     StopRequested,
     TemplateWarning,
+    TreeRestored,
+    TreeSaved,
+    WaitOver,
 )
 from infloop.model.inputs import InputError, resolve_inputs
 from infloop.model.template import MISSING, Missing, TooLong
@@ -47,6 +56,9 @@ if TYPE_CHECKING:
 CONTAINERS = frozenset({"loop", "parallel", "subworkflow"})
 EFFECTS = frozenset({"agent", "script", "condition", "judge"})
 CANCELLED: Literal["cancelled"] = "cancelled"
+
+SHORTEST_WAIT_MS = 1_000  # doubled with each attempt, up to a minute
+LONGEST_WAIT_MS = 21_600_000
 
 
 def advance(program: Program, state: State, event: Event, now: int) -> tuple[State, list[Command]]:
@@ -63,12 +75,25 @@ def advance(program: Program, state: State, event: Event, now: int) -> tuple[Sta
             machine.resume(event)
         case StopRequested():
             machine.end_run(Ending(CANCELLED, event.reason or "stopped on request"))
+        case StepWaiting():
+            machine.wait(event)
+        case WaitOver():
+            machine.wait_is_over(event)
         case BudgetExceeded():
-            machine.end_run(Ending("failed", event.reason))
+            machine.refuse(event)
+        case GuardFailed():
+            machine.give_up(event.path, Ending("failed", event.reason, event.path))
         case RunFinished():
-            state.finished = None if event.interrupted else event.status
-        case TemplateWarning() | Notice():
+            state.held = ""
+            if event.interrupted:  # perhaps noticed much later: the time until then is nobody's
+                return state, []
+            state.finished = event.status
+        case TemplateWarning() | Notice() | TreeSaved():
             pass
+        case TreeRestored():
+            return state, []  # the run stands still meanwhile: this is none of its time
+    if state.held:
+        machine.pause_if_stuck()
     state.last_time = now
     return state, machine.commands
 
@@ -78,6 +103,8 @@ def outstanding(program: Program, state: State, now: int) -> list[Command]:
     machine = _Machine(program, state, now)
     for step in list(state.steps.values()):
         machine.ask(step)
+    if state.held:
+        machine.pause_if_stuck()
     machine.settle()
     return machine.commands
 
@@ -109,6 +136,7 @@ class _Machine:
         self.state.limits = event.limits
         self.state.spent_ms += self.state.last_time - self.state.begun_at
         self.state.begun_at = self.now
+        self.state.held = ""
 
     def start(self, event: StepStarted) -> None:
         """A step is running; a container opens its frames."""
@@ -141,6 +169,7 @@ class _Machine:
         assert scope is not None
         scope[node.id] = event.outputs
         frame.step = ""
+        self._note_progress(frame, node, event)
         if "stdout" in event.outputs:
             frame.previous = node.id
         if event.error:
@@ -153,12 +182,97 @@ class _Machine:
         if overspent:
             self.end_run(Ending("failed", overspent))
 
+    def _note_progress(
+        self, frame: Frame, node: GraphNode, event: StepPassed | StepFinished
+    ) -> None:
+        if isinstance(event, StepFinished) and event.tree:
+            frame.tree = event.tree
+        if node.type == "condition":
+            progress.note_verdict(frame, node.config, event.handle, event.outputs)
+
+    # -- standing still ----------------------------------------------------------------------
+
+    def wait(self, event: StepWaiting) -> None:
+        """A step cannot do its work yet: let it wait, unless that takes too long."""
+        step = self.state.steps[event.path]
+        frame, node = self._place(step)
+        step.waits_since = step.waits_since or step.started_at
+        longest = node.config.get("rateLimitMaxWaitMs", LONGEST_WAIT_MS)
+        shortest = SHORTEST_WAIT_MS * min(60, 2 ** min(step.attempt - 1, 6))
+        until = max(event.until, self.now + shortest)
+        too_long = isinstance(longest, int | float) and until > step.waits_since + longest
+        if frame.ending or too_long:
+            reason = f"{event.reason}, longer than this step may wait" if too_long else event.reason
+            outputs = {**event.outputs, "errorMessage": reason}
+            shown = frame.shown_prefix + node.id
+            self._emit(
+                StepFinished(
+                    step.path, shown, node.type, "error", outputs, event.duration_ms, reason
+                )
+            )
+            return
+        step.status = "waiting"
+        step.until = until
+        self.ask(step)
+        overspent = self._count_cost(node, event.outputs)
+        if overspent:
+            self.end_run(Ending("failed", overspent))
+
+    def wait_is_over(self, event: WaitOver) -> None:
+        """The time has come: try again."""
+        step = self.state.steps.get(event.path)
+        if step is not None and step.status == "waiting":
+            step.status = "ready"
+            self.ask(step)
+
+    def refuse(self, event: BudgetExceeded) -> None:
+        """A step did not get the money it needed: hold it, or end the run."""
+        step = self.state.steps.get(event.path)
+        if step is not None and self.state.limits.on_budget == "pause" and not self.state.ending:
+            self._hold(step, event.reason)
+            return
+        self.give_up(event.path, Ending("failed", event.reason))
+
+    def give_up(self, path: str, ending: Ending) -> None:
+        """A step was not even tried, for a reason that ends the whole run."""
+        self.end_run(ending)
+        step = self.state.steps.get(path)
+        if step is not None:
+            self._finish_undone(step, ending.error)
+
+    def _hold(self, step: Step, reason: str) -> None:
+        step.status = "held"
+        self.state.held = reason
+
+    def _finish_undone(self, step: Step, reason: str) -> None:
+        """Close a step that nobody is working on."""
+        frame, node = self._place(step)
+        outputs: JsonObject = {"errorMessage": reason}
+        shown = frame.shown_prefix + node.id
+        self._emit(StepFinished(step.path, shown, node.type, "error", outputs, error=reason))
+
+    def pause_if_stuck(self) -> None:
+        """Finish for now when every step that could go on is held."""
+        state = self.state
+        containers = {frame.container for frame in state.frames.values()}
+        held = [step for step in state.steps.values() if step.status == "held"]
+        others = [step for step in state.steps.values() if step.status != "held"]
+        if (
+            held
+            and not state.ending
+            and all(step.status == "running" and step.path in containers for step in others)
+        ):
+            self._emit(RunFinished("paused", state.held, held[0].path, interrupted=True))
+
     def _count_cost(self, node: GraphNode, outputs: JsonObject) -> str:
         """Add what a step spent; return why the run must end if that was too much."""
         spent = outputs.get("costUsd") if node.type in EFFECTS and node.type != "script" else None
         if not isinstance(spent, int | float) or spent <= 0:
             return ""
         self.state.cost_usd += spent
+        return self._overspent() if self.state.limits.on_budget == "fail" else ""
+
+    def _overspent(self) -> str:
         total, limit = self.state.cost_usd, self.state.limits.max_cost_usd
         if not limit or total <= limit:
             return ""
@@ -189,6 +303,9 @@ class _Machine:
         state.steps[step.path] = step
         frame.step = step.path
         self.ask(step)
+
+    def _no_money(self) -> bool:
+        return self.state.limits.on_budget == "pause" and bool(self._overspent())
 
     def _over_budget(self) -> str:
         state, limits = self.state, self.state.limits
@@ -246,6 +363,9 @@ class _Machine:
         frame, node = self._place(step)
         if step.status == "closing":
             self._finish_container(step, node)
+        elif step.status == "waiting":
+            shown = frame.shown_prefix + node.id
+            self.commands.append(Wait(step.path, shown, node.type, step.until))
         elif step.status == "ready" or node.type not in CONTAINERS:
             self._ask_outcome(step, frame, node)
 
@@ -267,6 +387,8 @@ class _Machine:
             self._emit(
                 StepStarted(step.path, shown, node.type, config, frame.iteration, step.attempt + 1)
             )
+        elif node.type in EFFECTS and _costs(node.type, config) and self._no_money():
+            self._hold(step, self._overspent())
         elif node.type in EFFECTS:
             self.commands.append(
                 Perform(step.path, shown, node.type, config, frame.iteration, step.attempt + 1)
@@ -283,9 +405,11 @@ class _Machine:
 
         config = resolve(node, FrameScope(self.state, frame, graph), warn)
         if node.type == "agent" and config.get("continueSession") is True:
-            session = FrameScope(self.state, frame, graph).lookup((node.id, "sessionId"))
-            if isinstance(session, str):
-                config = {**config, "sessionId": session}
+            scope = FrameScope(self.state, frame, graph)
+            for name in ("sessionId", "sessionTokens"):
+                value = scope.lookup((node.id, name))
+                if not isinstance(value, Missing):
+                    config = {**config, name: value}
         if node.type == "condition" and config.get("against") is None and frame.previous:
             # Without a text of its own, a condition looks at what the step before it said.
             said = FrameScope(self.state, frame, graph).lookup((frame.previous, "stdout"))
@@ -327,14 +451,41 @@ class _Machine:
 
     def _end_round(self, frame: Frame, *, broke: bool = False) -> None:
         """A round is over: break the loop or begin the next one."""
-        del self.state.frames[frame.path]
         step = self.state.steps[frame.container]
         around, node = self._place(step)
+        self._close_frame(frame, around)
         if broke:
             step.broke = True
             self._close_container(step, Ending("succeeded"))
+            return
+        reason = self._no_progress(step, frame, node)
+        if reason:
+            step.stuck = True
+            self._close_container(step, Ending("failed", reason))
         else:
             self._next_round(step, node, around)
+
+    def _no_progress(self, step: Step, frame: Frame, node: GraphNode) -> str:
+        allowed = progress.rounds_allowed(node.config)
+        if not allowed:
+            return ""
+        if frame.tree:
+            return progress.end_of_round(step, frame, allowed)
+        if step.rounds == 1:
+            self._emit(
+                Notice(
+                    "noProgressLimit has no effect: no step of the round works in a directory that "
+                    "is looked after (INFLOOP_SNAPSHOTS)",
+                    step.path,
+                    step.node,
+                    "warning",
+                )
+            )
+        return ""
+
+    def _close_frame(self, frame: Frame, around: Frame) -> None:
+        del self.state.frames[frame.path]
+        around.tree = frame.tree or around.tree
 
     def _open_branches(self, step: Step, node: GraphNode, frame: Frame) -> None:
         step.branches = {root: Branch() for root in node.roots}
@@ -400,6 +551,8 @@ class _Machine:
         outputs: JsonObject
         if node.type == "loop":
             outputs = {"iterations": step.rounds, "broke": step.broke}
+            if step.stuck:
+                outputs["noProgress"] = True
             handle = "next"
         elif node.type == "parallel":
             outputs = parallel.outputs(node.config, step)
@@ -462,7 +615,9 @@ class _Machine:
         for inner in list(self.state.frames.values()):
             if inner.container == step.path:
                 self._unwind(inner, Ending(CANCELLED, ending.error))
-        if self._place(step)[1].type in EFFECTS:
+        if step.status == "held":
+            self._finish_undone(step, ending.error or ending.status)
+        elif self._place(step)[1].type in EFFECTS:
             self.commands.append(Interrupt(step.path, ending.error or ending.status))
 
     def _complete(self, frame: Frame) -> None:
@@ -472,9 +627,9 @@ class _Machine:
         if frame.kind == "run":
             self.settle()
             return
-        del self.state.frames[frame.path]
         step = self.state.steps[frame.container]
         around, node = self._place(step)
+        self._close_frame(frame, around)
         if frame.kind == "round":
             self._close_container(step, ending)
         elif frame.kind == "call":
@@ -529,6 +684,11 @@ class _Machine:
             return
         blamed = _blame(ending)
         self._emit(RunFinished(ending.status, blamed.error, ending.step))
+
+
+def _costs(node_type: str, config: JsonObject) -> bool:
+    """Say whether a step asks a provider."""
+    return node_type in ("agent", "judge") or config.get("kind") == "judge"
 
 
 def _blame(ending: Ending) -> Ending:

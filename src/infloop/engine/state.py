@@ -17,15 +17,16 @@ from infloop.model.events import Limits, Status
 from infloop.model.values import JsonObject
 
 Scope: TypeAlias = dict[str, JsonObject]
+EndStatus: TypeAlias = Literal["succeeded", "failed", "cancelled"]
 FrameKind: TypeAlias = Literal["run", "round", "branch", "call"]
-StepStatus: TypeAlias = Literal["ready", "running", "closing"]
+StepStatus: TypeAlias = Literal["ready", "running", "waiting", "held", "closing"]
 BranchStatus: TypeAlias = Literal["running", "succeeded", "failed", "cancelled"]
 
 
 class Ending(msgspec.Struct, omit_defaults=True):
     """How a frame ended, or must end as soon as its open step has."""
 
-    status: Status
+    status: EndStatus
     error: str = ""
     step: str = ""
 
@@ -46,6 +47,9 @@ class Frame(msgspec.Struct, omit_defaults=True):
     visits: dict[str, int] = {}
     step: str = ""
     previous: str = ""
+    tree: str = ""
+    verdict: str = ""
+    failure: str = ""
     ending: Ending | None = None
 
 
@@ -58,7 +62,11 @@ class Branch(msgspec.Struct, omit_defaults=True):
 
 
 class Step(msgspec.Struct, omit_defaults=True):
-    """A node that has been entered and not yet finished."""
+    """A node that has been entered and not yet finished.
+
+    `waiting` until a time comes, `held` until somebody grants money. A loop counts how many rounds
+    in a row ended alike (`unchanged`), by what they had in common (`mark`).
+    """
 
     path: str
     node: str
@@ -66,8 +74,13 @@ class Step(msgspec.Struct, omit_defaults=True):
     status: StepStatus = "ready"
     attempt: int = 0
     started_at: int = 0
+    until: int = 0
+    waits_since: int = 0
     rounds: int = 0
     broke: bool = False
+    mark: str = ""
+    unchanged: int = 0
+    stuck: bool = False
     branches: dict[str, Branch] = {}
     winners: list[str] = []
     settled: Literal["", "goal", "error"] = ""
@@ -87,6 +100,7 @@ class State(msgspec.Struct, omit_defaults=True):
     spent_ms: int = 0
     last_time: int = 0
     last_failure: str = ""
+    held: str = ""
     finished: Status | None = None
 
     @property

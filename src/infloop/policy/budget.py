@@ -22,11 +22,21 @@ def tighter(operator: Number, workflow: object) -> Number:
     return min(operator, wanted)
 
 
-def merge_limits(operator: Limits, workflow: JsonObject | None) -> Limits:
-    """Return what a run may use: a workflow can only lower what the operator allows."""
-    asked = workflow or {}
+def merge_limits(
+    operator: Limits, workflow: JsonObject, granted_usd: float | None = None
+) -> Limits:
+    """Return what a run may use: a workflow can only lower what the operator allows.
+
+    Money that a person grants to the run takes the place of what its workflow says.
+    """
+    limits = workflow.get("limits")
+    asked = limits if isinstance(limits, dict) else {}
     return Limits(
         max_node_executions=tighter(operator.max_node_executions, asked.get("maxNodeExecutions")),
         max_duration_ms=tighter(operator.max_duration_ms, asked.get("maxDurationMs")),
-        max_cost_usd=tighter(operator.max_cost_usd, asked.get("maxCostUsd")),
+        max_cost_usd=tighter(
+            operator.max_cost_usd,
+            asked.get("maxCostUsd") if granted_usd is None else granted_usd,
+        ),
+        on_budget="pause" if workflow.get("onBudget") == "pause" else "fail",
     )
