@@ -106,10 +106,10 @@ class FakeModel:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            asked = await _request(reader)
+            asked = await read_request(reader)
             speak = DIALECTS.get(asked.path.partition("?")[0])
             if speak is None:
-                writer.write(_whole(404, {"error": {"message": "there is nothing here"}}))
+                writer.write(whole_answer(404, {"error": {"message": "there is nothing here"}}))
             else:
                 self.asked.append(asked)
                 await self._speak(asked, speak, writer)
@@ -122,14 +122,14 @@ class FakeModel:
     async def _speak(self, asked: Asked, speak: Dialect, writer: asyncio.StreamWriter) -> None:
         turn = self._next_turn() if asked.body.get("tools") else [Say("fine")]
         if isinstance(turn, Refuse):
-            writer.write(_whole(turn.status, turn.body, turn.headers))
+            writer.write(whole_answer(turn.status, turn.body, turn.headers))
             return
         said = [Say(turn.text)] if isinstance(turn, Hang) else turn
         speech = speak(said, str(asked.body.get("model")), len(self.asked))
         if not asked.body.get("stream"):
-            writer.write(_whole(200, speech.whole))
+            writer.write(whole_answer(200, speech.whole))
             return
-        writer.write(_head(200, {"content-type": "text/event-stream"}))
+        writer.write(head(200, {"content-type": "text/event-stream"}))
         await _send(writer, speech.stream)
         if isinstance(turn, Hang):
             await asyncio.Event().wait()
@@ -144,7 +144,7 @@ class FakeModel:
 # -- HTTP, one request a connection --------------------------------------------------------------
 
 
-async def _request(reader: asyncio.StreamReader) -> Asked:
+async def read_request(reader: asyncio.StreamReader) -> Asked:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.strip().split("\r\n")
     headers = {
@@ -155,16 +155,16 @@ async def _request(reader: asyncio.StreamReader) -> Asked:
     return Asked(first.split(" ")[1], headers, json.loads(data) if data else {})
 
 
-def _head(status: int, headers: Mapping[str, str]) -> bytes:
+def head(status: int, headers: Mapping[str, str]) -> bytes:
     lines = [f"HTTP/1.1 {status} Fake", "connection: close"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-def _whole(status: int, body: Json, headers: Mapping[str, str] | None = None) -> bytes:
+def whole_answer(status: int, body: Json, headers: Mapping[str, str] | None = None) -> bytes:
     data = json.dumps(body).encode()
     size = {"content-type": "application/json", "content-length": str(len(data))}
-    return _head(status, {**size, **(headers or {})}) + data
+    return head(status, {**size, **(headers or {})}) + data
 
 
 async def _send(writer: asyncio.StreamWriter, events: Iterable[Event]) -> None:

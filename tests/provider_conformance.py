@@ -8,7 +8,7 @@ A `Stand` can put a provider into the scenes of this suite; a new adapter is one
     denied     is refused a tool
     hang       starts, writes its own process id to `child` and that of its child to `grandchild`,
                if it has processes at all, and never ends
-    crash      fails by itself, with exit code 3 if it has one
+    crash      fails by itself, with exit code 3 if it has one to choose
     killed     its program is killed, if it is one, which runs on while nobody listens
     garbage    answers with noise, and ends well all the same
 """
@@ -17,12 +17,17 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from infloop.model.provider import CliProvider
+import psutil
+
+from http_stand import HTTP_STANDS
+from infloop.model.provider import AcpProvider, CliProvider
+from infloop.providers.acp import AcpAgent
 from infloop.providers.base import Provider, Usage
 from infloop.providers.cli import CliAgent
 from infloop.providers.scripted import ScriptedProvider
@@ -55,13 +60,36 @@ class Stand(Protocol):
     def usage(self) -> Usage: ...
     @property
     def cost_usd(self) -> float | None: ...
+    @property
+    def crash(self) -> tuple[int, str]:
+        """The exit code of the scene `crash`, and what its reason says."""
+
+    def is_under_way(self, folder: Path) -> bool:
+        """Whether the scene `hang` has come to where it hangs."""
+
+    def left_behind(self, folder: Path) -> Sequence[object]:
+        """What is left of the scene `hang`."""
 
     def provider(self, scene: str, folder: Path, sandbox: Sandbox) -> Provider:
         """Return a provider that will play the scene in the directory `folder`."""
 
 
 @dataclass(frozen=True)
-class Scripted:
+class Processes:
+    """What a stand has whose agent is processes."""
+
+    crash: tuple[int, str] = field(default=(3, "exit code 3"), kw_only=True)
+
+    def is_under_way(self, folder: Path) -> bool:
+        return all((folder / name).exists() for name in ("child", "grandchild"))
+
+    def left_behind(self, folder: Path) -> list[int]:
+        pids = [int((folder / name).read_text()) for name in ("child", "grandchild")]
+        return [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+@dataclass(frozen=True)
+class Scripted(Processes):
     """A file of turns, which is no program and cannot be refused anything."""
 
     name: str = "scripted"
@@ -88,7 +116,7 @@ class Scripted:
 
 
 @dataclass(frozen=True)
-class Cli:
+class Cli(Processes):
     """A program that prints what a real one printed, read by one of the output formats."""
 
     name: str
@@ -115,6 +143,58 @@ class Cli:
         }[scene]
         manifest = self.manifest.model_copy(update={"bin": str(program(folder, script))})
         return CliAgent(manifest, sandbox, lambda _: dict(VARIABLES))
+
+
+@dataclass(frozen=True)
+class Acp(Processes):
+    """A program that speaks the Agent Client Protocol; see acp_agent."""
+
+    name: str = "acp"
+    scenes: tuple[str, ...] = SCENES
+    said: str = "It is DONE"
+    usage: Usage = field(default=Usage(100, 20, 30, 10))
+    cost_usd: float | None = 0.02
+
+    def provider(self, scene: str, folder: Path, sandbox: Sandbox) -> Provider:
+        tokens = {"inputTokens": 60, "cachedReadTokens": 30, "cachedWriteTokens": 10}
+        usage = {**tokens, "outputTokens": 20, "totalTokens": 120}
+        cost = {"amount": 0.02, "currency": "USD"}
+        spent = {"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": cost}
+        begin: list[dict[str, Any]] = [{"think": "DONE?"}, {"say": "It is "}]
+        stop = {"stop": "end_turn", "usage": usage}
+        end: list[dict[str, Any]] = [{"update": spent}, {"say": "DONE"}, stop]
+        actions: dict[str, list[dict[str, Any]]] = {
+            "text": [*begin, {"wait": "go"}, *end],
+            "denied": [*begin, {"ask": {"kind": "edit", "title": "Write x"}}, *end],
+            "hang": [*begin, {"hang": True}],
+            "crash": [*begin, {"exit": 3}],
+            "killed": [*begin, {"kill": 9}],
+            "garbage": [{"noise": True}, *begin, *end],
+        }
+        return acp_agent(folder, sandbox, do=actions[scene])
+
+
+def acp_agent(
+    folder: Path,
+    sandbox: Sandbox,
+    permissions: dict[str, str] | None = None,
+    settings: dict[str, Any] | None = None,
+    **script: Any,
+) -> AcpAgent:
+    """An agent that does what a script says; see acp_agent."""
+    file = folder / "script.json"
+    file.write_text(json.dumps(script))
+    fields = {
+        "id": "acp",
+        "label": "ACP",
+        "description": "does as it is told",
+        "transport": "acp",
+        "bin": sys.executable,
+        "args": ["-S", str(Path(__file__).with_name("acp_agent.py")), str(file)],
+        "permissions": permissions or {},
+    }
+    manifest = AcpProvider.model_validate(fields)
+    return AcpAgent(manifest, sandbox, lambda _: dict(VARIABLES), **(settings or {}))
 
 
 def program(folder: Path, script: str) -> Path:
@@ -144,6 +224,8 @@ def recorded(name: str) -> str:
 
 STANDS: tuple[Stand, ...] = (
     Scripted(),
+    *HTTP_STANDS,
+    Acp(),
     Cli(
         "cli-plain",
         manifest("plain"),

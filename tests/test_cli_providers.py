@@ -71,11 +71,7 @@ class Bench:
     def __init__(self, folder: Path, sandbox: HostSandbox, script: str, **fields: Any) -> None:
         self.folder = folder
         (folder / "claude.text").write_text(CLAUDE_TEXT)
-        settings = {
-            name: fields.pop(name)
-            for name in ("after_result_ms", "max_stream_bytes")
-            if name in fields
-        }
+        settings = {name: fields.pop(name) for name in ("after_result_ms",) if name in fields}
         self.program = str(program(folder, script))
         self.manifest = manifest(**{"bin": self.program, "promptVia": "stdin", **fields})
         self.agent = CliAgent(self.manifest, sandbox, lambda _: dict(VARIABLES), **settings)
@@ -224,8 +220,10 @@ def test_the_variable_that_names_another_program(provider: str, variable: str) -
 # -- the manifests that come with infloop ------------------------------------------------------
 
 
-def test_four_manifests_come_with_infloop() -> None:
-    assert tuple(sorted(path.stem for path in SHIPPED_DIR.glob("*.json"))) == SHIPPED
+def test_four_programs_come_with_infloop_as_manifests() -> None:
+    manifests = {path.stem: json.loads(path.read_text()) for path in SHIPPED_DIR.glob("*.json")}
+    programs = [name for name, manifest in manifests.items() if "bin" in manifest]
+    assert tuple(sorted(programs)) == SHIPPED
 
 
 @pytest.mark.claim("I34")
@@ -475,16 +473,60 @@ async def test_what_outlives_the_program_is_ended_and_told(
     assert bench.running() == []
 
 
-async def test_of_too_much_output_the_end_is_read_all_the_same(
+async def test_two_hundred_megabytes_of_frames_are_heard_to_their_end_in_bounded_memory(
     tmp_path: Path, sandbox: HostSandbox
 ) -> None:
-    flood = "i=0; while [ $i -lt 400 ]; do cat claude.part; i=$((i+1)); done; cat claude.text"
-    (tmp_path / "claude.part").write_text("".join(CLAUDE_TEXT.splitlines(keepends=True)[:-1]))
-    bench = Bench(tmp_path, sandbox, flood, **CLAUDE, max_stream_bytes=200_000)
-    parts = await bench.parts(idle_timeout_ms=20_000)
-    assert notices(parts) == ["[output] too much to follow: only its end will be read"]
+    lines = CLAUDE_TEXT.splitlines(keepends=True)
+    word = next(line for line in lines if '"text_delta"' in line)
+    frame = word.replace('"text":"It"', f'"text":"{"x" * 1000}"')
+    (tmp_path / "piece").write_text(frame * 1000)
+    pieces = (200 << 20) // len(frame * 1000) + 1
+    begin, rest = "head -n 5 claude.text", "tail -n +6 claude.text"
+    flood = f"{begin}; i=0; while [ $i -lt {pieces} ]; do cat piece; i=$((i+1)); done; {rest}"
+    bench = Bench(tmp_path, sandbox, flood, **CLAUDE)
+    process, spoken, ending = psutil.Process(), 0, None
+    before = most = process.memory_info().rss
+    async with asyncio.timeout(4 * DEADLINE_S), aclosing(bench.ask()) as parts:
+        async for part in parts:
+            match part:
+                case Text(text):
+                    spoken += len(text)
+                    most = max(most, process.memory_info().rss)
+                case Notice():
+                    raise AssertionError(part)
+                case Done():
+                    ending = part
+    assert ending == Done(0, "It is DONE")
+    assert spoken == pieces * 1000 * 1000 + len("It is DONE")
+    assert most - before < 64 << 20
+
+
+async def test_a_line_without_end_is_cut_and_the_rest_is_read(
+    tmp_path: Path, sandbox: HostSandbox
+) -> None:
+    flood = "head -c 100000000 /dev/zero | tr '\\0' x; echo; cat claude.text"
+    parts = await Bench(tmp_path, sandbox, flood, **CLAUDE).parts(idle_timeout_ms=20_000)
+    assert notices(parts) == ["[output] a line was cut after 8388608 characters"]
+    assert said(parts) == "It is DONE"
     assert parts[-1] == Done(0, "It is DONE")
-    assert [part for part in parts if isinstance(part, Cost)] == [Cost(0.000865)]
+
+
+async def test_a_program_that_says_more_than_is_taken_has_to_wait_and_has_not_stalled(
+    tmp_path: Path, sandbox: HostSandbox
+) -> None:
+    bench = Bench(tmp_path, sandbox, "echo $$ > pids; seq 1000000; touch all-said")
+    async with asyncio.timeout(DEADLINE_S), aclosing(bench.ask(idle_timeout_ms=500)) as parts:
+        heard = [await anext(parts)]
+        writer = psutil.Process(bench.running()[0])
+        await until(lambda: any(waits_for_a_reader(child) for child in writer.children()))
+        assert not (tmp_path / "all-said").exists()
+        heard += [part async for part in parts]
+    assert said(heard).count("\n") == 1_000_000
+    assert heard[-1] == Done(0)
+
+
+def waits_for_a_reader(process: psutil.Process) -> bool:
+    return "pipe_write" in Path(f"/proc/{process.pid}/wchan").read_text()
 
 
 async def test_a_slow_listener_gets_everything(tmp_path: Path, sandbox: HostSandbox) -> None:

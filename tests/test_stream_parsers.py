@@ -541,6 +541,7 @@ def test_no_frame_breaks_a_reader(make: Callable[[], Reader], given_frames: list
                 assert "\n" not in part.line
                 part.line.encode()
             case Cost(usd):
+                assert usd is not None
                 assert 0 <= usd < float("inf")
             case Usage():
                 assert min(part.input_tokens, part.output_tokens, part.cached_tokens) >= 0

@@ -1,4 +1,4 @@
-"""The provider manifests of a folder."""
+"""The providers of a folder: of manifests, or of anything else that is read as providers."""
 
 from __future__ import annotations
 
@@ -9,19 +9,27 @@ from infloop.errors import Problem
 from infloop.model.provider import parse_provider
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from infloop.catalog.files import FolderState
     from infloop.model.provider import Provider
 
     Loaded: TypeAlias = tuple[list[Provider], list[Problem]]
+    Read: TypeAlias = Callable[[Path], tuple[Sequence[Provider], list[Problem]]]
+
+
+def manifests(folder: Path) -> Loaded:
+    """Return what the manifests of a folder describe, and the problems of all of them."""
+    return read_folder(folder, parse_provider)
 
 
 class ProviderFiles:
     """Reads `<folder>/*.json`; what was added, changed or removed is seen at the next `load`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, read: Read = manifests) -> None:
         self.folder = folder
+        self._read_files = read
         self._state: FolderState | None = None
         self._loaded: Loaded = [], []
         self._by_id: dict[str, Provider] = {}
@@ -55,8 +63,7 @@ class ProviderFiles:
             self._by_id = {provider.id: provider for provider in self._loaded[0]}
 
     def _read(self) -> Loaded:
-        found: list[Provider]
-        found, problems = read_folder(self.folder, parse_provider)
+        found, problems = self._read_files(self.folder)
         chosen: dict[str, Provider] = {}
         for provider in found:
             if chosen.setdefault(provider.id, provider) is not provider:

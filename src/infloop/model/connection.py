@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict
 
 from infloop.model.definition import parse_definition
+from infloop.model.provider import Auth, HttpProvider
 from infloop.model.schema import Document, FileModel, Whole, field, publish, required
 from infloop.model.texts import BareHost
 
 if TYPE_CHECKING:
     from infloop.errors import Problem
+
+LONGEST_ID = 30
+CONNECTION_ID_RULE = "use 1 to 30 lower-case letters, digits and dashes, no dash first"
+
+# Our own fixed patterns: no nested repeats.
+_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,29}", re.ASCII)  # noqa: TID251
+_OTHERS = re.compile(r"[^a-z0-9]+", re.ASCII)  # noqa: TID251
+# The provider's id is a file's name: at most 128 characters with the connection's id.
+_LONGEST_SLUG = 90
 
 
 def _port_number(value: int) -> int:
@@ -41,9 +52,54 @@ class Connection(Document):
     ports: tuple[ConnectionPort, ...] = field((), "Ports", "One model server each.")
 
 
+class ConnectedProvider(HttpProvider):
+    """The provider that a port of a connection is."""
+
+    kind: Literal["hermes-local"] = field("hermes-local", "Kind", "hermes-local")
+    connection_id: str = field("", "Connection", "The id of the connection.")
+    connection_label: str = field("", "Connection's label", "What the console shows of it.")
+
+
 def parse_connection(data: bytes) -> tuple[Connection | None, list[Problem]]:
     """Read a connection file."""
     return parse_definition(data, lambda raw, report: Connection, lambda connection, report: None)
+
+
+def is_connection_id(text: str) -> bool:
+    """Tell whether a connection can be called so."""
+    return bool(_ID.fullmatch(text))
+
+
+def connection_id(label: str) -> str:
+    """Return the id that a label suggests."""
+    return _slug(label)[:LONGEST_ID].strip("-") or "hermes"
+
+
+def provider_of(name: str, connection: Connection, port: ConnectionPort) -> ConnectedProvider:
+    """Return the provider at a port of the connection that is called `name`.
+
+    A port that names no model has no default: a node must say which it wants.
+    """
+    profile = port.profile or ""
+    slug = _slug(profile)[:_LONGEST_SLUG].strip("-") or str(port.port)
+    address = f"{connection.host}:{port.port}"
+    return ConnectedProvider(
+        id=f"{name}-{slug}",
+        label=profile or address,
+        description=address,
+        glyph="☿",
+        base_url=f"{address}/v1",
+        endpoint="/chat/completions",
+        profiles_endpoint="/models",
+        default_profile=profile or None,
+        auth=Auth(token=connection.token) if connection.token else None,
+        connection_id=name,
+        connection_label=connection.label,
+    )
+
+
+def _slug(text: str) -> str:
+    return _OTHERS.sub("-", text.lower()).strip("-")
 
 
 def connection_schema() -> dict[str, Any]:

@@ -8,8 +8,15 @@ from pydantic import ConfigDict
 
 from infloop.model.definition import parse_definition
 from infloop.model.problems import shown
-from infloop.model.schema import Document, FileModel, field, publish, required
-from infloop.model.texts import BaseUrl, Endpoint, FileName, HostPattern, VariableName
+from infloop.model.schema import Document, FileModel, Whole, field, publish, required
+from infloop.model.texts import (
+    BaseUrl,
+    Endpoint,
+    FileName,
+    HostPattern,
+    PathBelow,
+    VariableName,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +35,54 @@ class ProviderBase(Document):
     glyph: str | None = field(None, "Glyph", "A character for the console.")
 
 
-class CliProvider(ProviderBase):
+class Brokered(FileModel):
+    """An API key that the agent uses without having it: it gets a token of its run instead."""
+
+    model_config = required("dialect", "keyVariable", "baseUrl")
+
+    dialect: Literal["anthropic", "openai"] = field(
+        "anthropic", "Dialect", "Whose calls may be made with the key: anthropic or openai."
+    )
+    key_variable: VariableName = field("", "Key variable", "The variable that holds the key.")
+    base_url: BaseUrl = field("", "Base URL", "Where the API is.")
+    base_url_variable: VariableName | None = field(
+        None,
+        "Base URL variable",
+        "The variable that tells the agent where the API is; set for infloop, it counts instead.",
+    )
+    args: tuple[str, ...] = field(
+        (),
+        "Arguments",
+        "Put right after the program, for one that needs to be told so where the API is: {url}.",
+    )
+    withheld: tuple[VariableName, ...] = field(
+        (), "Withheld", "Other variables with credentials, which it does not get beside the token."
+    )
+
+
+class ProgramProvider(ProviderBase):
+    """What every agent that is a program has."""
+
+    env_passthrough: tuple[VariableName, ...] = field(
+        (), "Variables", "What it gets of our environment: names, or PREFIX_*."
+    )
+    egress_allowlist: tuple[HostPattern, ...] | None = field(
+        None, "Hosts", "Where it may connect to when egress is enforced; an empty list is nowhere."
+    )
+    home_read: tuple[PathBelow, ...] = field(
+        (), "Home, to read", "What it finds of your home where it is confined: .gitconfig."
+    )
+    home_write: tuple[PathBelow, ...] = field(
+        (),
+        "Home, to write",
+        "What it may change of your home there as well: its login, unless its key is brokered.",
+    )
+    broker: Brokered | None = field(
+        None, "Key", "How the agent uses an API key that it is not given."
+    )
+
+
+class CliProvider(ProgramProvider):
     """An agent that is a program."""
 
     model_config = ConfigDict(
@@ -46,17 +100,44 @@ class CliProvider(ProviderBase):
         "plain", "Output", "How what it prints is read."
     )
     prompt_via: Literal["arg", "stdin"] = field("arg", "Prompt via", "Where the prompt goes.")
-    env_passthrough: tuple[VariableName, ...] = field(
-        (), "Variables", "What it gets of our environment: names, or PREFIX_*."
-    )
     dangerous_args: tuple[str, ...] = field(
         (), "Dangerous arguments", "Added only for a node that skips permission prompts."
     )
     resume_args: tuple[str, ...] = field(
         (), "Resume arguments", "Added to continue the agent's own session; {session} is its id."
     )
-    egress_allowlist: tuple[HostPattern, ...] | None = field(
-        None, "Hosts", "Where it may connect to when egress is enforced; an empty list is nowhere."
+
+
+Decision: TypeAlias = Literal["allow", "ask", "deny"]
+
+
+class Permissions(FileModel):
+    """What is answered when an agent asks whether it may use a tool, by the tool's kind."""
+
+    default: Decision = field("deny", "Default", "For every kind that is not named here.")
+    read: Decision | None = field(None, "Read", "Reading files or data.")
+    edit: Decision | None = field(None, "Edit", "Changing files or what is in them.")
+    delete: Decision | None = field(None, "Delete", "Removing files or data.")
+    move: Decision | None = field(None, "Move", "Moving or renaming files.")
+    search: Decision | None = field(None, "Search", "Searching.")
+    execute: Decision | None = field(None, "Execute", "Running commands or code.")
+    think: Decision | None = field(None, "Think", "Reasoning and planning.")
+    fetch: Decision | None = field(None, "Fetch", "Getting data from elsewhere.")
+    other: Decision | None = field(None, "Other", "Tools that say no kind, or say this one.")
+
+
+class AcpProvider(ProgramProvider):
+    """An agent that is a program and speaks the Agent Client Protocol on its standard streams."""
+
+    model_config = ConfigDict(
+        title="Provider: ACP", **required("id", "label", "description", "transport", "bin")
+    )
+
+    transport: Literal["acp"] = field("acp", "Transport", "acp")
+    bin: str = field("", "Program", "Its name on PATH, or its path.")
+    args: tuple[str, ...] = field((), "Arguments", "What makes it speak ACP, if anything must.")
+    permissions: Permissions = field(
+        Permissions(), "Permissions", "What it may do of what it asks for: allow, ask or deny."
     )
 
 
@@ -65,7 +146,9 @@ class Auth(FileModel):
 
     model_config = required("type")
 
-    type: Literal["bearer"] = field("bearer", "Type", "bearer")
+    type: Literal["bearer", "x-api-key"] = field(
+        "bearer", "Type", "bearer (an Authorization header) or x-api-key (a header of that name)."
+    )
     env_var: str | None = field(None, "Variable", "The variable that holds the token.")
     token: str | None = field(None, "Token", "The token itself.", secret=True)
 
@@ -80,7 +163,7 @@ class Profile(FileModel):
 
 
 class HttpProvider(ProviderBase):
-    """A model behind an OpenAI-compatible HTTP API."""
+    """A model behind an HTTP API: OpenAI-compatible, OpenAI's own, or Anthropic's."""
 
     model_config = ConfigDict(
         title="Provider: HTTP",
@@ -89,12 +172,25 @@ class HttpProvider(ProviderBase):
 
     transport: Literal["http"] = field("http", "Transport", "http")
     base_url: BaseUrl = field("", "Base URL", "Where the API is, such as http://127.0.0.1:8080/v1.")
-    endpoint: Endpoint = field("", "Endpoint", "The path of chat completions below it.")
+    endpoint: Endpoint = field("", "Endpoint", "The path below it that answers prompts.")
+    dialect: Literal["openai", "openai-responses", "anthropic"] = field(
+        "openai",
+        "Dialect",
+        "openai (chat completions), openai-responses (Responses) or anthropic (Messages).",
+    )
     profiles_endpoint: Endpoint | None = field(None, "Models", "The path that lists models.")
     auth: Auth | None = field(None, "Authentication", "None if missing.")
     profiles: tuple[Profile, ...] = field((), "Profiles", "The models to choose from.")
     default_profile: str | None = field(
         None, "Default profile", "The model a node gets by default."
+    )
+    max_output_tokens: Whole | None = field(
+        None, "Longest answer", "In tokens; what the API allows if missing."
+    )
+    price_list: str | None = field(
+        None,
+        "Price list",
+        "Whose prices count (openai, anthropic, …) where the base URL does not tell it.",
     )
 
 
@@ -109,10 +205,11 @@ class ScriptedProvider(ProviderBase):
     script: str = field("", "Script", "The file of turns, beside this file.")
 
 
-Provider: TypeAlias = CliProvider | HttpProvider | ScriptedProvider
+Provider: TypeAlias = CliProvider | AcpProvider | HttpProvider | ScriptedProvider
 
 _PROVIDERS: Mapping[str, type[ProviderBase]] = {
     "cli": CliProvider,
+    "acp": AcpProvider,
     "http": HttpProvider,
     "scripted": ScriptedProvider,
 }
@@ -126,7 +223,7 @@ def parse_provider(data: bytes) -> tuple[Provider | None, list[Problem]]:
         if isinstance(transport, str) and transport in _PROVIDERS:
             return _PROVIDERS[transport]
         report.error(
-            "transport", f"{shown(transport)} is not a transport", "use cli, http or scripted"
+            "transport", f"{shown(transport)} is not a transport", "use cli, acp, http or scripted"
         )
         return None
 
@@ -136,7 +233,7 @@ def parse_provider(data: bytes) -> tuple[Provider | None, list[Problem]]:
 
 def _provider_rules(provider: ProviderBase, report: Report) -> None:
     match provider:
-        case CliProvider():
+        case CliProvider() | AcpProvider():
             for name in provider.env_passthrough:
                 if name.upper().startswith("INFLOOP_"):
                     report.warning("envPassthrough", f"{name!r} never reaches a child", "remove it")
@@ -145,6 +242,8 @@ def _provider_rules(provider: ProviderBase, report: Report) -> None:
                 provider.auth.token
             ):
                 report.error("auth", "needs either envVar or token", "name one of the two")
+            if provider.max_output_tokens is not None and provider.max_output_tokens < 1:
+                report.error("maxOutputTokens", f"{provider.max_output_tokens} is not a length")
         case _:
             pass
 

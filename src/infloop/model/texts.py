@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Our own fixed patterns: no nested repeats over the same characters.
 _VARIABLES = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[A-Za-z][A-Za-z0-9_]*_\*", re.ASCII)  # noqa: TID251
-_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)  # noqa: TID251
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)  # noqa: TID251
 _HEADER = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)  # noqa: TID251
 _URL = re.compile(r"(https?://)([^\s/?#@\\]+)(/[^\s?#\\]*)?", re.ASCII)  # noqa: TID251
 _PORT = re.compile(r":[0-9]{1,5}\Z", re.ASCII)  # noqa: TID251
@@ -34,26 +34,35 @@ def _variable_name(text: str) -> str:
 def host_pattern(text: str) -> str:
     """Return an allowed host in lower case; raise ValueError for anything else.
 
-    It is a name, an address, or `*.name` for every name below it and not itself.
+    It is a name, an address, or `*.name` for every name below it and not itself; `:port` may
+    follow a name.
     """
-    host = text.lower().removeprefix("*.")
     try:
-        return str(ipaddress.ip_address(host)) if host == text.lower() else _host_name(text)
+        return str(ipaddress.ip_address(text.lower()))
     except ValueError:
         return _host_name(text)
 
 
 def _host_name(text: str) -> str:
-    name = text.lower().removeprefix("*.").removesuffix(".")
+    port = _PORT.search(text)
+    behind = port[0] if port else ""
+    name = text.lower().removesuffix(behind).removeprefix("*.").removesuffix(".")
     labels = name.split(".")
+    wild = text.startswith("*.")
     # A name whose last label is a number is an address in disguise (127.1, 0x7f.1).
     numeric = labels[-1].isdecimal() or labels[-1].startswith("0x")
-    if len(name) > 253 or numeric or not all(map(_LABEL.fullmatch, labels)):
+    if (
+        len(name) > 253
+        or numeric
+        or (wild and len(labels) < 2)
+        or not all(map(_LABEL.fullmatch, labels))
+        or (behind and not 1 <= int(behind[1:]) <= 65_535)
+    ):
         raise ValueError(
-            f"{text!r} is not a host; write a name, *.name or an address, "
-            "without scheme, port or path"
+            f"{text!r} is not a host; write a name, *.name.tld or an address, "
+            "without scheme or path"
         )
-    return f"*.{name}" if text.startswith("*.") else name
+    return f"{'*.' if wild else ''}{name}{behind}"
 
 
 def _base_url(text: str) -> str:
@@ -83,6 +92,13 @@ def _header_name(text: str) -> str:
     return text.lower()
 
 
+def _path_below(text: str) -> str:
+    parts = text.split("/")
+    if not all(parts) or "." in parts or ".." in parts or "\0" in text:
+        raise ValueError(f"{text!r} is not a path below your home; write .config/tool")
+    return text
+
+
 def _file_name(text: str) -> str:
     if not is_file_name(text):
         raise ValueError(f"{shown(text)} is not a plain file name; {FILE_NAME_RULE}")
@@ -99,5 +115,6 @@ BaseUrl = Annotated[str, unless_empty(_base_url)]
 BareHost = Annotated[str, unless_empty(_bare_host)]
 Endpoint = Annotated[str, unless_empty(_endpoint)]
 HeaderName = Annotated[str, unless_empty(_header_name)]
+PathBelow = Annotated[str, AfterValidator(_path_below)]
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 HostPattern = Annotated[str, AfterValidator(host_pattern)]

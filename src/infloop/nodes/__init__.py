@@ -2,6 +2,7 @@
 
     base        the only powers a node is given, and what it returns
     agent       ask a provider to do something in a directory
+    session     what was counted of an agent's session, from one round to the next
     script      inline Python or TypeScript
     condition   a command or a judge that says met or not met
     judge       which of several candidates is best

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from infloop.errors import StepError
 from infloop.model.values import JsonObject, as_text
-from infloop.nodes.base import Outcome, failed, tail, whole_number
+from infloop.nodes.base import Beginning, Outcome, failed, tail, whole_number
+from infloop.nodes.session import counted_before, counted_by_now
 from infloop.providers.base import Answer, Done, Notice, Request, Stderr, Text, Tool, ToolResult
 
 if TYPE_CHECKING:
@@ -28,14 +29,10 @@ async def perform(powers: Powers, config: JsonObject) -> Outcome:
     provider_id = as_text(config.get("providerId"))
     if not prompt.strip() or not provider_id:
         return failed("invalid agent config: a provider and a prompt are needed")
-    if config.get("useWorktree") is True:
-        return failed(
-            "this version cannot make a git worktree; untick 'Run in isolated git worktree' "
-            "(useWorktree: false) to work in cwd itself"
-        )
+    cwd, worktree = await _place(powers, config)
     request = Request(
         prompt=prompt,
-        cwd=powers.directory(config.get("cwd")),
+        cwd=cwd,
         run_id=powers.run_id,
         path=powers.path,
         node=powers.node,
@@ -45,11 +42,33 @@ async def perform(powers: Powers, config: JsonObject) -> Outcome:
         agent=as_text(config.get("agent")).strip(),
         skip_permissions=config.get("skipPermissions") is True,
         session_id=as_text(config.get("sessionId")),
+        session_usage=counted_before(config),
         idle_timeout_ms=whole_number(config.get("idleTimeoutMs"), 0),
     )
     timeout_ms = whole_number(config.get("timeoutMs"), 0)
-    answer, timed_out, duration_ms = await converse(powers, provider_id, request, timeout_ms)
-    return _outcome(answer, timed_out, duration_ms, timeout_ms)
+    async with powers.workspace.watched(cwd) as watched:
+        answer, timed_out, duration_ms = await converse(powers, provider_id, request, timeout_ms)
+    outcome = _outcome(answer, timed_out, duration_ms, timeout_ms)
+    outcome.outputs.update(counted_by_now(request, answer))
+    outcome.outputs.update(worktree)
+    until = answer.rate_limited_until_ms if config.get("onRateLimit") == "wait" else None
+    return outcome._replace(tree=watched.tree, until=until or 0 if outcome.error else 0)
+
+
+async def _place(powers: Powers, config: JsonObject) -> tuple[str, JsonObject]:
+    """Return where the agent works, and the output that says so when it is a worktree."""
+    cwd = powers.directory(config.get("cwd"))
+    if config.get("useWorktree") is not True:
+        return cwd, {}
+    include = config.get("worktreeInclude")
+    beginning = Beginning(
+        ref=as_text(config.get("worktreeRef")).strip(),
+        include_uncommitted=config.get("includeUncommitted") is True,
+        include=tuple(map(as_text, include)) if isinstance(include, list) else (),
+    )
+    path = await powers.workspace.worktree(cwd, beginning)
+    powers.say(f"[worktree] {path}\n", "tool")
+    return path, {"worktreePath": path}
 
 
 async def converse(
@@ -109,8 +128,6 @@ def _outcome(answer: Answer, timed_out: bool, duration_ms: int, timeout_ms: int)
     }
     if answer.cost_usd is not None:
         outputs["costUsd"] = answer.cost_usd
-    if answer.session:
-        outputs["sessionId"] = answer.session
     if timed_out:
         return Outcome("error", outputs, f"the agent did not finish within {timeout_ms} ms")
     if done.exit_code != 0 or done.error:

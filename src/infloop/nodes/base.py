@@ -6,14 +6,18 @@ model but through a provider, or see a variable that the environment does not ha
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
 
 from infloop.errors import StepError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from infloop.model.values import JsonObject
     from infloop.providers.base import Provider
@@ -21,11 +25,17 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """How a step ended: the handle it leaves by, its outputs, and why it failed if it did."""
+    """How a step ended: the handle it leaves by, its outputs, and why it failed if it did.
+
+    `tree` stands for the files it left behind, if they were looked at. With `until` (milliseconds
+    since 1970) it has not ended: it is to be tried again then.
+    """
 
     handle: str
     outputs: JsonObject
     error: str = ""
+    tree: str = ""
+    until: int = 0
 
 
 class Environment(Protocol):
@@ -33,6 +43,48 @@ class Environment(Protocol):
 
     def __call__(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the allowed variables, with those that the workflow sets itself."""
+
+
+class Beginning(NamedTuple):
+    """What a worktree is made of; see `infloop.workspace.worktree.Worktrees.create`."""
+
+    ref: str = ""
+    include_uncommitted: bool = False
+    include: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Watched:
+    """What is known of a watched directory when its step is over; see `Outcome.tree`."""
+
+    tree: str = ""
+
+
+class Workspace(Protocol):
+    """The files that a step works on."""
+
+    async def worktree(self, cwd: str, beginning: Beginning) -> str:
+        """Return the directory that stands for `cwd` in the node's own worktree; or StepError."""
+
+    def watched(self, directory: str) -> AbstractAsyncContextManager[Watched]:
+        """Keep the directory as it is before and after what is done meanwhile."""
+
+
+class NoWorkspace:
+    """For runs whose files nobody looks after."""
+
+    async def worktree(self, cwd: str, beginning: Beginning) -> str:
+        """Refuse to make one."""
+        raise StepError(
+            f"there are no worktrees here: set useWorktree to false to work in {cwd!r} itself"
+        )
+
+    def watched(self, directory: str) -> AbstractAsyncContextManager[Watched]:
+        """Keep nothing."""
+        return nullcontext(Watched())
+
+
+NO_WORKSPACE = NoWorkspace()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +96,7 @@ class Interpreters:
     typescript_missing: str = "no TypeScript runtime was found"
 
 
-@dataclass(frozen=True, slots=True)
-class Powers:
+class Powers(msgspec.Struct, frozen=True):
     """Everything one step may use."""
 
     run_id: str
@@ -61,6 +112,7 @@ class Powers:
     provider: Callable[[str], Provider]
     interpreters: Interpreters
     max_output_bytes: int
+    workspace: Workspace = NO_WORKSPACE
 
     def directory(self, configured: object) -> str:
         """Return the directory a step works in: its own, or else the run's."""

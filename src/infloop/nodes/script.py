@@ -37,20 +37,22 @@ async def perform(powers: Powers, config: JsonObject) -> Outcome:
     arguments = list(inputs.values()) if isinstance(inputs, dict) else []
     with tempfile.TemporaryDirectory(prefix="infloop-script-") as folder:
         argv = _prepare(Path(folder), language, as_text(config.get("code")), powers)
-        child = await powers.sandbox.run(
-            ChildRequest(
-                argv=argv,
-                cwd=cwd,
-                env=powers.environment(),
-                stdin=compact_json(arguments).encode(),
-                timeout_ms=whole_number(config.get("timeoutMs"), SCRIPT_TIMEOUT_MS),
-                max_output_bytes=powers.max_output_bytes,
-                want_result=True,
-                max_result_bytes=powers.max_output_bytes,
-            ),
-            on_output=lambda stream, piece: powers.say(piece, stream),
+        request = ChildRequest(
+            argv=argv,
+            cwd=cwd,
+            env=powers.environment(),
+            stdin=compact_json(arguments).encode(),
+            timeout_ms=whole_number(config.get("timeoutMs"), SCRIPT_TIMEOUT_MS),
+            max_output_bytes=powers.max_output_bytes,
+            want_result=True,
+            reads=(folder,),
+            max_result_bytes=powers.max_output_bytes,
         )
-    return _outcome(language, config, child)
+        async with powers.workspace.watched(cwd) as watched:
+            child = await powers.sandbox.run(
+                request, on_output=lambda stream, piece: powers.say(piece, stream)
+            )
+    return _outcome(language, config, child)._replace(tree=watched.tree)
 
 
 def _prepare(folder: Path, language: str, code: str, powers: Powers) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ def command_for(manifest: CliProvider, request: Request, program: str = "") -> C
     by_argument = manifest.prompt_via == "arg"
     values = {
         "{agent}": request.agent.strip(),
-        "{model}": request.model.strip(),
+        "{model}": request.wanted_model,
         "{session}": _session(request.session_id),
     }
     if by_argument:
@@ -65,7 +65,7 @@ def command_for(manifest: CliProvider, request: Request, program: str = "") -> C
     for argument in arguments:
         _check_fits(argument)
     return Command(
-        (_program(program or manifest.bin), *arguments),
+        (program_of(program or manifest.bin), *arguments),
         None if by_argument else prompt,
         _notices(manifest, request),
     )
@@ -79,7 +79,8 @@ def _session(given: str) -> str:
     return given
 
 
-def _program(named: str) -> str:
+def program_of(named: str) -> str:
+    """Return the program that was named; raise StepError for a relative path."""
     if "/" in named and not named.startswith("/"):
         raise StepError(
             f"the program {named!r} would be looked for in the agent's directory; "
@@ -149,7 +150,7 @@ def _notices(manifest: CliProvider, request: Request) -> tuple[Notice, ...]:
         )
     if request.session_id and not manifest.resume_args:
         notices.append(Notice("[session] the manifest has no resumeArgs: a new session begins"))
-    for name, value in (("agent", request.agent.strip()), ("model", request.model.strip())):
+    for name, value in (("agent", request.agent.strip()), ("model", request.wanted_model)):
         if value and not any(f"{{{name}}}" in argument for argument in manifest.args):
             told = f"[{name}] the manifest has no {{{name}}}: {one_line(value, 80)!r} is not used"
             notices.append(Notice(told))

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+import msgspec
+
 from infloop.sandbox.capture import Capture
 
 if TYPE_CHECKING:
@@ -56,8 +58,10 @@ class Usage:
         return bool(self.input_tokens or self.output_tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+NO_USAGE = Usage()
+
+
+class Request(msgspec.Struct, frozen=True):
     """One prompt, with what a provider may need to know about where it comes from.
 
     With `session_id` the agent's own session is continued where it can be; `session_usage` is what
@@ -78,8 +82,13 @@ class Request:
     model: str = ""
     skip_permissions: bool = False
     session_id: str = ""
-    session_usage: Usage = Usage()
+    session_usage: Usage = NO_USAGE
     idle_timeout_ms: int = 0
+
+    @property
+    def wanted_model(self) -> str:
+        """The model that is asked for, as a judge or an agent names it; empty for the default."""
+        return (self.model or self.profile).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +150,9 @@ class RateLimited:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Money spent since the last `Cost`, in US dollars."""
+    """Money spent since the last `Cost`, in US dollars; None when some was and nobody knows it."""
 
-    usd: float
+    usd: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +201,7 @@ class Answer:
         self._said = Capture("stdout", max_bytes, None)
         self._transcript = Capture("stdout", max_bytes, None)
         self._stderr = Capture("stderr", max_bytes, None)
-        self.usage = Usage()
+        self.usage = NO_USAGE
         self.cost_usd: float | None = None
         self.session = ""
         self.rate_limited_until_ms: int | None = None
@@ -210,7 +219,8 @@ class Answer:
             case Usage():
                 self.usage += part
             case Cost(usd):
-                self.cost_usd = (self.cost_usd or 0.0) + usd
+                if usd is not None:
+                    self.cost_usd = (self.cost_usd or 0.0) + usd
             case Session(name):
                 self.session = name
             case RateLimited(until_ms):

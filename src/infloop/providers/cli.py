@@ -12,33 +12,32 @@ Then, and when the reader of the parts leaves or is cancelled, the whole process
 
 from __future__ import annotations
 
-import asyncio
 import re
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
-from infloop.errors import StepError
 from infloop.providers.arguments import command_for
 from infloop.providers.claude_stream import ClaudeStream
 from infloop.providers.codex_json import CodexJson
 from infloop.providers.hearing import Hearing
+from infloop.providers.listening import listen
 from infloop.providers.plain import PlainText
 from infloop.sandbox.base import ChildRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
     from infloop.model.provider import CliProvider
     from infloop.providers.base import Part, Request
     from infloop.providers.hearing import Reader
-    from infloop.sandbox.base import ChildResult, Sandbox
+    from infloop.sandbox.base import Sandbox
 
 SHIPPED_DIR = Path(__file__).with_name("shipped")
 """The manifests that come with infloop."""
 
 AFTER_RESULT_MS = 5_000
-MAX_STREAM_BYTES = 64 << 20
 
 # Our own fixed pattern: one character class.
 _NOT_A_NAME = re.compile(r"[^A-Z0-9]")  # noqa: TID251
@@ -54,6 +53,11 @@ class ProviderEnvironment(Protocol):
 def bin_variable(provider_id: str) -> str:
     """Return the variable in which an operator names a provider's program."""
     return f"INFLOOP_PROVIDER_BIN_{_NOT_A_NAME.sub('_', provider_id.upper())}"
+
+
+def how_to_help(provider_id: str, program: str) -> str:
+    """Return what an operator can do about a program that could not be started."""
+    return f"install {program!r}, or name another program in {bin_variable(provider_id)}"
 
 
 def local_now() -> datetime:
@@ -72,7 +76,6 @@ class CliAgent:
         *,
         program: str = "",
         after_result_ms: int = AFTER_RESULT_MS,
-        max_stream_bytes: int = MAX_STREAM_BYTES,
         now: Callable[[], datetime] = local_now,
     ) -> None:
         self.id = manifest.id
@@ -81,7 +84,6 @@ class CliAgent:
         self._environment = environment
         self._program = program
         self._after_result_ms = after_result_ms
-        self._max_stream_bytes = max_stream_bytes
         self._now = now
 
     async def ask(self, request: Request) -> AsyncIterator[Part]:
@@ -92,58 +94,26 @@ class CliAgent:
             cwd=request.cwd,
             env=self._environment(self._manifest.env_passthrough),
             stdin=command.stdin,
-            max_output_bytes=self._max_stream_bytes,
         )
-        heard = Hearing(
-            self._reader(request),
-            request.idle_timeout_ms,
-            self._after_result_ms,
-            self._max_stream_bytes,
-        )
+        heard = Hearing(self._reader(request), request.idle_timeout_ms, self._after_result_ms)
         for notice in command.notices:
             yield notice
-        running = asyncio.create_task(self._sandbox.run(child, on_output=heard.hear))
-        running.add_done_callback(lambda _: heard.news.set())
-        try:
-            while not running.done() and heard.has_patience:
-                await heard.something()
-                for part in heard.take():
-                    yield part
-            result = running.result() if running.done() else None
-            await _end(running)
-            if result is not None and result.error and not heard.anything:
-                raise StepError(self._how_to_help(result.error))
-            heard.finish(result)
-            for part in heard.take():
+        parts = listen(
+            self._sandbox,
+            child,
+            heard,
+            conclude=heard.conclusion,
+            how_to_help=how_to_help(self.id, command.argv[0]),
+        )
+        async with aclosing(cast("AsyncGenerator[Part]", parts)):
+            async for part in parts:
                 yield part
-            yield heard.conclusion(result)
-        finally:
-            await _end(running)
 
     def _reader(self, request: Request) -> Reader:
         match self._manifest.output_format:
             case "claude-stream-json":
                 return ClaudeStream()
             case "codex-json":
-                return CodexJson(self._now, request.model, request.session_usage)
+                return CodexJson(self._now, request.wanted_model, request.session_usage)
             case "plain":
                 return PlainText()
-
-    def _how_to_help(self, error: str) -> str:
-        program = self._program or self._manifest.bin
-        return f"{error}; install {program!r}, or name another program in {bin_variable(self.id)}"
-
-
-async def _end(running: asyncio.Task[ChildResult]) -> None:
-    """End the program; when this returns nothing of it is left, however often we are cancelled."""
-    running.cancel()
-    cancelled = False
-    while not running.done():
-        try:
-            await asyncio.wait({running})
-        except asyncio.CancelledError:
-            cancelled = True
-    if not running.cancelled():
-        running.exception()  # whoever leaves early does not want to know
-    if cancelled:
-        raise asyncio.CancelledError

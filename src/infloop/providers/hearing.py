@@ -1,7 +1,6 @@
 """Listening to a program: text in as it comes, parts out, and for how long to wait for more.
 
-Nothing waits here for whoever takes the parts. What they have not taken is kept, in no more memory
-than the sandbox shows of a stream.
+What nobody has taken is kept, in bounded memory: a program that says more has to wait.
 """
 
 from __future__ import annotations
@@ -11,13 +10,17 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from infloop.providers.base import Done, Notice, Part, Stderr, Text, Tool, ToolResult
+from infloop.providers.base import Done, Notice, Part, Stderr, Text
 from infloop.providers.lines import MAX_LINE_CHARS, Line, Lines
+from infloop.sandbox.base import Valve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from infloop.sandbox.base import ChildResult, Stream
+
+MOST_CHARS, MOST_PARTS = 1 << 20, 1_000
+"""How much may wait to be taken before the program is made to wait."""
 
 
 class Reader(Protocol):
@@ -37,19 +40,18 @@ class Reader(Protocol):
 class Hearing:
     """What the program has said and nobody has taken yet, and how long to wait for more."""
 
-    def __init__(self, reader: Reader, idle_ms: int, after_ms: int, most_bytes: int) -> None:
+    def __init__(self, reader: Reader, idle_ms: int, after_ms: int) -> None:
+        self.valve = Valve()
         self.news = asyncio.Event()
         self.ending: Done | None = None
         self.anything = False
         self._reader = reader
         self._idle_s = idle_ms / 1000
         self._after_s = after_ms / 1000
-        # How the sandbox says that it shows no more of a stream.
-        self._too_much = f"\n[… more than {most_bytes} bytes, the rest is not shown live …]\n"
-        self._deaf = False
         self._out, self._err = Lines(), Lines()
         self._cut = False
         self._parts: deque[Part] = deque()
+        self._waiting = 0
         self._clock = asyncio.get_running_loop().time
         self._since = self._clock()
 
@@ -60,18 +62,27 @@ class Hearing:
             self._parts.append(Stderr(text))
             self._diagnose(self._err.feed(text))
             self._heard_from()
-        elif text == self._too_much:
-            self._deaf = True
-            self._parts.append(Notice("[output] too much to follow: only its end will be read"))
         else:
             self._read(self._out.feed(text))
         if self._parts:
             self.news.set()
+            self._waiting += len(text)
+            if self._waiting > MOST_CHARS or len(self._parts) > MOST_PARTS:
+                self.valve.turn(closed=True)
+
+    def tell(self, part: Part) -> None:
+        """Take a part that the program did not say itself."""
+        self._add([part])
+        self.news.set()
 
     def take(self) -> Iterator[Part]:
         """Return what has been said since the last time."""
         while self._parts:
             yield self._parts.popleft()
+        self._waiting = 0
+        if self.valve.closed:
+            self._heard_from()  # it was not the program that kept silent
+            self.valve.turn(closed=False)
 
     @property
     def has_patience(self) -> bool:
@@ -94,8 +105,6 @@ class Hearing:
         self._diagnose(self._err.finish())
         if result is None:
             return
-        if self._deaf and result.stdout_omitted:
-            self._catch_up(result)
         if result.leftovers:
             told = f"[processes] {result.leftovers} outlived the agent and were ended"
             self._parts.append(Notice(told))
@@ -119,7 +128,7 @@ class Hearing:
         """Return how many seconds to wait from now on; None is for ever."""
         if self.ending is not None:
             return max(0.0, self._since + self._after_s - self._clock())
-        if self._idle_s and not self._deaf:
+        if self._idle_s and not self.valve.closed:
             return max(0.0, self._since + self._idle_s - self._clock())
         return None
 
@@ -140,7 +149,7 @@ class Hearing:
             self._heard_from()
 
     def _add(self, parts: list[Part]) -> None:
-        for part in _joined(parts):
+        for part in joined(parts):
             if isinstance(part, Done):
                 self.ending = self.ending or part
                 self._since = self._clock()
@@ -157,14 +166,8 @@ class Hearing:
             self._cut = True
             self._parts.append(Notice(f"[output] a line was cut after {MAX_LINE_CHARS} characters"))
 
-    def _catch_up(self, result: ChildResult) -> None:
-        """Read how it ended from the end that was kept; what was said there is not repeated."""
-        _, _, tail = result.stdout.rpartition(f"[… {result.stdout_omitted} bytes left out …]\n")
-        parts = [part for line in Lines().feed(tail)[1:] for part in self._reader.read(line) or ()]
-        self._add([part for part in parts if not isinstance(part, Text | Tool | ToolResult)])
 
-
-def _joined(parts: list[Part]) -> Iterator[Part]:
+def joined(parts: list[Part]) -> Iterator[Part]:
     """Return what came at once, its text in one: a flood of lines is not one of objects."""
     texts: list[str] = []
     for part in parts:

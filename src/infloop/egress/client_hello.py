@@ -1,0 +1,143 @@
+"""The first thing a TLS client says, read strictly: whom it wants to talk to.
+
+A tunnel is for TLS with the host it was opened to. The ClientHello says in the clear whether that
+is so: its server name must be that host, or missing where the host is an address. A hello that
+hides its name (ECH) is refused, for the name in the clear is then not the real one.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from infloop.policy.hosts import is_address
+
+MAX_HELLO = 32 << 10
+
+_TOO_LARGE = f"the ClientHello is larger than {MAX_HELLO} bytes"
+
+_HANDSHAKE, _CLIENT_HELLO = 22, 1
+_MAX_RECORD, _MAX_RECORDS = 1 << 14, 32
+_SERVER_NAME, _HOST_NAME = 0, 0
+_HIDDEN_NAMES = frozenset((0xFE0D, 0xFFCE))  # ECH, and ESNI before it
+
+_two_numbers = struct.Struct(">HH").unpack_from
+_one_name = struct.Struct(">HBH").unpack_from
+
+
+class NotHello(Exception):
+    """What came is not a ClientHello that may pass; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What matters of a ClientHello: the name in the clear, and whether another one is hidden."""
+
+    server_name: str
+    hidden: bool
+
+
+def refuse_hello(data: bytes | bytearray, host: str) -> str | None:
+    """Say why a tunnel to `host` must not begin so; "" if it may; None while it is incomplete."""
+    try:
+        hello = read_hello(data)
+    except NotHello as why:
+        return str(why)
+    if hello is None:
+        return None
+    if hello.hidden:
+        return "the TLS client hides the name it asks for (ECH)"
+    wanted = "" if is_address(host) else host
+    if hello.server_name.lower() != wanted:
+        said = hello.server_name[:100]
+        return f"the TLS client asks for {said!r} in a tunnel to {host!r}"
+    return ""
+
+
+def read_hello(data: bytes | bytearray) -> Hello | None:
+    """Read a ClientHello that may come in several records; None while it is incomplete."""
+    message = _message(data)
+    if message is None and len(data) > 2 * MAX_HELLO:
+        raise NotHello(_TOO_LARGE)
+    return None if message is None else _parse(message)
+
+
+def _message(data: bytes | bytearray) -> bytes | None:
+    """Put the handshake message together from its records."""
+    message = bytearray()
+    position = records = promised = 0
+    while position < len(data):
+        records += 1
+        if records > _MAX_RECORDS:
+            raise NotHello("the ClientHello comes in too many pieces")
+        if data[position] != _HANDSHAKE:
+            raise NotHello("what came through the tunnel is not TLS")
+        if position + 5 > len(data):
+            return None
+        major, size = data[position + 1], int.from_bytes(data[position + 3 : position + 5], "big")
+        if major != 3 or not 0 < size <= _MAX_RECORD:
+            raise NotHello("what came through the tunnel is not TLS")
+        message += data[position + 5 : position + 5 + size]
+        promised += size
+        position += 5 + size
+        if message and message[0] != _CLIENT_HELLO:
+            raise NotHello("TLS begins with something else than a ClientHello")
+        if len(message) >= 4:
+            wanted = 4 + int.from_bytes(message[1:4], "big")
+            if wanted > MAX_HELLO:
+                raise NotHello(_TOO_LARGE)
+            if promised > wanted:
+                raise NotHello("the ClientHello does not end with its record")
+            if len(message) == wanted:
+                return bytes(message[4:])
+    return None
+
+
+def _parse(body: bytes) -> Hello:
+    try:
+        return _extensions(body, _behind_compression(body))
+    except (IndexError, struct.error):
+        raise NotHello("the ClientHello has a length that leads beyond its end") from None
+
+
+def _behind_compression(body: bytes) -> int:
+    """Return where the extensions begin: behind five fields, of which three have a length."""
+    at: int = 2 + 32  # version and random
+    at += 1 + body[at]  # session id
+    at += 2 + _two_bytes(body, at)  # cipher suites
+    return at + 1 + body[at]  # compression
+
+
+def _two_bytes(body: bytes, at: int) -> int:
+    return (body[at] << 8) + body[at + 1]
+
+
+def _extensions(body: bytes, at: int) -> Hello:
+    name, seen = "", set[int]()
+    if at < len(body):
+        at += 2
+        if at + _two_bytes(body, at - 2) != len(body):
+            raise NotHello("the ClientHello does not end with its extensions")
+    while at < len(body):
+        kind, size = _two_numbers(body, at)
+        content = body[at + 4 : at + 4 + size]
+        at += 4 + size
+        if kind in seen:
+            raise NotHello("the ClientHello has an extension twice")
+        seen.add(kind)
+        if kind == _SERVER_NAME:
+            name = _server_name(content)
+    if at != len(body):
+        raise NotHello("the ClientHello has a length that leads beyond its end")
+    return Hello(name, not seen.isdisjoint(_HIDDEN_NAMES))
+
+
+def _server_name(content: bytes) -> str:
+    listed, kind, size = _one_name(content)
+    name = content[5:]
+    if listed != len(content) - 2 or size != len(name) or kind != _HOST_NAME or not name:
+        raise NotHello("the ClientHello does not name exactly one server")
+    try:
+        return name.decode("ascii")
+    except UnicodeDecodeError:
+        raise NotHello("the ClientHello names a server that is not ASCII") from None

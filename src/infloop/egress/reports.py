@@ -1,0 +1,44 @@
+"""What a proxy tells the run it works for: each decision when it is made, each connection's end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from infloop.policy.hosts import Verdict, authority
+
+Kind: TypeAlias = Literal["tunnel", "request", "broker", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided about a connection of the child. `host` is empty if it was not understood.
+
+    An allowed connection can be refused later, when it turns out to be used for something else.
+    """
+
+    number: int
+    kind: Kind
+    host: str
+    port: int
+    verdict: Verdict
+    reason: str
+    rule: str = ""
+
+    def __str__(self) -> str:
+        where = authority(self.host, self.port) if self.host else "a connection"
+        return f"{self.verdict} {where}, {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An allowed connection is over: what it carried, and why we or the far side ended it."""
+
+    number: int
+    kind: Kind
+    host: str
+    port: int
+    sent: int
+    received: int
+    seconds: float
+    reason: str = ""

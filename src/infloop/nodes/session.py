@@ -1,0 +1,45 @@
+"""What has been counted of an agent's session, handed on from one round of a loop to the next.
+
+Some agents report the tokens of their whole session. Who continues a session must know what was
+counted of it before, or it counts twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infloop.nodes.base import whole_number
+from infloop.providers.base import Usage
+
+if TYPE_CHECKING:
+    from infloop.model.values import JsonObject
+    from infloop.providers.base import Answer, Request
+
+
+def counted_before(config: JsonObject) -> Usage:
+    """Return what the rounds before counted of the session that a step continues."""
+    tokens = config.get("sessionTokens")
+    if not isinstance(tokens, dict) or not config.get("sessionId"):
+        return Usage()
+    return Usage(
+        whole_number(tokens.get("input"), 0),
+        whole_number(tokens.get("output"), 0),
+        whole_number(tokens.get("cached"), 0),
+        whole_number(tokens.get("cacheWrite"), 0),
+    )
+
+
+def counted_by_now(request: Request, answer: Answer) -> JsonObject:
+    """Return the session of an answer and all that was counted of it, as outputs of the step."""
+    if not answer.session:
+        return {}
+    total = answer.usage
+    if answer.session == request.session_id:
+        total = request.session_usage + total
+    tokens: JsonObject = {
+        "input": total.input_tokens,
+        "output": total.output_tokens,
+        "cached": total.cached_tokens,
+        "cacheWrite": total.cache_write_tokens,
+    }
+    return {"sessionId": answer.session, "sessionTokens": tokens}

@@ -1,0 +1,75 @@
+"""Which addresses a connection may go to: the one table.
+
+Only global unicast addresses pass. Everything that is a machine's own, a network's own, a cloud's
+own or an IPv4 address in the clothes of an IPv6 one is refused by the name of its range.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Address: TypeAlias = IPv4Address | IPv6Address
+
+LOOPBACK, PRIVATE = "loopback", "private"
+
+# The first range that holds an address names it, so narrow ones stand before wide ones.
+_RANGES = (
+    ("cloud metadata", "169.254.169.254/32 100.100.100.200/32 168.63.129.16/32 192.0.0.192/32"),
+    ("cloud metadata", "fd00:ec2::254/128 fd20:ce::254/128"),
+    (LOOPBACK, "127.0.0.0/8 ::1/128"),
+    (PRIVATE, "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7"),
+    ("carrier-grade NAT", "100.64.0.0/10"),
+    ("link-local", "169.254.0.0/16 fe80::/10"),
+    ("site-local", "fec0::/10"),
+    ("unspecified", "0.0.0.0/8 ::/128"),
+    ("multicast", "224.0.0.0/4 ff00::/8"),
+    ("documentation", "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32 3fff::/20"),
+    ("benchmarking", "198.18.0.0/15 2001:2::/48"),
+    ("IPv4 inside IPv6", "::/96 ::ffff:0:0/96 ::ffff:0:0:0/96"),
+    ("NAT64", "64:ff9b::/96 64:ff9b:1::/48"),
+    ("6to4", "192.88.99.0/24 2002::/16"),
+    ("Teredo", "2001::/32"),
+    ("ORCHID", "2001:10::/28 2001:20::/28"),
+    ("reserved", "192.0.0.0/24 240.0.0.0/4 2001::/23 3ffe::/16"),
+    ("reserved", "::/3 4000::/2 8000::/1"),  # all of IPv6 that is not 2000::/3
+)
+
+
+def _bounds(version: int) -> tuple[tuple[int, int, str], ...]:
+    networks = ((ip_network(text), name) for name, texts in _RANGES for text in texts.split())
+    return tuple(
+        (int(network.network_address), int(network.broadcast_address), name)
+        for network, name in networks
+        if network.version == version
+    )
+
+
+_BOUNDS = {4: _bounds(4), 6: _bounds(6)}
+
+
+def refused_range(address: Address) -> str:
+    """Return the name of the range that forbids `address`, or nothing for a global unicast one."""
+    number = int(address)
+    for first, last, name in _BOUNDS[address.version]:
+        if first <= number <= last:
+            return name
+    return ""
+
+
+def refuse_answer(answer: Sequence[str], refuse: Callable[[Address], str]) -> str:
+    """Return why an answer of the name service is refused as a whole, or nothing if it is not.
+
+    One address that `refuse` has a word against is enough.
+    """
+    for text in answer:
+        try:
+            address = ip_address(text)
+        except ValueError:
+            return "an address that cannot be read"
+        if why := refuse(address):
+            return why
+    return "" if answer else "no address"

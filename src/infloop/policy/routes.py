@@ -1,0 +1,68 @@
+"""Which calls of an API a child may make with a key that is not its own: method and path, exactly.
+
+A path is compared as it stands. One that could be read in two ways (dot segments, escapes, empty
+segments) is not compared at all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Dialect: TypeAlias = Literal["anthropic", "openai"]
+
+# Our own fixed pattern: no nested repeats over the same characters.
+_SEGMENT = re.compile(r"[A-Za-z0-9_~:.-]+", re.ASCII)  # noqa: TID251
+_QUERY = re.compile(r"[A-Za-z0-9_~=&.,:+-]*", re.ASCII)  # noqa: TID251
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One call."""
+
+    method: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+ROUTES: Mapping[Dialect, tuple[Route, ...]] = {
+    "anthropic": (
+        Route("POST", "/v1/messages"),
+        Route("POST", "/v1/messages/count_tokens"),
+    ),
+    "openai": (
+        Route("POST", "/v1/responses"),
+        Route("POST", "/v1/chat/completions"),
+        Route("GET", "/v1/models"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """The call that is meant, or the status and reason why there is none."""
+
+    route: Route | None = None
+    query: str = ""
+    status: int = 0
+    reason: str = ""
+
+
+def find_route(method: str, target: str, routes: Sequence[Route]) -> Routing:
+    """Return which of the routes a request means."""
+    path, _, query = target.partition("?")
+    segments = path.split("/")[1:]
+    if any(not _SEGMENT.fullmatch(part) or part in (".", "..") for part in segments):
+        return Routing(status=400, reason="the path has a segment that is not plain")
+    if not _QUERY.fullmatch(query):
+        return Routing(status=400, reason="the query is not plain")
+    for route in routes:
+        if (route.method, route.path) == (method, path):
+            return Routing(route, query)
+    return Routing(status=403, reason=f"{method} {path} is not among the calls that may be made")
