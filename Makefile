@@ -6,12 +6,13 @@ BENCH_READY := .venv-bench/.ready
 COMPILE := .venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate
 
-.PHONY: help demo test test-agents check docs bench console lock clean
+.PHONY: help demo test test-agents test-container check docs bench console lock clean
 
 help:
 	@echo "make demo      watch a loop turn failing tests green"
 	@echo "make test      run the tests"
 	@echo "make test-agents  drive the real claude and codex against a model of our own"
+	@echo "make test-container  build the image and look at it from inside, with podman, as root"
 	@echo "make check     everything that must hold: style, types, layers, documents, tests"
 	@echo "make docs      remake the generated parts of the documents"
 	@echo "make bench     measure infloop beside its peers"
@@ -26,7 +27,11 @@ test: $(READY)
 	@.venv/bin/pytest -n auto -q $(PYTEST)
 
 test-agents: $(READY)
-	@.venv/bin/pytest -q tests/agents/real_agents.py $(PYTEST)
+	@.venv/bin/pytest -q tests/agents/real_agents.py tests/agents/real_confined.py $(PYTEST)
+
+test-container: $(READY)
+	@tools/container_engine.sh
+	@INFLOOP_TEST_CONTAINER=1 .venv/bin/pytest -q tests/test_container.py $(PYTEST)
 
 check: $(READY)
 	.venv/bin/ruff check
@@ -51,6 +56,7 @@ console:
 lock: $(READY)
 	$(COMPILE) --all-extras --group dev pyproject.toml -o requirements.lock
 	$(COMPILE) --group bench pyproject.toml -o requirements-bench.lock
+	$(COMPILE) --all-extras --group build -c requirements.lock pyproject.toml -o requirements-image.lock
 
 clean:
 	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -2,7 +2,8 @@
 # Makes a Python environment from a lock file:  tools/bootstrap.sh DIRECTORY LOCKFILE
 #
 # Needs Linux, Python 3.11 or newer with its venv module, and git. On Debian and Ubuntu root gets
-# what is missing installed; anybody else is told what is missing and which command brings it.
+# what is missing installed; anybody else is told what is missing and which command brings it. The same
+# goes for bubblewrap, which is optional.
 set -eu
 
 environment=$1
@@ -15,6 +16,7 @@ main() {
     fi
     provide_missing
     provide_missing # a python3 that was just installed may still be too old
+    provide_bubblewrap
     if ! is_new_enough "$environment/bin/python"; then
         rm -rf "$environment"
         "$(find_python)" -m venv "$environment"
@@ -55,6 +57,21 @@ install with: sudo apt-get install $missing"
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing ||
         give_up "apt-get could not install: $missing
 infloop needs Python 3.11 or newer with its venv module, and git"
+}
+
+# Agents can be confined without it, by level `guard`; level `sandbox` is made of it.
+provide_bubblewrap() {
+    if command -v bwrap >/dev/null; then
+        return
+    fi
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "installing system parts: bubblewrap"
+        [ -n "$updated" ] || apt-get update -qq
+        updated=yes
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends bubblewrap &&
+            return
+    fi
+    echo "optional: install bubblewrap to run agents at level sandbox" >&2
 }
 
 list_missing() {

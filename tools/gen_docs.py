@@ -26,7 +26,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from infloop import cli
+from infloop.model import plugin, trigger
 from infloop.model import workflow as format_
+from infloop.model.audit import ACTORS, EVENTS
 from infloop.model.schema import FileModel, part_model
 from infloop.model.values import compact_json
 from infloop.settings import Settings, variable
@@ -51,8 +53,10 @@ def node(kind: str) -> str:
 
 
 def fields(name: str) -> str:
-    """Return the fields of one of the other parts of a workflow file."""
-    model: type[FileModel] = getattr(format_, name)
+    """Return the fields of one of the other parts of a workflow file, a trigger or a plugin."""
+    model: type[FileModel] = next(
+        getattr(module, name) for module in (format_, trigger, plugin) if hasattr(module, name)
+    )
     model.model_rebuild()  # what is said about nodes came before there were any
     return field_table(list(field_rows(model, flat=True)))
 
@@ -72,11 +76,23 @@ def help_text(command: str) -> str:
     return f"```text\n{parser.format_help().rstrip()}\n```"
 
 
+def audit(what: str) -> str:
+    """Return what the audit log knows: its events, or who can have acted."""
+    if what == "actors":
+        return table(("kind", "who"), [(f"`{kind}`", who) for kind, who in ACTORS.items()])
+    rows = [
+        (f"`{name}`", kind.meaning, "routine" if kind.routine else "")
+        for name, kind in EVENTS.items()
+    ]
+    return table(("event", "meaning", ""), rows)
+
+
 PARTS: Mapping[str, Callable[[str], str]] = {
     "node": node,
     "fields": fields,
     "settings": settings,
     "help": help_text,
+    "audit": audit,
 }
 
 Row = tuple[str, str, str, str, str]

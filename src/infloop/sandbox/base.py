@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterable, Mapping
+
+    from infloop.sandbox.fence import Fence
 
 Stream: TypeAlias = Literal["stdout", "stderr"]
 OnOutput: TypeAlias = Callable[[Stream, str], None]
@@ -21,20 +23,33 @@ RESULT_FD = 3
 class ChildRequest:
     """One child to run; `env` is its whole environment.
 
-    Of each output stream the first and last bytes are kept, `max_output_bytes` together. A child
+    `stdin` that comes in pieces is written as the child takes it, and then closed. Once the child
+    has ended or reads no more, it is left and closed (`aclose`, where it has that); what it raises
+    ends the child and leaves the call.
+
+    Of each output stream the first and last bytes are kept, `max_output_bytes` together. Who gives
+    a `valve` is shown all of a stream, however long, and may make the child wait. A child
     still running after `timeout_ms` (0: no limit) is ended: TERM, then KILL after `grace_ms`;
     the same grace is given to what outlives the child.
+
+    `reads` are directories that were made for this child alone and that it reads.
+
+    `fence` is what a level that confines lets it reach; without one that is its directory, and no
+    network.
     """
 
     argv: tuple[str, ...]
     cwd: str
     env: Mapping[str, str]
-    stdin: bytes | None = None
+    stdin: bytes | AsyncIterable[bytes] | None = None
     timeout_ms: int = 0
     grace_ms: int = 2_000
     max_output_bytes: int = 1 << 20
+    valve: Valve | None = None
     want_result: bool = False
     max_result_bytes: int = 8 << 20
+    reads: tuple[str, ...] = ()
+    fence: Fence | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +78,27 @@ class ChildResult:
     error: str = ""
 
 
+class Valve:
+    """Holds one child's output back while whoever listens is behind; the child waits meanwhile.
+
+    What a child has left in its pipes when it ends comes through a closed valve too.
+    """
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._on_turn: Callable[[], None] = lambda: None
+
+    def turn(self, *, closed: bool) -> None:
+        """Close the valve or open it."""
+        if closed != self.closed:
+            self.closed = closed
+            self._on_turn()
+
+    def watch(self, on_turn: Callable[[], None]) -> None:
+        """Be told when it is turned; for the sandbox."""
+        self._on_turn = on_turn
+
+
 class Sandbox(Protocol):
     """A place where children run, at one isolation level."""
 
@@ -79,10 +115,10 @@ class Sandbox(Protocol):
     ) -> ChildResult:
         """Run a child to its end.
 
-        `on_output` gets each stream's text as it comes, up to `max_output_bytes`; `on_started`
-        gets the process id and its start time in clock ticks since boot, possibly after the first
-        output. What either raises ends the child and leaves this call. Cancelled, the whole tree
-        is gone before CancelledError leaves this call.
+        `on_output` gets each stream's text as it comes, up to `max_output_bytes` unless there is a
+        valve; `on_started` gets the process id and its start time in clock ticks since boot,
+        possibly after the first output. What either raises ends the child and leaves this call.
+        Cancelled, the whole tree is gone before CancelledError leaves this call.
         """
 
     async def close(self) -> None:

@@ -6,6 +6,7 @@ Memory is bounded by the limit however much is written, and nothing is done per 
 from __future__ import annotations
 
 import codecs
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -22,15 +23,21 @@ class Captured(NamedTuple):
 
 
 class Capture:
-    """Collects one stream; bytes that are not UTF-8 become U+FFFD."""
+    """Collects one stream; bytes that are not UTF-8 become U+FFFD.
 
-    def __init__(self, stream: Stream, limit: int, on_output: OnOutput | None) -> None:
+    `on_output` is shown as much of it as is kept, or with `show_all` all of it.
+    """
+
+    def __init__(
+        self, stream: Stream, limit: int, on_output: OnOutput | None, *, show_all: bool = False
+    ) -> None:
         self._head_limit = limit // 2
         self._tail_limit = limit - self._head_limit
         self._head = bytearray()
         self._tail = bytearray()
         self._cut = 0
-        self._live = _Live(stream, limit, on_output) if on_output else None
+        shown = sys.maxsize if show_all else limit
+        self._live = _Live(stream, shown, on_output) if on_output else None
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the stream."""

@@ -37,14 +37,17 @@ class Child:
         self._on_started = on_started
         live = self._show if on_output else None
         self.pipes = Pipes(request, readiness, live, self._on_pipes_ended)
+        if self.pipes.feeding is not None:
+            self.pipes.feeding.add_done_callback(self._on_fed)
         self.settled: asyncio.Future[None] = self._loop.create_future()
         self.timed_out = False
         self.ended_by_us = False
         self.leftovers = 0
         self.error = ""
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._status: int | None = None
         self._tree_is_gone = False
+        self._settling = False
         self._began = self._finished = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -120,8 +123,18 @@ class Child:
         try:
             callback(*args, **kwargs)
         except Exception as error:  # noqa: BLE001  (not ours to judge: it is raised to the caller)
-            self._failure = error
-            self.end()
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self.end()
+
+    def _on_fed(self, feeding: asyncio.Task[None]) -> None:
+        error = None if feeding.cancelled() else feeding.exception()
+        if error is not None:
+            self._fail(error)
+        if self._settling:
+            self._settle()
 
     def _on_pipes_ended(self) -> None:
         if self._tree_is_gone:
@@ -131,5 +144,7 @@ class Child:
         if self._timer:
             self._timer.cancel()
         self.pipes.close()
-        if not self.settled.done():
+        self._settling = True
+        fed = self.pipes.feeding is None or self.pipes.feeding.done()
+        if fed and not self.settled.done():
             self.settled.set_result(None)

@@ -1,4 +1,4 @@
-"""Level `host`: children run as the server's user.
+"""Level `host`: children run as the server's user, or as one that root names for them.
 
 They are not confined. What is promised: the environment is exactly the one given, no descriptor
 of the server is inherited, and the whole process tree is gone when the run returns.
@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from infloop.sandbox.base import ChildResult
+from infloop.sandbox.launch import Launch
 from infloop.sandbox.pool import KeeperPool
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ class HostSandbox:
 
     level = "host"
 
-    def __init__(self) -> None:
-        self._pool = KeeperPool()
+    def __init__(self, *, user: tuple[int, int] | None = None) -> None:
+        """Prepare to run children, as another `user` (uid and gid) when started by root."""
+        self._pool = KeeperPool(user=user)
 
     async def run(
         self,
@@ -37,7 +39,8 @@ class HostSandbox:
         program = find_program(request.argv[0], request.env.get("PATH", os.defpath))
         if program is None:
             return ChildResult(error=f"program {request.argv[0]!r} was not found on PATH")
-        return await self._pool.run(request, program, on_output, on_started)
+        launch = Launch(program, request.argv, request.env, request.cwd)
+        return await self._pool.run(request, launch, on_output, on_started)
 
     async def close(self) -> None:
         """End every child and every keeper."""

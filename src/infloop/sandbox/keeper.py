@@ -1,8 +1,13 @@
 """The process that owns one child tree at a time, so that a tree can be ended as a whole.
 
-A stand-alone program (`python -I -S keeper.py <descriptor>`, empty environment, standard library
-only) that the server starts, uses for one child after the other, and talks to over a socket.
-It is a subreaper: whatever the child starts, however it detaches, stays below this process.
+A stand-alone program (`python -I -S keeper.py <descriptor> <uid:gid or nothing> <modules…>`, empty
+environment, standard library only) that the server starts, uses for one child after the other,
+and talks to over a socket. It is a subreaper: whatever the child starts, however it detaches,
+stays below this process. Told so, it becomes another user before anything else.
+
+A child is started in one of three ways: `plain`; `guard`, forked, and confined by itself (see
+confine) before it becomes the program; `bubble`, where the program is bubblewrap, held until its
+limits and its network are in place (see bubble). Only those who use the latter two pay for them.
 
 What the keeper promises
   * the child is started with exactly the environment, directory and descriptors of the request,
@@ -15,15 +20,19 @@ What the keeper promises
     its id, and anything deeper is signalled through a pidfd whose start time was compared.
 
 Messages to the keeper are frames: four bytes of length, then fields separated by NUL, which
-no path, argument or variable can hold. The descriptors of a `spawn` ride on its first byte.
+no path, argument or variable can hold. The descriptors of a `spawn` ride on its first byte: as many
+pipes as it says, which become 0, 1, 2 and so on, and then the extra ones.
 
-    spawn  grace_ms  announce  cwd  program  argument count  arguments…  NAME=value…
+    spawn  grace_ms  announce  way  pipes  limits  ports  cwd  program  argument count  arguments…
+           NAME=value…
+    go                             the child that was waiting for its listeners may begin
     end    grace_ms
 
 Answers are lines.
 
     started <pid> <start time>     only when announced
-    failed <text>                  nothing was started
+    listening                      with a descriptor for each port; now waiting for `go`
+    failed <text>                  nothing was started, or nothing of it is left
     exited <wait status>
     clean <leftovers>              ready for the next child; how many outlived their parent
     broken <text>                  the keeper gives up and exits
@@ -41,13 +50,23 @@ import socket
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from infloop.sandbox.bubble import Bubble
+
 PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 
 _FRAME_HEAD = 4
 _INT_BYTES = 4
-_MAX_DESCRIPTORS = 4
+_MAX_DESCRIPTORS = 32
+_FIRST_EXTRA_FD = 4
+_GUARD_DESCRIPTORS = 3
+_START_PATIENCE_S = 10.0
 _PAGE = 4096
 _BURIALS_S = 1.0
 _KILL_PATIENCE_S = 3.0
@@ -72,15 +91,26 @@ class Process:
 class Request:
     """What a `spawn` frame asks for."""
 
-    def __init__(self, fields: list[bytes]) -> None:
-        _, grace_ms, announce, cwd, program, count, *rest = fields
+    def __init__(self, fields: list[bytes], descriptors: list[int]) -> None:
+        _, grace_ms, announce, way, pipes, limits, ports, cwd, program, count, *rest = fields
         pairs = (variable.partition(b"=") for variable in rest[int(count) :])
         self.grace_s = int(grace_ms) / 1000
         self.announce = announce == b"1"
+        self.way, _, joins = way.partition(b"-")
+        self.pipes = descriptors[: int(pipes)]
+        self.extra = descriptors[int(pipes) :]
+        self.groups = [self.extra.pop()] if joins else []
+        self.limits = numbers(limits)
+        self.ports = numbers(ports)
         self.cwd = cwd
         self.program = program
         self.arguments = rest[: int(count)]
         self.environment = {name: value for name, _, value in pairs}
+
+
+def numbers(listed: bytes) -> list[int]:
+    """Return what is listed with commas."""
+    return [int(number) for number in listed.split(b",") if number]
 
 
 class SpawnError(Exception):
@@ -185,6 +215,7 @@ class Keeper:
         self._poll.register(door, select.POLLIN)
         self._target = 0
         self._exited = False
+        self._bubble: Bubble | None = None
 
     def serve(self) -> None:
         """Take requests until the server closes its side."""
@@ -192,7 +223,7 @@ class Keeper:
             fields, descriptors = message
             # An `end` that crossed the last `clean` on its way has nothing left to end.
             if fields[0] == b"spawn":
-                self._look_after(Request(fields), descriptors)
+                self._look_after(Request(fields, descriptors), descriptors)
                 os.chdir("/")
 
     def _receive(self) -> tuple[list[bytes], list[int]] | None:
@@ -221,33 +252,81 @@ class Keeper:
             self._door.sendall(f"{text}\n".encode("utf-8", "backslashreplace"))
 
     def _look_after(self, request: Request, descriptors: list[int]) -> None:
+        self._exited = False
         try:
-            self._target = start(request, descriptors)
+            self._target = self._start(request)
         except SpawnError as failure:
+            if self._bubble:
+                self._bubble.close()
             self.tell(f"failed {failure}")
             return
         finally:
             for fd in descriptors:
                 os.close(fd)
-        self._exited = False
         if request.announce:
             process = read_process(self._target)
             self.tell(f"started {self._target} {process.start if process else 0}")
+        if self._bubble:
+            self._look_after_bubble(request, self._bubble)
+            return
         leftovers = self._see_it_end(request.grace_s)
         # Only now may the id, and with it the number of the process group, be used again.
         _, status = os.waitpid(self._target, 0)
         self.tell(f"clean {leftovers}" if self._exited else f"exited {status}\nclean 0")
 
+    def _start(self, request: Request) -> int:
+        self._bubble = None
+        enter(request.cwd)
+        if request.way == b"bubble":
+            self._bubble = load("bubble").Bubble(request.groups)
+        if request.way == b"guard":
+            return start_confined(request)
+        if self._bubble is None:
+            return start(request, request.extra)
+        with self._bubble.inherited() as theirs:
+            return start(request, request.extra + theirs)
+
     def _see_it_end(self, grace_s: float) -> int:
         """Return how many processes outlived the child's own end."""
-        asked = self._wait_for_target()
+        asked = self._wait_for(b"end")
         if asked is None and self._children.pids() == [self._target]:
             return 0
-        told = self._end_tree(grace_s if asked is None else asked)
+        told = self._end_tree(grace_s if asked is None else int(asked[1]) / 1000)
         return told if asked is None else 0
 
-    def _wait_for_target(self) -> float | None:
-        """Return None when the child ended by itself, else the grace that the server grants."""
+    def _look_after_bubble(self, request: Request, bubble: Bubble) -> None:
+        """See to a child that bubblewrap holds: its limits, its network, its life and its end."""
+        problem = ""
+        asked: list[bytes] | None = None
+        try:
+            limit(bubble.find_child(), request.limits)
+            asked = self._hold(request, bubble)
+            if asked is None:
+                bubble.release()
+                asked = self._wait_for(b"end")
+            if asked is None:
+                # With bubblewrap gone the kernel ends what it made.
+                bubble.wait_for_end(_KILL_PATIENCE_S)
+        except (OSError, ValueError) as error:
+            problem = f"the sandbox could not be set up: {error}"
+        grace_s = int(asked[1]) / 1000 if asked else 0.0
+        self._end_tree(grace_s, spared=bubble.own_processes(self._target))
+        _, status = os.waitpid(self._target, 0)
+        began = bubble.close()
+        if not (problem or began or asked or os.WIFSIGNALED(status)):
+            problem = "the sandbox could not be set up"
+        self.tell(f"failed {problem}" if problem else f"exited {status}\nclean 0")
+
+    def _hold(self, request: Request, bubble: Bubble) -> list[bytes] | None:
+        """Hold the child until its listeners have an owner; return the server's `end`, if any."""
+        if not request.ports:
+            return None
+        bubble.listen(request.ports, self._door)
+        word = self._wait_for(b"go", b"end")
+        return word if word and word[0] == b"end" else None
+
+    def _wait_for(self, *words: bytes) -> list[bytes] | None:
+        """Return the first message that begins with one of the words; None at the child's end."""
         pidfd = os.pidfd_open(self._target)
         self._poll.register(pidfd, select.POLLIN)
         try:
@@ -257,23 +336,25 @@ class Keeper:
                     return None
                 if not ready:
                     self._bury_others()
-                elif (grace_s := self._hear_end()) is not None:
-                    return grace_s
+                elif (message := self._hear())[0] in words:
+                    return message
         finally:
             self._poll.unregister(pidfd)
             os.close(pidfd)
 
-    def _hear_end(self) -> float | None:
+    def _hear(self) -> list[bytes]:
         """Read one message; a closed door is an `end` without grace."""
         message = self._receive()
         if message is None:
             self._poll.unregister(self._door)
-            return 0.0
-        fields, _ = message
-        return int(fields[1]) / 1000 if fields[0] == b"end" else None
+            return [b"end", b"0"]
+        return message[0]
 
-    def _end_tree(self, grace_s: float) -> int:
-        """End everything below; return how many processes were told to go."""
+    def _end_tree(self, grace_s: float, spared: frozenset[int] = frozenset()) -> int:
+        """End everything below; return how many processes were told to go.
+
+        The `spared` are not asked, only killed: they end by themselves when the others have.
+        """
         told: set[tuple[int, int]] = set()
         kill_at = time.monotonic() + grace_s
         tick_s = _FIRST_TICK_S
@@ -285,10 +366,12 @@ class Keeper:
             if now >= kill_at:
                 self._kill(tree)
             else:
+                tree = [process for process in tree if process.pid not in spared]
                 ask_to_end([p for p in tree if (p.pid, p.start) not in told])
             told.update((process.pid, process.start) for process in tree)
             if self._poll.poll(tick_s * 1000):
-                grace_s = self._hear_end() or 0.0
+                word, *grace_ms = self._hear()
+                grace_s = int(grace_ms[0]) / 1000 if word == b"end" else 0.0
                 kill_at = min(kill_at, time.monotonic() + grace_s)
             tick_s = min(tick_s * 2, _LAST_TICK_S)
         return len(told)
@@ -307,7 +390,9 @@ class Keeper:
             ended = os.waitid(os.P_PID, self._target, peek)
             if ended is not None:
                 self._exited = True
-                self.tell(f"exited {wait_status(ended)}")
+                # What bubblewrap's own end means is known only when all is over.
+                if not self._bubble:
+                    self.tell(f"exited {wait_status(ended)}")
         return others_live or not self._exited
 
     def _kill(self, tree: list[Process]) -> None:
@@ -345,18 +430,25 @@ def wait_status(ended: os.waitid_result) -> int:
     return ended.si_status << 8 if ended.si_code == os.CLD_EXITED else ended.si_status
 
 
-def start(request: Request, descriptors: list[int]) -> int:
-    """Start the child and return its id; it gets the descriptors as 0, 1, 2 and so on."""
-    cwd = os.fsdecode(request.cwd)
+def enter(directory: bytes) -> None:
+    """Go where the child is to begin."""
+    cwd = os.fsdecode(directory)
     try:
-        os.chdir(request.cwd)
+        os.chdir(directory)
     except FileNotFoundError:
         raise SpawnError(f"cwd {cwd!r} does not exist") from None
     except NotADirectoryError:
         raise SpawnError(f"cwd {cwd!r} is not a directory") from None
     except OSError as error:
         raise SpawnError(f"cwd {cwd!r} cannot be entered: {error.strerror}") from None
-    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(descriptors)]
+
+
+def start(request: Request, extra: list[int]) -> int:
+    """Start the child and return its id; it gets the pipes as 0, 1, 2 and so on, then the extra."""
+    # In this order, as descriptors are received and opened, none is overwritten before its turn.
+    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(request.pipes)]
+    if extra:
+        actions += [(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(extra, _FIRST_EXTRA_FD)]
     try:
         return os.posix_spawn(
             request.program,
@@ -371,6 +463,81 @@ def start(request: Request, descriptors: list[int]) -> int:
         raise SpawnError(why_not_started(os.fsdecode(request.program), error)) from None
 
 
+def start_confined(request: Request) -> int:
+    """Fork the child, which confines itself and becomes the program; return its id."""
+    confine = load("confine").confine
+    said, say = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            become(request, confine)
+        except OSError as error:
+            os.write(say, why_not_started(os.fsdecode(request.program), error).encode())
+        except Exception as error:  # noqa: BLE001  (the edge of a process: it must say why it ends)
+            os.write(say, f"the child could not be confined: {error}".encode())
+        finally:
+            os._exit(1)
+    os.close(say)
+    try:
+        # Closed by the kernel, with nothing said, the moment the program takes over.
+        ready, _, _ = select.select([said], [], [], _START_PATIENCE_S)
+        why = os.read(said, _PAGE) if ready else b"the child could not be confined in time"
+    finally:
+        os.close(said)
+    if why:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise SpawnError(why.decode(errors="replace"))
+    return pid
+
+
+def become(request: Request, confine: Callable[[list[int]], None]) -> None:
+    """Be the program from here on, confined."""
+    os.setsid()
+    # Not signal.signal: sixty times, it takes as long as the fork.
+    set_signal = ctypes.CDLL(None).signal
+    for each in _ALL_SIGNALS:
+        set_signal(each, None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number, fd in enumerate(request.pipes):
+        os.dup2(fd, number)
+    limit(0, request.limits)
+    try:
+        confine(request.extra[:_GUARD_DESCRIPTORS])
+    except OSError as error:
+        raise RuntimeError(error.strerror or str(error)) from error
+    for number, fd in enumerate(request.extra[_GUARD_DESCRIPTORS:], _FIRST_EXTRA_FD):
+        os.dup2(fd, number)
+    os.execve(request.program, request.arguments, request.environment)  # noqa: S606  (our purpose)
+
+
+def limit(pid: int, limits: list[int]) -> None:
+    """Bound what a process (0: this one) may use; `limits` alternates resources and values."""
+    if not limits:
+        return
+    import resource
+
+    for kind, value in zip(limits[::2], limits[1::2], strict=True):
+        _, most = resource.prlimit(pid, kind)
+        least = value if most == resource.RLIM_INFINITY else min(value, most)
+        resource.prlimit(pid, kind, (least, least))
+
+
+def load(name: str) -> ModuleType:
+    """Return a module that lies beside this file; isolated as we are, no path leads to it."""
+    if name not in sys.modules:
+        from importlib import util
+
+        path = os.path.join(os.path.dirname(__file__), f"{name}.py")  # noqa: PTH118, PTH120
+        spec = util.spec_from_file_location(name, path)
+        assert spec
+        assert spec.loader
+        module = util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[name] = module
+    return sys.modules[name]
+
+
 def why_not_started(program: str, error: OSError) -> str:
     """Return a sentence about a program that the kernel would not run."""
     if isinstance(error, FileNotFoundError):
@@ -380,8 +547,21 @@ def why_not_started(program: str, error: OSError) -> str:
     return f"program {program!r} could not be started: {error.strerror}"
 
 
-def main(door_fd: int) -> None:
+def become_user(name: str) -> None:
+    """Give up being root for good; `name` is `uid:gid`."""
+    uid, gid = (int(number) for number in name.split(":"))
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+
+
+def main(door_fd: int, user: str, modules: list[str]) -> None:
     """Be a keeper until the server is done with it."""
+    # While this user can still read them.
+    for name in modules:
+        load(name)
+    if user:
+        become_user(user)
     for number in _ALL_SIGNALS - _NEEDED - _FAULTS:
         signal.signal(number, signal.SIG_IGN)
     # Ignored, as some parents hand it down, it would reap children behind our back.
@@ -402,4 +582,4 @@ def main(door_fd: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.sandbox import keeper as program
 from infloop.sandbox.strays import KEEPERS, end_strays
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from infloop.sandbox.base import ChildRequest
     from infloop.sandbox.child import Child
+    from infloop.sandbox.launch import Launch
+    from infloop.sandbox.listening import Listeners
     from infloop.sandbox.readiness import Readiness
 
 _DOOR_FD = 3
@@ -35,18 +37,21 @@ class Keeper:
         readiness: Readiness,
         on_free: Callable[[Keeper], None],
         on_lost: Callable[[Keeper], None],
+        outfit: Outfit,
     ) -> None:
         self.child: Child | None = None
+        self._listeners: Listeners | None = None
         self._readiness = readiness
         self._on_free = on_free
         self._on_lost = on_lost
         self._unsent = bytearray()
         self._unread = b""
+        self._received: list[int] = []
         self._reason = ""
         self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
             try:
-                self._pid = _start_program(theirs.fileno())
+                self._pid = _start_program(theirs.fileno(), outfit)
                 self._pidfd = os.pidfd_open(self._pid)
             except OSError:
                 self._door.close()
@@ -55,20 +60,28 @@ class Keeper:
         self._door.setblocking(False)  # noqa: FBT003  (positional only)
         readiness.watch(self._door.fileno(), self._on_ready)
 
-    def take(self, child: Child, frame: bytes) -> bool:
+    def take(self, child: Child, order: Order) -> bool:
         """Start the child; return False when this keeper is dead and nothing was sent."""
+        frame = order.frame
         try:
-            sent = socket.send_fds(self._door, [frame], child.pipes.child_ends)
+            descriptors = [*child.pipes.child_ends, *order.descriptors]
+            sent = socket.send_fds(self._door, [frame], descriptors)
         except OSError:
             return False
         child.pipes.hand_over()
         child.end = partial(self._end, child)
         self.child = child
+        self._listeners = order.listeners
         if sent < len(frame):
             self._send(frame[sent:])
         if child.request.timeout_ms:
             child.after(child.request.timeout_ms / 1000, self._time_out)
         return True
+
+    def let_begin(self, child: Child) -> None:
+        """Let a child begin that was held until its listeners had an owner."""
+        if self.child is child and not self._is_shut:
+            self._send(_frame("go"))
 
     def shut(self) -> None:
         """Close the door, which makes the keeper kill its tree and exit; then `bury` it."""
@@ -144,11 +157,12 @@ class Keeper:
             if not self._unsent:
                 self._readiness.also_write(self._door.fileno(), wanted=False)
         try:
-            data = self._door.recv(_MAX_ANSWER)
+            data, received = program.receive_descriptors(self._door, _MAX_ANSWER)
         except BlockingIOError:
             return
         except ConnectionError:
-            data = b""
+            data, received = b"", []
+        self._received += received
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             self._hear(line)
@@ -172,6 +186,9 @@ class Keeper:
         elif word == b"started":
             pid, start_time = rest.split()
             child.started(int(pid), int(start_time))
+        elif word == b"listening" and self._listeners:
+            self._listeners.arrive(self._received)
+            self._received = []
         elif word == b"failed":
             child.error = rest.decode()
             self._release(child)
@@ -187,20 +204,39 @@ class Keeper:
         return f"the keeper of the child was lost ({self._reason or how}); {what}"
 
 
-def spawn_frame(request: ChildRequest, path: str, *, announce: bool) -> bytes:
+class Outfit(NamedTuple):
+    """How keepers of one pool are started: as which user, with which modules loaded."""
+
+    user: tuple[int, int] | None = None
+    modules: tuple[str, ...] = ()
+
+
+class Order(NamedTuple):
+    """What a keeper is sent to start a child, and who waits for the child's listeners."""
+
+    frame: bytes
+    descriptors: tuple[int, ...]
+    listeners: Listeners | None
+
+
+def spawn_frame(request: ChildRequest, launch: Launch, *, pipes: int, announce: bool) -> bytes:
     """Return the message that starts a child; raise ValueError for what no program can be given."""
-    for name in request.env:
+    for name in launch.env:
         if not name or "=" in name:
             raise ValueError(f"{name!r} cannot be the name of an environment variable")
     fields = [
         "spawn",
         str(request.grace_ms),
         "1" if announce else "0",
-        request.cwd,
-        path,
-        str(len(request.argv)),
-        *request.argv,
-        *(f"{name}={value}" for name, value in request.env.items()),
+        _way(launch),
+        str(pipes),
+        ",".join(f"{kind},{value}" for kind, value in launch.limits),
+        ",".join(map(str, launch.bubble.ports)) if launch.bubble else "",
+        launch.cwd,
+        launch.program,
+        str(len(launch.argv)),
+        *launch.argv,
+        *(f"{name}={value}" for name, value in launch.env.items()),
     ]
     frame = _frame(*fields)
     if frame.count(b"\0", _HEAD_BYTES) != len(fields) - 1:
@@ -209,16 +245,28 @@ def spawn_frame(request: ChildRequest, path: str, *, announce: bool) -> bytes:
     return frame
 
 
+def _way(launch: Launch) -> str:
+    if launch.guard:
+        return "guard"
+    if launch.bubble:
+        return "bubble-joins" if launch.bubble.joins else "bubble"
+    return "plain"
+
+
 def _frame(*fields: str) -> bytes:
     body = os.fsencode("\0".join(fields))
     return len(body).to_bytes(_HEAD_BYTES, "big") + body
 
 
-def _start_program(door: int) -> int:
+def _start_program(door: int, outfit: Outfit) -> int:
     null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)
+    user = ":".join(map(str, outfit.user or ()))
     return os.posix_spawn(
         sys.executable,
-        [sys.executable, "-I", "-S", program.__file__, str(_DOOR_FD)],
+        [
+            *(sys.executable, "-I", "-S", program.__file__),
+            *(str(_DOOR_FD), user, *outfit.modules),
+        ],
         {},
         # The door first: where the server runs without standard streams it may be one of 0 to 2.
         file_actions=[

@@ -18,21 +18,34 @@ from typing import TYPE_CHECKING
 
 from infloop.sandbox.base import ChildResult
 from infloop.sandbox.child import Child
-from infloop.sandbox.keeping import Keeper, spawn_frame
+from infloop.sandbox.keeping import Keeper, Order, Outfit, spawn_frame
+from infloop.sandbox.listening import Listeners
 from infloop.sandbox.readiness import Readiness
 from infloop.sandbox.strays import adopt_orphans
 
 if TYPE_CHECKING:
     from infloop.sandbox.base import ChildRequest, OnOutput, OnStarted
+    from infloop.sandbox.launch import Launch
 
 _MAX_IDLE = 4
 
 
 class KeeperPool:
-    """Runs children, each under a keeper of its own; belongs to the loop that first uses it."""
+    """Runs children, each under a keeper of its own; belongs to the loop that first uses it.
 
-    def __init__(self, max_idle: int = _MAX_IDLE) -> None:
+    With a `user` (uid and gid; needs root) keepers, and so their children, are that user from the
+    beginning. `modules` are those beside keeper.py that its children need.
+    """
+
+    def __init__(
+        self,
+        max_idle: int = _MAX_IDLE,
+        *,
+        user: tuple[int, int] | None = None,
+        modules: tuple[str, ...] = (),
+    ) -> None:
         self._max_idle = max_idle
+        self._outfit = Outfit(user, modules)
         self._readiness: Readiness | None = None
         self._idle: list[Keeper] = []
         self._busy: set[Keeper] = set()
@@ -42,28 +55,40 @@ class KeeperPool:
     async def run(
         self,
         request: ChildRequest,
-        program: str,
+        launch: Launch,
         on_output: OnOutput | None,
         on_started: OnStarted | None,
     ) -> ChildResult:
-        """Run `program` with the request's arguments; see `Sandbox.run`."""
+        """Run what `launch` says on behalf of the request; see `Sandbox.run`."""
         if self._closed:
             return ChildResult(error="the sandbox is closed")
+        listeners = Listeners(launch.bubble) if launch.bubble and launch.bubble.ports else None
         try:
-            frame = spawn_frame(request, program, announce=on_started is not None)
             child = Child(request, self._watching(), on_output, on_started)
-        except (ValueError, OSError) as error:
+        except OSError as error:
             return ChildResult(error=f"the child could not be started: {error}")
+        keeper = None
         try:
-            self._hand_to_keeper(child, frame)
+            if self._outfit.user:
+                child.pipes.give_to(self._outfit.user)
+            pipes = len(child.pipes.child_ends)
+            frame = spawn_frame(request, launch, pipes=pipes, announce=on_started is not None)
+            keeper = self._hand_to_keeper(child, Order(frame, launch.descriptors, listeners))
+        except ValueError as error:
+            child.not_started(str(error))
         except OSError as error:
             child.not_started(f"no keeper could be started: {error}")
         try:
+            if keeper and listeners and await listeners.hand_on(child.settled):
+                keeper.let_begin(child)
             await asyncio.shield(child.settled)
-        except asyncio.CancelledError:
+        except BaseException:
             child.end()
             await _to_the_end(child.settled)
             raise
+        finally:
+            if listeners:
+                listeners.close()
         return child.outcome()
 
     async def close(self) -> None:
@@ -89,20 +114,21 @@ class KeeperPool:
             self._readiness = Readiness(asyncio.get_running_loop())
         return self._readiness
 
-    def _hand_to_keeper(self, child: Child, frame: bytes) -> None:
+    def _hand_to_keeper(self, child: Child, order: Order) -> Keeper:
         """Give the child to an idle keeper that still lives, or to a new one."""
         keeper = None
         while self._idle and keeper is None:
             keeper = self._idle.pop()
-            if not keeper.take(child, frame):
+            if not keeper.take(child, order):
                 self._retire(keeper)
                 keeper = None
         if keeper is None:
-            keeper = Keeper(self._watching(), self._on_free, self._on_lost)
-            if not keeper.take(child, frame):
+            keeper = Keeper(self._watching(), self._on_free, self._on_lost, self._outfit)
+            if not keeper.take(child, order):
                 self._retire(keeper)
                 raise ConnectionError("it ended at once")
         self._busy.add(keeper)
+        return keeper
 
     def _on_free(self, keeper: Keeper) -> None:
         self._busy.discard(keeper)

@@ -37,22 +37,25 @@ class Readiness:
         both = select.EPOLLIN | select.EPOLLOUT
         self._epoll.modify(fd, both if wanted else select.EPOLLIN)
 
+    def also_read(self, fd: int, *, wanted: bool) -> None:
+        """Call back for a watched `fd` whenever it is readable, or only at its end."""
+        self._epoll.modify(fd, select.EPOLLIN if wanted else 0)
+
     def forget(self, fd: int) -> None:
         """Stop watching `fd`, which its owner is about to close."""
         self._callbacks.pop(fd, None)
 
     async def readable(self, fd: int, timeout_s: float) -> bool:
         """Wait until `fd` can be read, watching it for this once; return whether it can."""
-        ready = self._loop.create_future()
-        self.watch(fd, lambda: None if ready.done() else ready.set_result(None))
         try:
-            await asyncio.wait_for(ready, timeout_s)
+            await asyncio.wait_for(self._once(fd), timeout_s)
         except TimeoutError:
             return False
-        finally:
-            self._epoll.unregister(fd)
-            self.forget(fd)
         return True
+
+    async def writable(self, fd: int) -> None:
+        """Wait until `fd` can be written, or nobody can read it, watching it for this once."""
+        await self._once(fd, write=True)
 
     def close_fd(self, fd: int) -> None:
         """Close a descriptor, watched or not."""
@@ -63,6 +66,15 @@ class Readiness:
         """Watch nothing any more."""
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
+
+    async def _once(self, fd: int, *, write: bool = False) -> None:
+        ready = self._loop.create_future()
+        self.watch(fd, lambda: None if ready.done() else ready.set_result(None), write=write)
+        try:
+            await ready
+        finally:
+            self._epoll.unregister(fd)
+            self.forget(fd)
 
     def _dispatch(self) -> None:
         for fd, _ in self._epoll.poll(0, _AT_ONCE):

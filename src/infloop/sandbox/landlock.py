@@ -1,0 +1,130 @@
+"""Landlock: the kernel's rules for what a process may do with files, by where they are.
+
+A ruleset is made here, in the server, and sent to the child that puts it on (see confine). What
+it does not name is refused: reading, writing and executing by path, TCP unless the network is
+open, signals to anyone outside, and abstract sockets.
+
+What it cannot do is left to others: addresses, UDP and Unix sockets to the filter of system calls
+(see seccomp), lifetime to the keeper. It does not hide that a file exists (stat, and inotify where
+the user may read), and does not stop changes of mode, owner and times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import stat
+import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# The same on every machine.
+_OPENAT2, _CREATE_RULESET, _ADD_RULE = 437, 444, 445
+_AT_FDCWD = -100
+_NO_SYMLINKS = 0x04
+_ASK_VERSION = 1
+_PATH_BENEATH = 1
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_MAKE_CHARACTER_DEVICE, _MAKE_BLOCK_DEVICE = 1 << 6, 1 << 11
+_FIRST_RIGHTS = (1 << 13) - 1
+_REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
+_BIND_TCP, _CONNECT_TCP = 1 << 0, 1 << 1
+_ABSTRACT_SOCKETS, _SIGNALS = 1 << 0, 1 << 1
+
+_READING = _EXECUTE | _READ_FILE | _READ_DIR
+_OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
+
+_NEEDED_VERSION = 3
+_TCP_VERSION, _DEVICE_VERSION, _SCOPE_VERSION = 4, 5, 6
+
+
+def version() -> int:
+    """Return which version of Landlock this kernel offers; 0 where there is none."""
+    try:
+        return _call(_CREATE_RULESET, None, 0, _ASK_VERSION)
+    except OSError:
+        return 0
+
+
+def missing(offered: int) -> str:
+    """Return what a kernel with that version lacks to keep files apart, or nothing."""
+    if offered < 1:
+        return "Landlock, which this kernel does not offer or has switched off (lsm= at boot)"
+    if offered < _NEEDED_VERSION:
+        return (
+            f"Landlock version {_NEEDED_VERSION} or newer (Linux 6.2), which keeps files from being"
+            f" truncated; this kernel has version {offered}"
+        )
+    return ""
+
+
+def not_covered(offered: int) -> tuple[str, ...]:
+    """Return what a usable but older Landlock leaves open, as sentences."""
+    if offered < _SCOPE_VERSION:
+        return ("A child can signal other processes of its user (Linux 6.12 prevents it).",)
+    return ()
+
+
+def ruleset(read: Iterable[str], write: Iterable[str], *, network_open: bool) -> int:
+    """Return the descriptor of a ruleset; raise OSError when the kernel will not make it.
+
+    What is at or below the paths may be read and executed, or also changed. A path that is not
+    there is left out. Paths must be real: one with a symbolic link in it is refused, so that who
+    can write to one of its directories cannot lead the rule elsewhere.
+    """
+    offered = version()
+    handled = _rights(offered)
+    ports = 0 if network_open or offered < _TCP_VERSION else _BIND_TCP | _CONNECT_TCP
+    scopes = _ABSTRACT_SOCKETS | _SIGNALS if offered >= _SCOPE_VERSION else 0
+    attributes = struct.pack("=3Q", handled, ports, scopes)
+    # An older kernel takes the longer form as long as what it does not know is zero.
+    ruleset_fd = _call(_CREATE_RULESET, attributes, len(attributes), 0)
+    try:
+        for path in read:
+            _allow(ruleset_fd, path, handled & _READING)
+        for path in write:
+            _allow(ruleset_fd, path, handled & ~(_MAKE_CHARACTER_DEVICE | _MAKE_BLOCK_DEVICE))
+    except OSError:
+        os.close(ruleset_fd)
+        raise
+    return ruleset_fd
+
+
+def _rights(offered: int) -> int:
+    """Return every right about files that this version can withhold."""
+    rights = _FIRST_RIGHTS | _REFER | _TRUNCATE
+    return rights | _IOCTL_DEVICE if offered >= _DEVICE_VERSION else rights
+
+
+def _allow(ruleset_fd: int, path: str, rights: int) -> None:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        how = struct.pack("=3Q", os.O_PATH | os.O_CLOEXEC, 0, _NO_SYMLINKS)
+        try:
+            fd = _call(_OPENAT2, _AT_FDCWD, os.fsencode(path), how, len(how))
+        except OSError as error:
+            raise OSError(error.errno, os.strerror(error.errno or 0), path) from None
+        try:
+            if not stat.S_ISDIR(os.fstat(fd).st_mode):
+                rights &= _OF_A_FILE
+            _call(_ADD_RULE, ruleset_fd, _PATH_BENEATH, struct.pack("=Qi", rights, fd), 0)
+        finally:
+            os.close(fd)
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _call(number: int, *arguments: int | bytes | None) -> int:
+    wide = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    answer: int = _libc().syscall(ctypes.c_long(number), *wide)
+    if answer < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"Landlock refused: {os.strerror(code)}")
+    return answer

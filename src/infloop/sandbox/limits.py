@@ -1,0 +1,25 @@
+"""How a child's limits are put to the kernel as resource limits."""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from infloop.sandbox.fence import Limits
+
+
+# What bubblewrap itself needs, to which the limits apply as well.
+_LEAST_FILES = 64
+_LEAST_FILE_BYTES = 1 << 20
+
+
+def resource_limits(limits: Limits) -> tuple[tuple[int, int], ...]:
+    """Return pairs of a resource and its bound; no core dumps in any case."""
+    bounds = (
+        (resource.RLIMIT_NPROC, limits.processes),
+        (resource.RLIMIT_NOFILE, limits.open_files and max(limits.open_files, _LEAST_FILES)),
+        (resource.RLIMIT_FSIZE, limits.file_bytes and max(limits.file_bytes, _LEAST_FILE_BYTES)),
+        (resource.RLIMIT_DATA, limits.memory_bytes),
+    )
+    return ((resource.RLIMIT_CORE, 0), *(pair for pair in bounds if pair[1]))

@@ -1,0 +1,346 @@
+"""The system calls that confined children may not make, as programs for the kernel's filter.
+
+A program is classic BPF: the bytes that `bwrap --seccomp` and seccomp(2) take. It is built of
+blocks that always end in an answer, so that reading it from top to bottom is all there is to it:
+the first rule that applies decides, and what no rule names is allowed.
+
+    a call of another architecture, or of the x32 kind      the process is killed
+    a call newer than this file                             ENOSYS, as on an older kernel
+    other processes' memory, kernel surface, mounts, …      EPERM
+    namespaces                                              EPERM (clone3: ENOSYS, so that the C
+                                                            library falls back to clone)
+    sockets                                                 TCP, UDP and NETLINK_ROUTE only;
+                                                            socketpair without datagrams, which
+                                                            could be sent to any address
+
+Level `guard` has no namespaces, so there more is refused: System V and POSIX queues and memory,
+other processes' limits, and, unless the network is open, everything but TCP to an address that
+connect() may ask for.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import functools
+import os
+import platform
+import struct
+from typing import Literal, NamedTuple, TypeAlias
+
+from infloop.errors import MissingPart
+
+Connecting: TypeAlias = Literal["open", "asked", "refused"]
+"""Whether connect() is let through, is asked about (a listener answers), or always fails."""
+
+ALLOW = 0x7FFF0000
+ASK = 0x7FC00000
+KILL = 0x80000000
+_ERRNO = 0x00050000
+
+_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
+_EQUAL, _GREATER, _AT_LEAST, _ANY_BIT = 0x15, 0x25, 0x35, 0x45
+_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
+
+_X32_BIT = 0x40000000
+_NEWEST_CALL = 469
+_NEW_NAMESPACES = 0x7E020000
+_NEW_TIME_NAMESPACE = 0x80
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_ASK_PERSONALITY = 0xFFFFFFFF
+_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
+_STREAM, _DATAGRAM, _SEQUENCED = 1, 2, 5
+_KIND_BITS = 0xF
+_TCP, _UDP, _ROUTE = 6, 17, 0
+_MSG_FASTOPEN = 0x20000000
+
+_MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+"""For each machine its column in the tables below, and what the kernel calls it."""
+
+# The numbers on x86_64 and aarch64; None where there is no such call.
+_DENIED: dict[str, tuple[int | None, int | None]] = {
+    # other processes
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "move_pages": (279, 239),
+    "migrate_pages": (256, 238),
+    # kernel surface
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "fanotify_init": (300, 262),
+    "fanotify_mark": (301, 263),
+    "modify_ldt": (154, None),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "uselib": (134, None),
+    "lookup_dcookie": (212, 18),
+    "syslog": (103, 116),
+    # keyrings belong to the user, not to the child
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    # mounts, roots and namespaces
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "setns": (308, 268),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
+    # files by handle, past every path
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    # the machine
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "vhangup": (153, 58),
+    "nfsservctl": (180, 42),
+}
+
+_DENIED_WITHOUT_NAMESPACES: dict[str, tuple[int | None, int | None]] = {
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
+    "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+}
+
+_JUDGED: dict[str, tuple[int, int]] = {
+    "ioctl": (16, 29),
+    "socket": (41, 198),
+    "connect": (42, 203),
+    "sendto": (44, 206),
+    "sendmsg": (46, 211),
+    "listen": (50, 201),
+    "socketpair": (53, 199),
+    "clone": (56, 220),
+    "personality": (135, 92),
+    "unshare": (272, 97),
+    "prlimit64": (302, 261),
+    "sendmmsg": (307, 269),
+    "clone3": (435, 435),
+}
+
+
+class _Instruction(NamedTuple):
+    code: int
+    if_true: int
+    if_false: int
+    value: int
+
+
+_Block: TypeAlias = list[_Instruction]
+
+
+@functools.cache
+def sandbox_filter(machine: str = platform.machine()) -> bytes:
+    """Return the program for children that have namespaces of their own.
+
+    Raises MissingPart for a machine whose system calls are not known here.
+    """
+    return _assemble(_program(machine, _denied(machine, _DENIED), _judged(machine)))
+
+
+@functools.cache
+def guard_filter(connecting: Connecting, machine: str = platform.machine()) -> bytes:
+    """Return the program for children that share the server's namespaces.
+
+    With `connecting` as "asked" the kernel sends each connect() to the filter's listener.
+    Raises MissingPart for a machine whose system calls are not known here.
+    """
+    denied = _denied(machine, _DENIED | _DENIED_WITHOUT_NAMESPACES)
+    judged = _judged(machine) | {_number(machine, "prlimit64"): _limits_of_others()}
+    if connecting != "open":
+        judged |= _judged_closed_network(machine, ask=connecting == "asked")
+    return _assemble(_program(machine, denied, judged))
+
+
+def _program(machine: str, denied: list[int], judged: dict[int, _Block]) -> _Block:
+    program = [
+        _load(_ARCHITECTURE_AT),
+        *_unless(_EQUAL, _known(machine)[1], [_answer(KILL)]),
+        _load(_NUMBER_AT),
+    ]
+    if machine == "x86_64":
+        program += _when(_AT_LEAST, _X32_BIT, [_answer(KILL)])
+    program += _when(_GREATER, _NEWEST_CALL, [_refuse(errno.ENOSYS)])
+    for number in denied:
+        program += _when(_EQUAL, number, [_refuse(errno.EPERM)])
+    for number, verdict in judged.items():
+        program += _when(_EQUAL, number, verdict)
+    return [*program, _answer(ALLOW)]
+
+
+def _judged(machine: str) -> dict[int, _Block]:
+    """Return the calls whose arguments decide."""
+    verdicts = {
+        "ioctl": _unless_argument_is(1, _TIOCSTI, _TIOCLINUX),
+        "clone": _unless_any_bit(0, _NEW_NAMESPACES),
+        "unshare": _unless_any_bit(0, _NEW_NAMESPACES | _NEW_TIME_NAMESPACE),
+        "clone3": [_refuse(errno.ENOSYS)],
+        "personality": _only_if_argument_is(0, 0, _ASK_PERSONALITY),
+        "socket": _sockets(datagrams=True),
+        "socketpair": _socket_pairs(),
+    }
+    return {_number(machine, name): block for name, block in verdicts.items()}
+
+
+def _judged_closed_network(machine: str, *, ask: bool) -> dict[int, _Block]:
+    """Return the calls by which a child could reach, or be reached by, another peer."""
+    verdicts = {
+        "socket": _sockets(datagrams=False),
+        "connect": [_answer(ASK) if ask else _refuse(errno.EACCES)],
+        "listen": [_refuse(errno.EACCES)],
+        # With this flag the first data carries an address of its own: a connect by another name.
+        "sendto": _unless_any_bit(3, _MSG_FASTOPEN),
+        "sendmsg": _unless_any_bit(2, _MSG_FASTOPEN),
+        "sendmmsg": _unless_any_bit(3, _MSG_FASTOPEN),
+    }
+    return {_number(machine, name): block for name, block in verdicts.items()}
+
+
+def _sockets(*, datagrams: bool) -> _Block:
+    of_kind = _when(_EQUAL, _STREAM, _only_if_argument_is(2, 0, _TCP))
+    if datagrams:
+        of_kind += _when(_EQUAL, _DATAGRAM, _only_if_argument_is(2, 0, _UDP))
+    internet = [_load_argument(1), _mask(_KIND_BITS), *of_kind, _refuse(errno.EPROTONOSUPPORT)]
+    return [
+        _load_argument(0),
+        *_when(_EQUAL, _AF_INET, internet),
+        *_when(_EQUAL, _AF_INET6, internet),
+        *_when(_EQUAL, _AF_NETLINK, _only_if_argument_is(2, _ROUTE)),
+        _refuse(errno.EAFNOSUPPORT),
+    ]
+
+
+def _socket_pairs() -> _Block:
+    kinds = _when(_EQUAL, _STREAM, [_answer(ALLOW)]) + _when(_EQUAL, _SEQUENCED, [_answer(ALLOW)])
+    return [
+        _load_argument(0),
+        *_unless(_EQUAL, _AF_UNIX, [_refuse(errno.EAFNOSUPPORT)]),
+        _load_argument(1),
+        _mask(_KIND_BITS),
+        *kinds,
+        _refuse(errno.EPROTONOSUPPORT),
+    ]
+
+
+def _limits_of_others() -> _Block:
+    return _only_if_argument_is(0, 0)
+
+
+def _only_if_argument_is(index: int, *values: int) -> _Block:
+    block = [_load_argument(index)]
+    for value in values:
+        block += _when(_EQUAL, value, [_answer(ALLOW)])
+    return [*block, _refuse(errno.EPERM)]
+
+
+def _unless_argument_is(index: int, *values: int) -> _Block:
+    block = [_load_argument(index)]
+    for value in values:
+        block += _when(_EQUAL, value, [_refuse(errno.EPERM)])
+    return [*block, _answer(ALLOW)]
+
+
+def _unless_any_bit(index: int, bits: int) -> _Block:
+    return [
+        _load_argument(index),
+        *_when(_ANY_BIT, bits, [_refuse(errno.EPERM)]),
+        _answer(ALLOW),
+    ]
+
+
+def _when(comparison: int, value: int, then: _Block) -> _Block:
+    """Return a test and what is done where it holds; `then` must end in an answer."""
+    return [_Instruction(comparison, 0, len(then), value), *then]
+
+
+def _unless(comparison: int, value: int, then: _Block) -> _Block:
+    """Return a test and what is done where it does not hold; `then` must end in an answer."""
+    return [_Instruction(comparison, len(then), 0, value), *then]
+
+
+def _load(offset: int) -> _Instruction:
+    return _Instruction(_LOAD, 0, 0, offset)
+
+
+def _load_argument(index: int) -> _Instruction:
+    # The low half: all that the kernel looks at in the arguments judged here, so that no high
+    # bits can make a value look different to us than to it.
+    return _load(_ARGUMENTS_AT + 8 * index)
+
+
+def _mask(bits: int) -> _Instruction:
+    return _Instruction(_AND, 0, 0, bits)
+
+
+def _answer(verdict: int) -> _Instruction:
+    return _Instruction(_RETURN, 0, 0, verdict)
+
+
+def _refuse(error: int) -> _Instruction:
+    return _answer(_ERRNO | error)
+
+
+def _assemble(block: _Block) -> bytes:
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in block)
+
+
+def _known(machine: str) -> tuple[int, int]:
+    try:
+        return _MACHINES[machine]
+    except KeyError:
+        known = " and ".join(_MACHINES)
+        raise MissingPart(
+            f"no system call filter for machine {machine!r}: only {known} are known"
+        ) from None
+
+
+def _number(machine: str, name: str) -> int:
+    return _JUDGED[name][_known(machine)[0]]
+
+
+def _denied(machine: str, table: dict[str, tuple[int | None, int | None]]) -> list[int]:
+    column = _known(machine)[0]
+    return [number for numbers in table.values() if (number := numbers[column]) is not None]
+
+
+def as_file(program: bytes) -> int:
+    """Return a descriptor of a sealed memory file that holds the program, read from its start."""
+    fd = os.memfd_create("infloop-filter", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.write(fd, program)
+    os.lseek(fd, 0, os.SEEK_SET)
+    seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
