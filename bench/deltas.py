@@ -57,7 +57,7 @@ async def talking(folder: Path, talker: Talker) -> AsyncIterator[RunService]:
         parts = Parts(
             sandbox=sandbox,
             environment=lambda extra=None: dict(extra or {}),
-            provider=lambda name: talker,
+            provider=lambda name, around: talker,
             limits=Limits(0, 0),
         )
         try:

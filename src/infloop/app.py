@@ -3,29 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
-from infloop.errors import StepError
+from infloop.errors import SettingsError, StepError
 from infloop.model.events import Limits
 from infloop.policy.environment import ChildEnvironment, child_environment, parse_passthrough
 from infloop.policy.spending import Budget
 from infloop.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Coroutine,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
+
+    from starlette.types import ASGIApp
 
     from infloop.catalog import ProviderFiles, WorkflowCatalog
+    from infloop.catalog.desk import CatalogDesk
+    from infloop.engine.graph import Definition
+    from infloop.model.provider import ProgramProvider
+    from infloop.model.provider import Provider as Manifest
+    from infloop.model.values import JsonObject
     from infloop.nodes.base import Interpreters
     from infloop.providers.base import Provider
+    from infloop.runtime.clock import Clock
+    from infloop.runtime.fencing import Around, Credential, Needs
     from infloop.runtime.service import RunService
+    from infloop.runtime.workspaces import Workspaces
     from infloop.sandbox.base import Sandbox
+    from infloop.store.audit import AuditLog
     from infloop.store.base import Journal
     from infloop.store.instances import Instances
+    from infloop.web.parts import WebParts
+    from infloop.web.posture import Posture
 
 Result = TypeVar("Result")
 
@@ -39,6 +62,9 @@ def run_async(main: Coroutine[object, object, Result]) -> Result:
     """Run a coroutine on the fast event loop."""
     import uvloop
 
+    # What a run keeps is plain data without cycles: looking through it for garbage is in vain.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
 
@@ -48,6 +74,19 @@ def workflow_catalog(chosen: Settings) -> WorkflowCatalog:
     from infloop.catalog import LIBRARY_DIR, WorkflowCatalog
 
     return WorkflowCatalog(chosen.workflows, chosen.library_dir or LIBRARY_DIR)
+
+
+def trigger_desk(chosen: Settings) -> CatalogDesk:
+    """Return where triggers, webhook plugins and workflows are looked up."""
+    from infloop.catalog.desk import CatalogDesk
+    from infloop.catalog.plugins import PluginFiles
+    from infloop.catalog.triggers import TriggerFiles
+
+    return CatalogDesk(
+        TriggerFiles(chosen.triggers),
+        PluginFiles(chosen.webhook_plugins),
+        workflow_catalog(chosen),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,22 +115,43 @@ async def open_history(chosen: Settings) -> AsyncIterator[History]:
 async def open_service(chosen: Settings) -> AsyncIterator[RunService]:
     """Open everything that is needed to drive runs, and take it all down again."""
     from infloop.runtime.clock import SystemClock
+    from infloop.runtime.fencing import EgressRules
+    from infloop.runtime.homes import Homes
+    from infloop.runtime.programs import confined_in
     from infloop.runtime.service import Parts, RunService
+    from infloop.runtime.workspaces import Workspaces
     from infloop.sandbox.hardening import hide_from_children
     from infloop.sandbox.host import HostSandbox
 
     hide_from_children()
     clock = SystemClock()
     passthrough = parse_passthrough(chosen.child_env_passthrough)
-    environment = ChildEnvironment(os.environ, passthrough)
-    async with open_history(chosen) as history:
-        sandbox = HostSandbox()
+    user = _service_user(chosen.service_user)
+    environment = ChildEnvironment(_environ(user), passthrough)
+    async with open_history(chosen) as history, open_sandbox(chosen) as opened:
+        own = HostSandbox()  # for git, which we run ourselves
+        workspaces = Workspaces(
+            chosen.data_dir,
+            own,
+            Path.home(),
+            snapshots=chosen.snapshots,
+            confine=confined_in(_there(opened)) if opened.sandbox.level != "host" else None,
+            user=user,
+        )
         instance = await history.instances.register()
         try:
             parts = Parts(
-                sandbox=sandbox,
+                sandbox=opened.sandbox,
+                why_host=opened.why_host,
+                homes=Homes((Path(opened.scratch) if user else chosen.data_dir) / "homes", user),
                 environment=environment,
-                provider=_provider_finder(chosen, sandbox, passthrough),
+                provider=_provider_finder(chosen, passthrough),
+                egress=EgressRules(
+                    chosen.egress_enforce,
+                    _by_commas(chosen.egress_allowlist),
+                    _by_commas(chosen.egress_denylist),
+                ),
+                service_user=user,
                 interpreters=find_interpreters(chosen),
                 limits=Limits(
                     chosen.max_run_node_executions,
@@ -103,22 +163,283 @@ async def open_service(chosen: Settings) -> AsyncIterator[RunService]:
                 ),
                 history_limit=chosen.run_history_limit,
                 max_output_bytes=chosen.max_output_bytes,
+                workspaces=workspaces,
             )
             async with RunService(
                 history.journal, history.instances, instance, clock, parts
             ) as service:
                 yield service
         finally:
-            await sandbox.close()
+            workspaces.close()
+            await own.close()
             await instance.close()
 
 
-def provider_folders(chosen: Settings) -> tuple[ProviderFiles, ProviderFiles]:
-    """Return where manifests are found: the operator's own, then those that come with infloop."""
+def _by_commas(text: str) -> tuple[str, ...]:
+    return tuple(entry for part in text.split(",") if (entry := part.strip()))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSandbox:
+    """Where children live; `why_host` says why they are not confined, unless that was asked for.
+
+    `scratch` is a directory that they can enter, as long as this is open.
+    """
+
+    sandbox: Sandbox
+    scratch: str
+    why_host: str = ""
+
+
+@asynccontextmanager
+async def open_sandbox(chosen: Settings) -> AsyncIterator[OpenedSandbox]:
+    """Open the place where children live, at the level that the operator chose and that holds."""
+    from infloop.sandbox.levels import Place, choose, open_level
+
+    with _scratch() as scratch:
+        place = Place(scratch, (str(chosen.data_dir),), _service_user(chosen.service_user))
+        chosen.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        choice = await choose(chosen.isolation, place, chosen.data_dir / "levels.json")
+        sandbox = open_level(choice.level, place)
+        try:
+            yield OpenedSandbox(sandbox, scratch, choice.why_host)
+        finally:
+            await sandbox.close()
+
+
+@contextmanager
+def _scratch() -> Iterator[str]:
+    """Give a directory that whoever children run as can enter."""
+    with TemporaryDirectory(prefix="infloop-") as folder:
+        Path(folder).chmod(0o711)
+        yield folder
+
+
+def _service_user(name: str) -> tuple[int, int] | None:
+    import pwd
+
+    if not name:
+        return None
+    try:
+        user = pwd.getpwnam(name)
+    except KeyError:
+        raise SettingsError(
+            f"INFLOOP_SERVICE_USER is {name!r}, and there is no such user; create it "
+            f"(`useradd --system {name}`) or name another"
+        ) from None
+    return user.pw_uid, user.pw_gid
+
+
+def _environ(user: tuple[int, int] | None) -> Mapping[str, str]:
+    """Return what children may inherit from: our environment, with the home that is theirs."""
+    return {**os.environ, "HOME": str(_home(user))} if user else os.environ
+
+
+def _home(user: tuple[int, int] | None) -> Path:
+    """Return the home of whoever children run as; ours if they have none."""
+    import pwd
+
+    theirs = Path(pwd.getpwuid(user[0]).pw_dir) if user else None
+    return theirs if theirs is not None and theirs.is_dir() else Path.home()
+
+
+def audit_dir(chosen: Settings) -> Path:
+    """Return where the audit log is."""
+    from infloop.store.audit import DIRECTORY
+
+    return chosen.data_dir / DIRECTORY
+
+
+@asynccontextmanager
+async def open_audit(chosen: Settings) -> AsyncIterator[AuditLog]:
+    """Open the audit log for writing; it is made with its first entry."""
+    from infloop.runtime.clock import SystemClock
+    from infloop.store.audit import AuditLog
+
+    async with AuditLog(
+        audit_dir(chosen),
+        SystemClock().now_ms,
+        max_bytes=chosen.audit_max_bytes,
+        max_files=chosen.audit_max_files,
+    ) as log:
+        yield log
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The HTTP server, ready to listen: what answers, and what it is made of."""
+
+    answers: ASGIApp
+    parts: WebParts
+
+
+@asynccontextmanager
+async def open_server(
+    chosen: Settings,
+    doctor: Callable[[], Awaitable[JsonObject]],
+    clock: Clock | None = None,
+) -> AsyncIterator[Server]:
+    """Open everything that `infloop serve` needs; raise SettingsError if it would be too open.
+
+    `clock` is what sessions, limits and schedules go by; the machine's own unless it is given.
+    """
+    from infloop import __version__
+    from infloop.policy.rate import RateLimit
+    from infloop.providers.profiles import offered_profiles
+    from infloop.runtime.clock import SystemClock
+    from infloop.runtime.dispatch import Dispatcher, Room
+    from infloop.settings import shown_settings
+    from infloop.store.sqlite import SqliteJournal
+    from infloop.triggers.scheduler import STATE_FILE, Marks
+    from infloop.web.app import create_app
+    from infloop.web.credentials import Sessions
+    from infloop.web.metrics import Metrics
+    from infloop.web.parts import Places, WebParts
+    from infloop.web.streams import Frames, Streams
+    from infloop.web.triggering import Triggering
+
+    posture = server_posture(chosen)
+    clock = clock or SystemClock()
+    async with open_service(chosen) as service, open_audit(chosen) as audit:
+        assert isinstance(service.journal, SqliteJournal)
+        assert service.workspaces is not None
+        metrics = Metrics()
+        service.news.keep()
+        service.news.watch(metrics.watch)
+        dispatcher = Dispatcher(
+            service,
+            service.journal.queue,
+            clock,
+            audit,
+            _definition_loader(chosen),
+            Room(chosen.max_concurrent_runs, chosen.queue_limit),
+        )
+        parts = WebParts(
+            service=service,
+            dispatcher=dispatcher,
+            triggering=Triggering(
+                trigger_desk(chosen),
+                service,
+                dispatcher,
+                audit,
+                clock,
+                Marks(chosen.triggers / STATE_FILE),
+                str(Path.cwd()),
+                chosen.webhook_rate_limit,
+            ),
+            workspaces=service.workspaces,
+            audit=audit,
+            clock=clock,
+            posture=posture,
+            sessions=Sessions(posture.token, chosen.data_dir / "sessions" / "ended.json", clock),
+            logins=RateLimit(chosen.login_rate_limit),
+            streams=Streams(),
+            frames=Frames(service.journal),
+            metrics=metrics,
+            places=Places(
+                workflows=workflow_catalog(chosen),
+                providers=provider_folders(chosen),
+                connections=chosen.connections,
+                audit=audit_dir(chosen),
+                home=Path.home(),
+                workdir=Path.cwd(),
+            ),
+            version=__version__,
+            profiles=lambda manifest: offered_profiles(manifest, os.environ),
+            settings=lambda: shown_settings(chosen),
+            doctor=doctor,
+        )
+        yield Server(create_app(parts), parts)
+
+
+def server_posture(chosen: Settings) -> Posture:
+    """Return how the server may be reached; raise SettingsError if that would be too open."""
+    from infloop.web.posture import decide_posture
+
+    return decide_posture(
+        chosen.host,
+        chosen.api_token,
+        _by_commas(chosen.allowed_hosts),
+        allow_insecure=chosen.allow_insecure,
+    )
+
+
+def _definition_loader(chosen: Settings) -> Callable[[str], Awaitable[Definition]]:
+    """Return the way from a workflow's id to what a run of it executes, read as it is now."""
+    from infloop.catalog.files import folder_state
+    from infloop.engine.graph import Definition
+
+    catalog, folders = workflow_catalog(chosen), provider_folders(chosen)
+    read_before: dict[str, tuple[object, Definition]] = {}
+
+    def load(workflow_id: str) -> Definition:
+        known = frozenset(name for folder in folders for name in folder.ids())
+        looks = folder_state(catalog.user_dir), folder_state(catalog.library_dir), known
+        before = read_before.get(workflow_id)
+        if before is None or before[0] != looks or None in looks:
+            bundle = catalog.load_bundle(workflow_id, known_providers=known)
+            before = looks, Definition(bundle.root.id, bundle.plain())
+            read_before[workflow_id] = before
+        return before[1]
+
+    return lambda workflow_id: asyncio.to_thread(load, workflow_id)
+
+
+@asynccontextmanager
+async def open_workspaces(chosen: Settings) -> AsyncIterator[Workspaces]:
+    """Open the worktrees and snapshots, for commands that look at them or bring work home."""
+    from infloop.runtime.programs import confined_in
+    from infloop.runtime.workspaces import Workspaces
+    from infloop.sandbox.host import HostSandbox
+
+    own = HostSandbox()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(own.close)
+        workspaces = Workspaces(
+            chosen.data_dir,
+            own,
+            Path.home(),
+            snapshots=chosen.snapshots,
+            confine=confined_in(_when_needed(chosen, stack)),
+            user=_service_user(chosen.service_user),
+        )
+        stack.callback(workspaces.close)
+        yield workspaces
+
+
+def _there(opened: OpenedSandbox) -> Callable[[], Awaitable[Sandbox]]:
+    async def find() -> Sandbox:
+        return opened.sandbox
+
+    return find
+
+
+def _when_needed(chosen: Settings, stack: AsyncExitStack) -> Callable[[], Awaitable[Sandbox]]:
+    """Return a way to open a sandbox that confines, once, and for as long as the stack is open."""
+    found: list[Sandbox] = []
+
+    async def find() -> Sandbox:
+        if not found:
+            opened = await stack.enter_async_context(open_sandbox(chosen))
+            found.append(opened.sandbox)
+        if found[0].level == "host":
+            raise StepError("level 'host' confines nothing; see `infloop doctor`")
+        return found[0]
+
+    return find
+
+
+def provider_folders(chosen: Settings) -> tuple[ProviderFiles, ...]:
+    """Return where providers are found, first the operator's own: the first with an id counts."""
     from infloop.catalog import ProviderFiles
+    from infloop.catalog.connections import connected_providers
     from infloop.providers.cli import SHIPPED_DIR
 
-    return ProviderFiles(chosen.providers), ProviderFiles(SHIPPED_DIR)
+    return (
+        ProviderFiles(chosen.providers),
+        ProviderFiles(chosen.connections, connected_providers),
+        ProviderFiles(SHIPPED_DIR),
+    )
 
 
 def known_providers(chosen: Settings) -> list[str]:
@@ -127,42 +448,108 @@ def known_providers(chosen: Settings) -> list[str]:
 
 
 def _provider_finder(
-    chosen: Settings, sandbox: Sandbox, passthrough: tuple[str, ...]
-) -> Callable[[str], Provider]:
+    chosen: Settings, passthrough: tuple[str, ...]
+) -> Callable[[str, Around], Provider]:
     """Return the way from a provider's id to the provider; a changed manifest counts at once."""
-    from infloop.model.provider import CliProvider
+    from infloop.model.provider import AcpProvider, CliProvider, HttpProvider
     from infloop.model.provider import ScriptedProvider as ScriptedManifest
     from infloop.providers.cli import CliAgent, bin_variable
+    from infloop.providers.prices import Priced, PriceList
     from infloop.providers.scripted import ScriptedProvider
+    from infloop.runtime.fencing import NO_NEEDS
 
-    own, shipped = provider_folders(chosen)
+    folders = provider_folders(chosen)
     allowed = passthrough
+    user = _service_user(chosen.service_user)
 
     def environment(passthrough: Sequence[str] = ()) -> dict[str, str]:
-        return child_environment(os.environ, (*allowed, *passthrough), {})
+        return child_environment(_environ(user), (*allowed, *passthrough), {})
 
-    def find(provider_id: str) -> Provider:
-        manifest = own.find(provider_id) or shipped.find(provider_id)
-        match manifest:
+    def find(provider_id: str, around: Around) -> Provider:
+        match _manifest(folders, provider_id):
             case None:
                 raise StepError(
                     f"unknown provider {provider_id!r}; known are: "
                     f"{', '.join(known_providers(chosen))}. Put a manifest into "
                     f"{str(chosen.providers)!r}"
                 )
-            case ScriptedManifest():
+            case ScriptedManifest() as manifest:
                 script = chosen.providers / manifest.script
-                return ScriptedProvider(provider_id, script, sandbox, environment)
-            case CliProvider():
+                return ScriptedProvider(provider_id, script, around(NO_NEEDS), environment)
+            case CliProvider() as manifest:
                 program = os.environ.get(bin_variable(provider_id), "")
-                return CliAgent(manifest, sandbox, environment, program=program)
-            case _:
-                raise StepError(
-                    f"provider {provider_id!r} has transport {manifest.transport!r}, which this "
-                    "version cannot run; it runs 'cli' and 'scripted' providers"
-                )
+                sandbox = around(_needs(manifest, user))
+                agent = CliAgent(manifest, sandbox, environment, program=program)
+                tells_no_cost = manifest.output_format == "codex-json"
+                return Priced(agent, PriceList("openai", sums=True)) if tells_no_cost else agent
+            case AcpProvider() as manifest:
+                # Only when it is needed: the protocol's messages take half a second to import.
+                from infloop.providers.acp import AcpAgent
+
+                program = os.environ.get(bin_variable(provider_id), "")
+                sandbox = around(_needs(manifest, user))
+                return AcpAgent(manifest, sandbox, environment, program=program)
+            case HttpProvider() as manifest:
+                from infloop.providers.http import HttpAgent
+
+                prices = PriceList(manifest.price_list or "", manifest.base_url)
+                return Priced(HttpAgent(manifest, os.environ), prices)
 
     return find
+
+
+def _needs(manifest: ProgramProvider, user: tuple[int, int] | None) -> Needs:
+    """Return what an agent that is a program needs beyond its directory.
+
+    Who uses a key without having it needs no other login either.
+    """
+    from infloop.runtime.fencing import Needs
+    from infloop.sandbox.reach import can_reach
+
+    home, credential = _home(user), _credential(manifest)
+
+    def listed(paths: Sequence[str]) -> tuple[str, ...]:
+        found = [str(home / path) for path in paths if (home / path).exists()]
+        return tuple(path for path in found if user is None or can_reach(path, user))
+
+    return Needs(
+        f"provider {manifest.id!r}",
+        manifest.egress_allowlist or (),
+        str(home),
+        listed(manifest.home_read),
+        listed(manifest.home_write) if credential is None else (),
+        credential,
+    )
+
+
+def _credential(manifest: ProgramProvider) -> Credential | None:
+    """Return the key that the agent uses without having it, if we have it."""
+    from infloop.egress.broker import Account
+    from infloop.runtime.fencing import Credential
+
+    broker = manifest.broker
+    key = os.environ.get(broker.key_variable, "") if broker else ""
+    if broker is None or not key:
+        return None
+    account = Account(
+        manifest.id,
+        os.environ.get(broker.base_url_variable or "", "") or broker.base_url,
+        broker.dialect,
+        "x-api-key" if broker.dialect == "anthropic" else "bearer",
+        key,
+        private_ok=True,
+    )
+    return Credential(
+        account, broker.key_variable, broker.base_url_variable or "", broker.args, broker.withheld
+    )
+
+
+def _manifest(folders: Sequence[ProviderFiles], provider_id: str) -> Manifest | None:
+    for folder in folders:
+        found = folder.find(provider_id)
+        if found is not None:
+            return found
+    return None
 
 
 def find_interpreters(chosen: Settings) -> Interpreters:

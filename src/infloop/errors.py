@@ -7,9 +7,12 @@
     │   └── MissingPart       … a program or library that is not installed
     ├── BudgetError           the operator: what may be spent is spent (a run that meets it fails)
     ├── StepError             a step could not do its work (the run records it and goes on)
+    ├── GuardError            the operator: a guard cannot start or died (a run that meets it fails)
+    ├── EgressError           the operator's lists, or the far side: a connection refused or failed
     └── StoreError            the data directory
         ├── Fenced            another process took the run over: stop, write nothing
-        └── NotFound          no such run, step or blob
+        ├── NotFound          no such run, step or blob
+        └── AuditError        the audit log cannot be written: change nothing
 
 A message holds the offending value and the way out. Nothing else is caught broadly
 except at the edge of a task. What is wrong with a file is not raised one by one: it is a `Problem`,
@@ -73,6 +76,21 @@ class StepError(InfloopError):
     """A step failed before or beside its child; the text becomes its `errorMessage`."""
 
 
+class GuardError(InfloopError):
+    """What confines a child cannot be put up, or broke; a step that meets this ends the run."""
+
+
+EgressFailure: TypeAlias = Literal["refused", "unreachable", "timeout", "broken", "too-large"]
+
+
+class EgressError(InfloopError):
+    """A connection was refused by our rules, or failed; `failure` says which, for who may retry."""
+
+    def __init__(self, message: str, failure: EgressFailure = "refused") -> None:
+        super().__init__(message)
+        self.failure: EgressFailure = failure
+
+
 class StoreError(InfloopError):
     """The data directory cannot be used as asked."""
 
@@ -83,3 +101,7 @@ class Fenced(StoreError):
 
 class NotFound(StoreError):
     """The store holds nothing under that name."""
+
+
+class AuditError(StoreError):
+    """The audit log cannot be written or read; what would have been recorded must not be done."""

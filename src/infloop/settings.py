@@ -12,7 +12,7 @@ import difflib
 import os
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 PREFIX = "INFLOOP_"
 # Read by a provider under its own name, so they cannot be fields.
 FREE_PREFIXES = ("INFLOOP_PROVIDER_BIN_",)
+SECRETS = frozenset({"api_token"})
+"""Settings whose values are shown nowhere."""
 
 
 def _home(variable: str, fallback: str) -> Path:
@@ -49,6 +51,17 @@ class Settings(BaseModel):
     )
     providers_dir: Path | None = Field(
         None, description="Provider manifests. Default: `providers` in the data directory."
+    )
+    connections_dir: Path | None = Field(
+        None,
+        description="Connections to model servers. Default: `connections` in the data directory.",
+    )
+    triggers_dir: Path | None = Field(
+        None,
+        description="What starts workflows by itself. Default: `triggers` in the data directory.",
+    )
+    webhook_plugins_dir: Path | None = Field(
+        None, description="Senders of webhooks. Default: `plugins` in the data directory."
     )
     run_history_limit: int = Field(
         100, ge=1, description="Finished runs kept per workflow; the oldest are forgotten."
@@ -91,6 +104,21 @@ class Settings(BaseModel):
         default=False,
         description="Fail a run when one of its agents or judges does not say what it cost.",
     )
+    snapshots: bool = Field(
+        default=True,
+        description=(
+            "Keep the directory of every agent and script step as it was before and after, for "
+            "`infloop diff` and `infloop rewind`; `off` takes no snapshots."
+        ),
+    )
+    audit_max_bytes: int = Field(
+        16 << 20,
+        ge=4096,
+        description="How long a file of the audit log becomes before the log goes on in a new one.",
+    )
+    audit_max_files: int = Field(
+        12, ge=2, description="Files of the audit log that are kept; the oldest are removed."
+    )
     max_output_bytes: int = Field(
         2 << 20,
         ge=4096,
@@ -102,6 +130,79 @@ class Settings(BaseModel):
             "Variables children get beside the base set: names or `PREFIX_*`, by commas. "
             "Nothing that begins with INFLOOP_ is ever passed."
         ),
+    )
+    isolation: Literal["auto", "host", "guard", "sandbox", "container"] = Field(
+        "auto",
+        description=(
+            "How children are confined: the strongest level that holds on this machine, or the one "
+            "that you name. A workflow can ask for a stronger one."
+        ),
+    )
+    service_user: str = Field(
+        "",
+        description=(
+            "As whom children run when infloop is started by root, by name; levels that confine "
+            "need one then."
+        ),
+    )
+    egress_enforce: bool = Field(
+        default=False,
+        description=(
+            "Let children connect only to the hosts of their provider, their workflow and "
+            "INFLOOP_EGRESS_ALLOWLIST, each through a proxy of its own."
+        ),
+    )
+    egress_allowlist: str = Field(
+        "", description="Hosts that every child may connect to, by commas: `*.example.com`."
+    )
+    egress_denylist: str = Field(
+        "", description="Hosts and addresses that no child may connect to, by commas."
+    )
+    host: str = Field(
+        "127.0.0.1",
+        description=(
+            "Where `infloop serve` listens. An address that others can reach needs "
+            "INFLOOP_API_TOKEN."
+        ),
+    )
+    port: int = Field(
+        3000,
+        ge=0,
+        le=65_535,
+        description="Its port; if it is in use, one of the next 20. 0 means any that is free.",
+    )
+    api_token: str = Field(
+        "",
+        repr=False,
+        description=(
+            "What everybody must know who uses the API or the console; without it, whoever reaches "
+            "the server may use it."
+        ),
+    )
+    allow_insecure: bool = Field(
+        default=False,
+        description="Listen without a token where others can reach the server. Do not.",
+    )
+    allowed_hosts: str = Field(
+        "",
+        description=(
+            "Names under which the server is reached, by commas, beside localhost and the address "
+            "it listens on: `loops.example.com`."
+        ),
+    )
+    max_concurrent_runs: int = Field(
+        4, ge=1, le=1_000, description="Runs that a server drives at once; others wait."
+    )
+    queue_limit: int = Field(
+        100, ge=1, le=1_000_000, description="Runs that may wait; more are refused."
+    )
+    webhook_rate_limit: int = Field(
+        120, ge=0, description="Requests a minute that each trigger takes; 0 means no limit."
+    )
+    login_rate_limit: int = Field(
+        20,
+        ge=0,
+        description="Logins a minute that the server takes from all browsers; 0 means no limit.",
     )
     python_bin: str = Field("python3", description="The interpreter of Python scripts.")
     deno_bin: str = Field("", description="The Deno that runs TypeScript. Default: found.")
@@ -117,6 +218,29 @@ class Settings(BaseModel):
     def providers(self) -> Path:
         """The folder of provider manifests."""
         return self.providers_dir or self.data_dir / "providers"
+
+    @property
+    def connections(self) -> Path:
+        """The folder of connections."""
+        return self.connections_dir or self.data_dir / "connections"
+
+    @property
+    def triggers(self) -> Path:
+        """The folder of triggers."""
+        return self.triggers_dir or self.data_dir / "triggers"
+
+    @property
+    def webhook_plugins(self) -> Path:
+        """The folder of webhook plugins."""
+        return self.webhook_plugins_dir or self.data_dir / "plugins"
+
+
+def shown_settings(chosen: Settings) -> dict[str, Any]:
+    """Return the settings and their JSON Schema for another program; a secret is set or not set."""
+    values = chosen.model_dump(mode="json")
+    for name in SECRETS:
+        values[name] = "set" if values[name] else "not set"
+    return {"values": values, "schema": Settings.model_json_schema()}
 
 
 def variable(field: str) -> str:
@@ -167,4 +291,5 @@ def _explain(error: Any) -> str:
         near = difflib.get_close_matches(field, Settings.model_fields, n=1)
         hint = f"; did you mean {variable(near[0])}?" if near else ""
         return f"{name} is not a setting{hint} (`infloop docs settings` lists them)"
-    return f"{name} is {error['input']!r}: {error['msg'].lower()}"
+    given = "unusable" if field in SECRETS else repr(error["input"])
+    return f"{name} is {given}: {error['msg'].lower()}"

@@ -1,4 +1,4 @@
-"""The real `claude` and `codex`, through the real adapter, with a fake model behind them.
+"""The real `claude` and `codex`, through the real adapters, with a fake model behind them.
 
 `make test-agents` runs these and installs the agents first; they take hundreds of megabytes, and
 so this file's name keeps it out of `make test`. From the first test on, this process and all it
@@ -25,6 +25,7 @@ from infloop.providers.base import (
     Done,
     Notice,
     Part,
+    Provider,
     RateLimited,
     Request,
     Tool,
@@ -34,6 +35,7 @@ from infloop.sandbox.host import HostSandbox
 
 DEADLINE_S = 120.0
 BOTH = ("claude", "codex")
+ACP = {"claude": "claude-agent-acp", "codex": "codex-acp"}
 DONE = [Say("It is DONE")]
 
 
@@ -51,14 +53,22 @@ async def sandbox() -> AsyncIterator[HostSandbox]:
 
 
 class Asking:
-    """One agent on a stage."""
+    """One agent on a stage; with permissions it is one that speaks ACP."""
 
     def __init__(
-        self, provider: str, folder: Path, model: FakeModel, sandbox: HostSandbox, **variables: str
+        self,
+        provider: str,
+        folder: Path,
+        model: FakeModel,
+        sandbox: HostSandbox,
+        permissions: dict[str, str] | None = None,
+        **variables: str,
     ) -> None:
         self.stage = Stage(folder, model.url, **variables)
         self.cwd = self.stage.cwd
-        self._agent = self.stage.agent(provider, sandbox)
+        self._agent: Provider = self.stage.agent(provider, sandbox)
+        if permissions is not None:
+            self._agent = self.stage.acp_agent(ACP[provider], sandbox, permissions)
 
     def ask(self, prompt: str = "Please say DONE", **fields: Any) -> AsyncGenerator[Part]:
         asked = self._agent.ask(Request(prompt, str(self.cwd), **fields))
@@ -255,7 +265,7 @@ async def test_at_its_limit_it_tells_when_it_ends(
 ) -> None:
     ends_s = int(time.time()) // 60 * 60 + 7_200
     async with FakeModel(limit(ends_s)) as model:
-        parts = await Asking(provider, tmp_path, model, sandbox, **variables).parts()
+        parts = await Asking(provider, tmp_path, model, sandbox, None, **variables).parts()
     assert parts[-2] == RateLimited(ends_s * 1000)
     ending = parts[-1]
     assert isinstance(ending, Done)
@@ -271,3 +281,104 @@ async def test_an_unknown_agent_is_an_error_of_the_program(
     assert parts[-1] == Done(1, error="the agent left with exit code 1")
     assert "no-such-agent" in answer_of(parts).stderr
     assert model.asked == []
+
+
+# -- by the Agent Client Protocol ----------------------------------------------------------------
+
+
+def ruled(parts: Sequence[Part]) -> list[str]:
+    return [line for line in notices(parts) if line.startswith("[permissions]")]
+
+
+@pytest.mark.parametrize("provider", BOTH)
+async def test_by_acp_it_says_what_its_model_says(
+    provider: str, tmp_path: Path, sandbox: HostSandbox
+) -> None:
+    prompt = "--dangerously-skip-permissions $& {agent} — 'end'"
+    async with FakeModel(DONE) as model:
+        asking = Asking(provider, tmp_path, model, sandbox, {})
+        parts = await asking.parts(prompt)
+        assert asking.stage.processes() == []
+    answer = answer_of(parts)
+    ending = parts[-1]
+    assert isinstance(ending, Done)
+    assert (ending.exit_code, ending.error) == (0, "")
+    assert answer.said.endswith("It is DONE")
+    assert answer.session
+    assert prompt in prompts(model.asked[-1]).replace("\\", "")
+    if provider == "claude":
+        assert answer.usage == Usage(READ, WRITTEN, CACHED)
+        assert answer.cost_usd is not None
+        assert 0 < answer.cost_usd < 0.1
+
+
+@pytest.mark.parametrize("provider", BOTH)
+async def test_by_acp_a_tool_is_denied_and_nothing_is_written(
+    provider: str, tmp_path: Path, sandbox: HostSandbox
+) -> None:
+    file = tmp_path / "workspace/hello.txt"
+    async with FakeModel([Say("I write."), writing(provider, file)], DONE) as model:
+        parts = await Asking(provider, tmp_path, model, sandbox, {"read": "allow"}).parts()
+    (ruling,) = ruled(parts)
+    assert ruling.startswith("[permissions] denied: edit ")
+    assert ruling.endswith("(permissions.default is 'deny')")
+    assert not file.exists()
+    # To the one that is no to this tool, to the other to all that it was about to do.
+    assert (
+        cast("Done", parts[-1]).error
+        == {"claude": "", "codex": "the agent was cancelled"}[provider]
+    )
+
+
+@pytest.mark.parametrize("provider", BOTH)
+async def test_by_acp_it_edits_a_file_where_that_is_allowed(
+    provider: str, tmp_path: Path, sandbox: HostSandbox
+) -> None:
+    file = tmp_path / "workspace/hello.txt"
+    async with FakeModel([Say("I write."), writing(provider, file)], DONE) as model:
+        parts = await Asking(provider, tmp_path, model, sandbox, {"edit": "allow"}).parts()
+    assert file.read_text() == "hello\n"
+    assert [line.split(" (")[1] for line in ruled(parts)] == ["permissions.edit is 'allow')"]
+    (tool,) = [part for part in parts if isinstance(part, Tool)]
+    assert (tool.name, "hello.txt" in tool.summary) == ("edit", True)
+    assert answer_of(parts).said.endswith("I write.\nIt is DONE")
+    assert parts[-1] == Done(0, "It is DONE")
+
+
+@pytest.mark.parametrize("provider", BOTH)
+async def test_by_acp_a_session_is_continued(
+    provider: str, tmp_path: Path, sandbox: HostSandbox
+) -> None:
+    async with FakeModel(DONE) as model:
+        asking = Asking(provider, tmp_path, model, sandbox, {})
+        first = answer_of(await asking.parts("The first question"))
+        second = answer_of(await asking.parts("The second one", session_id=first.session))
+    assert second.session == first.session
+    assert second.said == first.said
+    assert second.usage == first.usage
+    assert "The first question" in prompts(model.asked[-1])
+
+
+@pytest.mark.parametrize("provider", BOTH)
+async def test_by_acp_a_model_that_hangs_makes_it_stall(
+    provider: str, tmp_path: Path, sandbox: HostSandbox
+) -> None:
+    async with FakeModel(Hang("I think")) as model:
+        asking = Asking(provider, tmp_path, model, sandbox, {})
+        parts = await asking.parts(idle_timeout_ms=8_000)
+        assert answer_of(parts).said.endswith("I think")
+        assert parts[-1] == Done(None, error="stalled: no output for 8000 ms")
+        assert asking.stage.processes() == []
+
+
+async def test_by_acp_cancelled_it_leaves_no_process(tmp_path: Path, sandbox: HostSandbox) -> None:
+    slow = running("claude", "touch started; sleep 1000")
+    async with FakeModel([Say("I wait."), slow], DONE) as model:
+        asking = Asking("claude", tmp_path, model, sandbox, {"execute": "allow"})
+        task = asyncio.create_task(asking.parts())
+        await until(lambda: (asking.cwd / "started").exists() or task.done())
+        assert not task.done(), task.result()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert asking.stage.processes() == []

@@ -19,15 +19,22 @@ from pathlib import Path
 
 import psutil
 
-from infloop.model.provider import CliProvider, parse_provider
+from infloop.model.provider import AcpProvider, CliProvider, parse_provider
 from infloop.policy.environment import child_environment
+from infloop.providers.acp import AcpAgent
 from infloop.providers.cli import SHIPPED_DIR, CliAgent
 from infloop.sandbox.host import HostSandbox
 
 ROOT = Path(__file__).parent.parent.parent
 AGENTS_DIR = Path(os.environ.get("AGENTS_DIR") or ROOT / ".agents")
 PROGRAMS = AGENTS_DIR / "node_modules/.bin"
-VERSIONS = {"@anthropic-ai/claude-code": "2.1.197", "@openai/codex": "0.166.0"}
+VERSIONS = {
+    "@anthropic-ai/claude-code": "2.1.197",
+    "@openai/codex": "0.166.0",
+    "@agentclientprotocol/claude-agent-acp": "0.49.0",
+    "@zed-industries/codex-acp": "0.16.0",
+}
+INSTALLED = ("claude", "codex", "claude-agent-acp", "codex-acp")
 
 CODEX_CONFIG = """
 model = "gpt-5-codex"
@@ -59,7 +66,7 @@ _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 
 def install() -> None:
     """Install the programs if they are missing."""
-    if (PROGRAMS / "claude").exists() and (PROGRAMS / "codex").exists():
+    if all((PROGRAMS / program).exists() for program in INSTALLED):
         return
     npm = shutil.which("npm")
     assert npm, "npm is needed to install the agents"
@@ -125,6 +132,16 @@ class Stage:
     def agent(self, provider: str, sandbox: HostSandbox) -> CliAgent:
         # The agents tell times by the clock of TZ, which is set above.
         return CliAgent(shipped(provider), sandbox, self.environment, now=lambda: datetime.now(UTC))
+
+    def acp_agent(
+        self, program: str, sandbox: HostSandbox, permissions: dict[str, str]
+    ) -> AcpAgent:
+        """An agent that speaks ACP, with the variables of the program it stands for."""
+        passthrough = shipped(program.partition("-")[0]).env_passthrough
+        fields = {"id": program, "label": program, "description": program, "transport": "acp"}
+        more = {"bin": program, "envPassthrough": passthrough, "permissions": permissions}
+        manifest = AcpProvider.model_validate({**fields, **more})
+        return AcpAgent(manifest, sandbox, self.environment)
 
     def processes(self) -> list[str]:
         """Everything that runs with our home."""

@@ -1,6 +1,6 @@
 """The command line: one file per subcommand, loaded when it is called.
 
-Exit codes: 0 succeeded, 1 failed, 2 bad usage or workflow, 130 cancelled.
+Exit codes: 0 succeeded, 1 failed, 2 bad usage or workflow, 75 paused, 130 cancelled.
 
 A command's file has `add_arguments(parser)` and `main(args) -> int`; its docstring is its help.
 What they share:
@@ -11,6 +11,8 @@ What they share:
     story       what happened in a run, folded from its events
     labels      what a workflow's author calls a node
     outline     a story's steps as an indented list
+    changed     changes to files, as lines to read
+    trigger_lines  a trigger in a few lines
     summary     how a run ended, as it stays on the screen
     advice      the commands that make sense next
     reasons     why a run is what it is
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 COMMANDS: tuple[tuple[str, str], ...] = (
+    ("new", "write a workflow to begin with"),
     ("run", "run a workflow to its end"),
     ("check", "find everything wrong with workflow files"),
     ("runs", "list runs, or search them"),
@@ -41,11 +44,19 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("logs", "print what a run's steps said"),
     ("why", "explain why a run started, waits or stopped"),
     ("costs", "show what agents and judges have cost"),
+    ("audit", "read the audit log, or prove that nobody changed it"),
     ("cancel", "stop a run, whichever process drives it"),
     ("resume", "go on with runs whose process died"),
-    ("rewind", "begin a new run from a step of an earlier one"),
+    ("rewind", "begin a new run from a step of an earlier one, with the files as they were"),
+    ("diff", "show what a run or a step changed"),
+    ("apply", "bring an agent's work home"),
+    ("worktrees", "list, prune or restore the worktrees of agents"),
+    ("serve", "serve the HTTP API, and run what waits in the queue"),
     ("export", "write a run's record as JSON"),
     ("import", "read run records"),
+    ("connections", "list, add or remove machines with model servers"),
+    ("triggers", "list, add or try out what starts workflows by itself"),
+    ("doctor", "say what this machine can confine, and prove it by attack"),
     ("schema", "print the JSON Schema of a file format"),
     ("docs", "read the documentation"),
     ("demo", "watch a loop turn failing tests green"),

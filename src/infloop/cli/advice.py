@@ -39,11 +39,33 @@ def next_commands(run_id: str, status: ShownStatus, story: Story) -> list[tuple[
             ]
         case "interrupted":
             return [again, (f"infloop cancel {name}", "settles it as cancelled"), look]
+        case "paused":
+            return [
+                (f"infloop resume {name} --max-cost-usd USD", "grants it money and goes on"),
+                (f"infloop cancel {name}", "settles it as cancelled"),
+                look,
+            ]
         case "succeeded":
-            return [look, (f"infloop logs {name}", "what its steps said")]
+            said = (f"infloop logs {name}", "what its steps said")
+            return [*_about_files(name, story), look, said]
         case "failed" | "cancelled":
             interrupted = story.finished is not None and story.finished.interrupted
-            return [why, *([again] if interrupted else []), *_begin_again(name, story), look]
+            goes_on = [again] if interrupted else []
+            return [
+                why,
+                *goes_on,
+                *_begin_again(name, story),
+                *_about_files(name, story),
+                look,
+            ]
+
+
+def _about_files(name: str, story: Story) -> list[tuple[str, str]]:
+    """Return what can be done with what a run changed."""
+    if not story.changed:
+        return []
+    home = (f"infloop apply {name}", "brings the agent's work home")
+    return [(f"infloop diff {name}", "what it changed"), *([home] if story.in_worktree else [])]
 
 
 def _begin_again(name: str, story: Story) -> list[tuple[str, str]]:

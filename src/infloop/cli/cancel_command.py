@@ -49,6 +49,10 @@ async def _cancel(settings: Settings, name: str) -> int:
         if status in ("running", "stalled"):
             await history.journal.request_stop(row.id, REASON, SystemClock().now_ms())
             return await _wait(history, row.id)
+    if status == "paused":
+        await _settle_paused(settings, row.id)
+        print(f"{short(row.id)}  cancelled (it had paused)")
+        return 0
     if status != "interrupted":
         raise UsageError(f"run {row.id!r} has {status} already; there is nothing to stop")
     await _settle(settings, row.id)
@@ -86,3 +90,10 @@ async def _settle(settings: Settings, run_id: str) -> None:
         outcome = asyncio.create_task(service.wait(run_id))
         await service.stop(run_id, REASON)
         await outcome
+
+
+async def _settle_paused(settings: Settings, run_id: str) -> None:
+    from infloop import app
+
+    async with app.open_service(settings) as service:
+        await service.cancel_paused(run_id, REASON)

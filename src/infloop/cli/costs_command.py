@@ -114,11 +114,9 @@ def _dearest(rows: Sequence[Spending]) -> Sequence[Spending]:
 
 def table(by: str, rows: Sequence[Spending], total: Spending) -> Iterator[str]:
     """Yield the sums as a table with a bar for each, at most 80 columns wide."""
-    from infloop.cli.figures import money
-
     names = [_name(by, row.key) for row in rows]
     name_width = max(len(name) for name in (by, "total", *names))
-    cost_width = len(money(total.usd))
+    cost_width = max(len(_cost(row)) for row in (total, *rows))
     most = max(row.usd for row in rows)
 
     def line(name: str, cells: tuple[str, ...], cost: str) -> str:
@@ -127,10 +125,10 @@ def table(by: str, rows: Sequence[Spending], total: Spending) -> Iterator[str]:
 
     yield line(by, ("calls", "tok in", "tok out"), "cost")
     for name, row in zip(names, rows, strict=True):
-        text = line(name, _counts(row), money(row.usd)) + _mark(row)
+        text = line(name, _counts(row), _cost(row)) + _mark(row)
         room = min(MOST_BAR, WIDTH - len(text) - 1)
         yield f"{text} {bar(row.usd / most if most else 0.0, room)}".rstrip()
-    yield line("total", _counts(total), money(total.usd)) + _mark(total).rstrip()
+    yield line("total", _counts(total), _cost(total)) + _mark(total).rstrip()
 
 
 def _name(by: str, key: str) -> str:
@@ -146,6 +144,12 @@ def _counts(spending: Spending) -> tuple[str, str, str]:
         _many(spending.input_tokens),
         _many(spending.output_tokens),
     )
+
+
+def _cost(spending: Spending) -> str:
+    from infloop.cli.figures import sum_of_money
+
+    return sum_of_money(spending.usd, incomplete=spending.incomplete > 0)
 
 
 def _mark(spending: Spending) -> str:

@@ -177,6 +177,7 @@ def _to_try(data_dir: Path, project: Path, *, keep: bool) -> list[str]:
         f"  {prefix} show last",
         f"  {prefix} why last",
         f"  {prefix} logs last --step 'rounds[2]'",
+        f"  {prefix} diff last 'rounds[2]'",
         f"  {prefix} rewind last --to 'rounds[3]'",
         f"  git -C {project} log --stat",
     ]

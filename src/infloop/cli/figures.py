@@ -30,6 +30,12 @@ def moment(ms: int) -> str:
     return when.strftime("%Y-%m-%d %H:%M:%S")
 
 
+def clock_time(ms: int, now_ms: int) -> str:
+    """Return when something will be: `14:05` today, else with its date."""
+    when = moment(ms)
+    return when[11:16] if when[:10] == moment(now_ms)[:10] else when[:16]
+
+
 def size(characters: int) -> str:
     """Return how long a text is."""
     if characters < _KIB:
@@ -43,3 +49,8 @@ def money(usd: float) -> str:
     """Return an amount in dollars; cents matter, and so do parts of one."""
     whole, _, parts = f"{usd:.4f}".partition(".")
     return f"${whole}.{parts.rstrip('0'):0<2}"
+
+
+def sum_of_money(usd: float, *, incomplete: bool) -> str:
+    """Return what was spent; of what is not known at all nobody must read that it was nothing."""
+    return "unknown" if incomplete and not usd else money(usd)

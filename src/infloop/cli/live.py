@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.text import Text
 
 from infloop.cli.advice import short
-from infloop.cli.figures import duration, money
+from infloop.cli.figures import clock_time, duration
 from infloop.cli.outline import rounds
 from infloop.cli.terminal import one_line, plural, safe
 
@@ -95,7 +95,7 @@ class LiveView:
             yield self._position(step, now)
         if len(positions) > POSITIONS:
             yield _line((f"  … {len(positions) - POSITIONS} more", "dim"))
-        cost = "" if story.cost_usd is None else f"cost {money(story.cost_usd)}"
+        cost = f"cost {story.cost}" if story.cost else ""
         yield _line((f"  {plural(story.steps_done, 'step')} done", "dim"), (cost, "dim"))
         for line in self._said():
             yield Text(f"  │ {line}", style="dim", no_wrap=True, overflow="ellipsis")
@@ -110,13 +110,19 @@ class LiveView:
             (f"  ● {one_line(self._labels.of(step.node), NAME_CHARS)}", "green"),
             (step.node_type, ""),
             (", ".join(around), ""),
-            (duration(now - step.started_at), ""),
+            (_since(step, now), ""),
         )
 
     def _said(self) -> list[str]:
         speaker = self._story.speaker
         lines = safe(speaker.said).expandtabs(4).split("\n") if speaker else []
         return [line for line in lines if line.strip()][-TEXT_LINES:]
+
+
+def _since(step: Step, now: int) -> str:
+    if step.waits_until:
+        return f"waiting until {clock_time(step.waits_until, now)}"
+    return duration(now - step.started_at)
 
 
 def _line(*parts: tuple[str, str]) -> Text:

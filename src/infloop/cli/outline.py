@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infloop.cli.changed import changed
 from infloop.cli.figures import duration, money, size
 from infloop.cli.terminal import INDENT, one_line, plural
 
@@ -64,6 +65,9 @@ def step_line(step: Step, *, alive: bool) -> str:
     parts = [f"{_mark(step, alive=alive)} {one_line(name, 60)}", step.node_type, _outcome(step)]
     if not step.running and step.duration_ms:
         parts.append(duration(step.duration_ms))
+    if step.changed is not None and step.changed.files:
+        saved = step.changed
+        parts.append(changed(saved.files, saved.insertions, saved.deletions))
     if step.cost_usd is not None:
         parts.append(money(step.cost_usd))
     if step.attempt > 1:

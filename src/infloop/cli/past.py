@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from infloop.cli.story import Story
 from infloop.engine.state import decode_state
 from infloop.model.events import Recorded, StepStarted
+from infloop.store.base import Calls
 
 if TYPE_CHECKING:
     from infloop.cli.labels import Labels
@@ -24,7 +25,13 @@ async def whole_story(journal: Journal, run_id: str) -> Story:
     while batch := await journal.events(run_id, after, limit=AT_ONCE, include_output=False):
         story.tell(batch)
         after = batch[-1].seq
+    await count_doubts(journal, run_id, story)
     return story
+
+
+async def count_doubts(journal: Journal, run_id: str, story: Story) -> None:
+    """Let the story know whether all that the run cost is known."""
+    story.cost_is_incomplete = (await journal.spent(Calls(run_id=run_id))).incomplete > 0
 
 
 async def story_so_far(journal: Journal, loaded: Loaded, labels: Labels) -> Story:

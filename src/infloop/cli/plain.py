@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.cli.figures import duration, money
+from infloop.cli.figures import duration, moment, money
 from infloop.cli.terminal import json_line, note, one_line
 from infloop.model.events import (
     Notice,
@@ -21,8 +21,10 @@ from infloop.model.events import (
     StepFinished,
     StepPassed,
     StepStarted,
+    StepWaiting,
     StopRequested,
     TemplateWarning,
+    TreeRestored,
 )
 from infloop.model.messages import expand
 
@@ -64,6 +66,8 @@ class Lines:
         yield from (f"{'':>7}  {line}" for line in self._rest(""))
 
     def _said(self, event: Output) -> Iterator[str]:
+        if event.stream == "tool":  # what was being said when the tool was used comes before it
+            yield from self._rest(event.path, but="tool")
         key = (event.path, event.stream)
         *lines, rest = (self._partial.pop(key, "") + event.text).split("\n")
         while len(rest) > LONGEST_LINE:
@@ -73,9 +77,10 @@ class Lines:
             self._partial[key] = rest
         yield from (_said_line(*key, line) for line in lines)
 
-    def _rest(self, path: str) -> Iterator[str]:
-        """Yield the unfinished lines of one step, or of all."""
-        for key in [key for key in self._partial if not path or key[0] == path]:
+    def _rest(self, path: str, but: str = "") -> Iterator[str]:
+        """Yield the unfinished lines of one step, or of all, but not of one of its streams."""
+        keys = [key for key in self._partial if path in ("", key[0]) and key[1] != but]
+        for key in keys:
             yield _said_line(*key, self._partial.pop(key))
 
 
@@ -98,11 +103,18 @@ def _text(event: object, run_id: str) -> str:
             return _ended(event, event.duration_ms)
         case StepPassed():
             return _ended(event, None)
+        case StepWaiting():
+            return (
+                f"{one_line(event.path)}  waiting until {moment(event.until)}: "
+                f"{one_line(event.reason)}"
+            )
         case TemplateWarning():
             return (
                 f"{one_line(event.path)}  warning: {{{{{one_line(event.missing_key)}}}}} in "
                 f"{one_line(event.field)} refers to nothing and was left empty"
             )
+        case TreeRestored():
+            return f"{one_line(event.directory)} is made what it was before {one_line(event.path)}"
         case Notice():
             return f"{one_line(event.path)}  {event.level}: {one_line(event.message)}".lstrip()
         case RunFinished():

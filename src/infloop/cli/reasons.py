@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infloop.cli.advice import blamed_step, short
-from infloop.cli.figures import duration, moment, money
+from infloop.cli.figures import clock_time, duration, moment
 from infloop.cli.outline import rounds
 from infloop.cli.terminal import indented, one_line, plural, safe
 from infloop.model.values import as_text
@@ -94,7 +94,7 @@ def _beginning(known: Evidence) -> Iterator[str]:
 
 def _doings(known: Evidence) -> Iterator[str]:
     story = known.story
-    cost = "" if story.cost_usd is None else f", cost {money(story.cost_usd)}"
+    cost = f", cost {story.cost}" if story.cost else ""
     yield f"did {plural(story.steps_done, 'step')}{cost}"
     for when in story.resumed_at:
         if known.row.cause.kind != "rewind" or when != story.resumed_at[0]:
@@ -140,10 +140,16 @@ def _position(step: Step, now: int) -> str:
     around = ", ".join(rounds(loop, current) for loop, current in step.loops())
     parts = [
         f"{one_line(step.path)} ({step.node_type}{f', {around}' if around else ''})",
-        f"for {duration(now - step.started_at)}",
+        _how_long(step, now),
         one_line(step.means, 160),
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _how_long(step: Step, now: int) -> str:
+    if step.waits_until:
+        return f"waiting until {clock_time(step.waits_until, now)}"
+    return f"for {duration(now - step.started_at)}"
 
 
 def _process(known: Evidence) -> str:
@@ -177,6 +183,10 @@ def _end(known: Evidence) -> Iterator[str]:
         return
     if story.stop:
         yield f"  asked to stop at {moment(story.stopped_at)}: {one_line(story.stop.reason)}"
+    if status == "paused":
+        yield f"  its money is spent: {one_line(finished.error.removeprefix(BUDGET).strip())}"
+        yield f"  it goes on with {one_line(finished.failed_step)} when it is resumed"
+        return
     if finished.interrupted:
         yield "  its process ended without finishing it; that was noticed and written down later"
         yield from _in_flight(known)

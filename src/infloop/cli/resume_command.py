@@ -1,9 +1,10 @@
-"""Go on with a run whose process died.
+"""Go on with a run whose process died, or that paused because its money was spent.
 
 It continues at the step that was interrupted; no finished step runs again. Without RUN, every
 interrupted run goes on whose workflow says `"onCrash": "resume"`.
 
   infloop resume 1f3a9c2e
+  infloop resume 1f3a9c2e --max-cost-usd 5
   infloop resume
 
 A run whose process still exists but gives no sign of life is left alone unless you add
@@ -29,7 +30,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--take-over", action="store_true", help="take the run from a process that is stuck"
     )
+    parser.add_argument(
+        "--max-cost-usd",
+        type=_amount,
+        metavar="USD",
+        help="what the run may spend in all, in place of its workflow's own limit",
+    )
     parser.add_argument("--json", action="store_true", help="print events as JSON lines")
+
+
+def _amount(text: str) -> float:
+    """Read an amount of money."""
+    import argparse
+
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = -1.0
+    if not 0 < amount < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount in US dollars; use 2.50")
+    return amount
 
 
 def main(args: argparse.Namespace) -> int:
@@ -52,19 +72,22 @@ async def _begin(service: RunService, args: argparse.Namespace) -> list[Begun]:
 
     if args.run:
         row = await find_run(service.journal, args.run)
-        return [await _begin_one(service, row.id, take_over=args.take_over)]
-    waiting = (await service.recover()).resumable
+        return [await _begin_one(service, row.id, args)]
+    found = await service.recover()
+    for line in found.files:
+        note(line)
+    waiting = found.resumable
     if not waiting:
         note("there is no interrupted run to resume")
-    return [await _begin_one(service, run_id, take_over=False) for run_id in waiting]
+    return [await _begin_one(service, run_id, args) for run_id in waiting]
 
 
-async def _begin_one(service: RunService, run_id: str, *, take_over: bool) -> Begun:
+async def _begin_one(service: RunService, run_id: str, args: argparse.Namespace) -> Begun:
     from infloop.cli.advice import short
     from infloop.cli.terminal import note, plural
     from infloop.cli.watching import begun
 
     row = await service.journal.run(run_id)
-    await service.resume(run_id, take_over=take_over)
+    await service.resume(run_id, take_over=args.take_over, max_cost_usd=args.max_cost_usd)
     note(f"run {short(run_id)} goes on after {plural(row.steps, 'step')}")
     return begun(service, run_id, row.last_seq)

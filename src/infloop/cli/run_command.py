@@ -125,7 +125,7 @@ async def _tell_of_interrupted(service: RunService) -> None:
     from infloop.cli.advice import short
     from infloop.cli.terminal import note
 
-    failed, waiting = await service.recover()
+    failed, waiting, files = await service.recover()
     said = []
     if failed:
         goes_on = f"`infloop resume {short(failed[0])}` goes on where it was"
@@ -134,3 +134,5 @@ async def _tell_of_interrupted(service: RunService) -> None:
         said.append(f"{len(waiting)} waiting for `infloop resume`")
     if said:
         note(f"found runs whose process had died: {'; '.join(said)}")
+    for line in files:
+        note(line)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonObject
     from infloop.store.base import RunRow, SearchHit, StoredStatus
 
-STATUSES = ("running", "stalled", "interrupted", "succeeded", "failed", "cancelled")
+STATUSES = ("running", "stalled", "interrupted", "paused", "succeeded", "failed", "cancelled")
 MOST = 100_000
 
 

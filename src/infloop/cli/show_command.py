@@ -108,7 +108,7 @@ def _print_run(row: RunRow, status: ShownStatus, story: Story) -> None:
 
 def header(row: RunRow, status: ShownStatus, story: Story) -> list[tuple[str, str]]:
     """Return what a run is, as names and values."""
-    from infloop.cli.figures import duration, moment, money
+    from infloop.cli.figures import duration, moment
     from infloop.cli.reasons import cause_text, inputs_text
     from infloop.cli.terminal import one_line, plural
 
@@ -121,12 +121,14 @@ def header(row: RunRow, status: ShownStatus, story: Story) -> list[tuple[str, st
         ("took", duration(until - row.started_at) + ("" if row.finished_at else " so far")),
         ("steps done", str(story.steps_done)),
     ]
-    if story.cost_usd is not None:
-        lines.append(("cost", money(story.cost_usd)))
+    if story.cost:
+        lines.append(("cost", story.cost))
     if story.started and story.started.inputs:
         lines.append(("inputs", inputs_text(story.started.inputs)))
     if story.started and story.started.workdir:
         lines.append(("directory", one_line(story.started.workdir)))
+    if story.isolation:
+        lines.append(("isolation", _confinement(story)))
     if story.resumed_at:
         lines.append(("resumed", plural(len(story.resumed_at), "time")))
     if story.missing:
@@ -134,6 +136,14 @@ def header(row: RunRow, status: ShownStatus, story: Story) -> list[tuple[str, st
         lines.append(("warnings", f"references to nothing: {len(story.missing)}, first {first!r}"))
     lines += [("correlation", one_line(row.correlation_id)), ("epoch", str(row.epoch))]
     return lines
+
+
+def _confinement(story: Story) -> str:
+    """Return what confines a run's children, and where they may connect."""
+    from infloop.cli.terminal import one_line
+
+    as_you = ", so its children run as you" if story.isolation == "host" else ""
+    return one_line(f"{story.isolation}{as_you}; egress {story.egress}")
 
 
 def _is_whole(step: Step) -> bool:
@@ -159,7 +169,10 @@ def _run_object(row: RunRow, status: str, story: Story) -> JsonObject:
     return {
         **run_object(row, status),
         "inputs": inputs,
+        "isolation": story.isolation,
+        "egress": story.egress,
         "costUsd": story.cost_usd,
+        "costIsComplete": not story.cost_is_incomplete,
         "stepsDone": story.steps_done,
         "error": story.finished.error if story.finished else row.error,
         "stepList": [_step_object(step) for step in story.steps()],

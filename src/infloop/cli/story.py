@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from infloop.cli.figures import sum_of_money
 from infloop.model.events import (
     Notice,
     Output,
@@ -21,8 +22,10 @@ from infloop.model.events import (
     StepFinished,
     StepPassed,
     StepStarted,
+    StepWaiting,
     StopRequested,
     TemplateWarning,
+    TreeSaved,
 )
 from infloop.model.values import as_text
 
@@ -124,11 +127,13 @@ class Step:
     duration_ms: int = 0
     cost_usd: float | None = None
     means: str = ""
+    waits_until: int = 0
     followed_by: str = ""
     rounds_at_most: int | None = None
     outputs: dict[str, Preview] = field(default_factory=dict)
     frames: Ends[Frame] = NO_FRAMES
     said: str = ""
+    changed: TreeSaved | None = None
 
     @property
     def rounds(self) -> int:
@@ -159,11 +164,15 @@ class Story:
         self.finished_at = 0
         self.last_at = 0
         self.resumed_at: list[int] = []
+        self.isolation = self.egress = ""
         self.stop: StopRequested | None = None
         self.stopped_at = 0
         self.steps_done = 0
         self.untold = 0
+        self.changed = False
+        self.in_worktree = False
         self.cost_usd: float | None = None
+        self.cost_is_incomplete = False
         self.speaker: Step | None = None
         self.last_finished: Step | None = None
         self.last_failed: Step | None = None
@@ -188,17 +197,33 @@ class Story:
                 self._hear(event)
             case RunStarted():
                 self.started, self.started_at = event, item.time
+                self.isolation, self.egress = event.isolation, event.egress
             case RunResumed():
                 self.finished = None
                 self.resumed_at.append(item.time)
+                self.isolation = event.isolation or self.isolation
+                self.egress = event.egress or self.egress
             case RunFinished():
                 self.finished, self.finished_at = event, item.time
+            case StepWaiting():
+                self._wait(event)
             case StopRequested():
                 self.stop, self.stopped_at = event, item.time
             case TemplateWarning():
                 self.missing.append(event)
             case Notice():
                 self.notices.append(event)
+            case TreeSaved(when="after", path=path) if path in self.active:
+                self.active[path].changed = event
+                self.changed = self.changed or event.files > 0
+
+    @property
+    def cost(self) -> str:
+        """What it cost, in words; nothing if nobody was asked anything."""
+        if self.cost_usd is None and not self.cost_is_incomplete:
+            return ""
+        told = sum_of_money(self.cost_usd or 0.0, incomplete=self.cost_is_incomplete)
+        return f"{told} (incomplete)" if self.cost_is_incomplete and self.cost_usd else told
 
     def positions(self) -> list[Step]:
         """Return where the run is: the steps being performed, or else the innermost container."""
@@ -220,7 +245,7 @@ class Story:
     def _begin(self, item: Recorded, event: StepStarted) -> None:
         again = self.active.get(event.path)
         if again is not None:  # after a crash, what was in flight is begun again
-            again.attempt, again.started_at = event.attempt, item.time
+            again.attempt, again.started_at, again.waits_until = event.attempt, item.time, 0
             return
         step = self._open(item, event)
         # Branches go on side by side, so all of them are needed.
@@ -229,6 +254,11 @@ class Story:
         step.means = _means(event.node_type, event.config)
         step.rounds_at_most = _rounds_at_most(event.config)
         self.active[event.path] = step
+
+    def _wait(self, event: StepWaiting) -> None:
+        step = self.active.get(event.path)
+        if step is not None:
+            step.waits_until = event.until
 
     def _open(self, item: Recorded, event: StepStarted | StepFinished | StepPassed) -> Step:
         frame = self._frame(event.path)
@@ -265,6 +295,7 @@ class Story:
         step.handle, step.error = event.handle, event.error
         step.duration_ms = event.duration_ms if isinstance(event, StepFinished) else 0
         step.outputs = {name: preview(value) for name, value in event.outputs.items()}
+        self.in_worktree = self.in_worktree or "worktreePath" in step.outputs
         self._count(step, event.outputs)
 
     def _count(self, step: Step, outputs: JsonObject) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infloop.cli.advice import advice_lines, short
-from infloop.cli.figures import duration, money
+from infloop.cli.figures import duration
 from infloop.cli.outline import outline
 from infloop.cli.terminal import one_line, plural, safe
 
@@ -34,10 +34,12 @@ def sum_up(row: RunRow, story: Story) -> Summary | None:
     name, took = one_line(row.workflow_name, 40), duration(story.finished_at - story.started_at)
     total = plural(story.steps_done, "step")
     well = finished.status == "succeeded"
+    # What an agent did in a worktree is still to be brought home.
+    advised = not well or (story.changed and story.in_worktree)
     return Summary(
         title=f"{name}  {short(row.id)}  {finished.status} in {took}",
         steps=outline(story),
-        totals=total if story.cost_usd is None else f"{total}, cost {money(story.cost_usd)}",
+        totals=f"{total}, cost {story.cost}" if story.cost else total,
         error="" if well else f"{finished.status}: {safe(finished.error)}",
-        advice=[] if well else ["next:", *advice_lines(row.id, finished.status, story)],
+        advice=["next:", *advice_lines(row.id, finished.status, story)] if advised else [],
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from infloop.cli.advice import short
 from infloop.cli.labels import Labels
-from infloop.cli.past import story_so_far
+from infloop.cli.past import count_doubts, story_so_far
 from infloop.cli.plain import JsonView, PlainView
 from infloop.cli.summary import sum_up
 from infloop.cli.terminal import note
@@ -29,8 +29,13 @@ if TYPE_CHECKING:
     from infloop.runtime.service import RunService
     from infloop.store.base import RunRow
 
-SUCCEEDED, FAILED, CANCELLED = 0, 1, 130
-EXIT_CODES = {"succeeded": SUCCEEDED, "failed": FAILED, "cancelled": CANCELLED}
+SUCCEEDED, FAILED, PAUSED, CANCELLED = 0, 1, 75, 130
+EXIT_CODES = {
+    "succeeded": SUCCEEDED,
+    "failed": FAILED,
+    "paused": PAUSED,
+    "cancelled": CANCELLED,
+}
 # Numbers, because the module of that name can also send signals, which is for the sandbox only.
 SIGINT, SIGTERM = 2, 15
 TICK_SECONDS = 0.1
@@ -78,6 +83,8 @@ async def see_through(
 
     with on_interrupt(stopping.set, lambda: _give_up(shown)):
         runs = await begin()
+        if runs and service.why_host:
+            note(f"isolation: host, so children run as you: {service.why_host}")
         several = len(runs) > 1
         shown += [await _shown(service, run, as_json=as_json, several=several) for run in runs]
         try:
@@ -90,6 +97,7 @@ async def see_through(
             for each in shown:
                 each.view.close()
     for each in shown:
+        await count_doubts(service.journal, each.run.run_id, each.story)
         each.view.end(sum_up(each.row, each.story))
     return max(codes, default=SUCCEEDED)
 

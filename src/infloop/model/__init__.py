@@ -15,16 +15,18 @@
     references  … what it refers to: earlier outputs, inputs, other workflows
     inputs      … what it declares it needs, and what it was given
     check       … everything wrong with it, all at once
+    starter     … what a new node begins with, and a workflow to begin with
 
     definition  what the files beside a workflow have in common
     texts       … the rules for names, hosts and addresses in them
     provider    who answers a prompt
-    trigger     which webhook request starts a workflow
+    trigger     what starts a workflow by itself: a webhook, a time, a changed file
     plugin      who sends webhooks, and how they are signed
     connection  machines with model servers
 
     events      what a run records, and its limits
     messages    the same as outside readers see it (the event names of the HTTP API)
+    audit       what the audit log records, who acted, and what never enters it
 
 Nothing here reads a clock, a disk or the environment.
 """

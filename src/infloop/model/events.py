@@ -16,28 +16,36 @@ import msgspec
 
 from infloop.model.values import JsonObject
 
-Status: TypeAlias = Literal["succeeded", "failed", "cancelled"]
+Status: TypeAlias = Literal["succeeded", "failed", "cancelled", "paused"]
 
 
 class Limits(msgspec.Struct, frozen=True, rename="camel"):
-    """What a run may use up; 0 means no limit."""
+    """What a run may use up (0 means no limit), and what happens when its money is spent."""
 
     max_node_executions: int = 10_000
     max_duration_ms: int = 86_400_000
     max_cost_usd: float = 0.0
+    on_budget: Literal["fail", "pause"] = "fail"
 
 
 class Cause(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What made a run begin: a person, a trigger, another run."""
+    """What made a run begin: a person, a trigger, another run.
+
+    `untrusted` names the inputs that hold something from outside, which nobody vouches for.
+    """
 
     kind: Literal["cli", "api", "mcp", "webhook", "schedule", "file", "rewind", "import"] = "cli"
     detail: str = ""
     parent_run: str = ""
     parent_step: str = ""
+    untrusted: tuple[str, ...] = ()
 
 
 class RunStarted(msgspec.Struct, frozen=True, tag="run_started", rename="camel"):
-    """The run exists: its definition is fixed by hash, its inputs are resolved."""
+    """The run exists: its definition is fixed by hash, its inputs are resolved.
+
+    `isolation` and `egress` are what confines its children, and where they may connect.
+    """
 
     workflow_id: str
     workflow_name: str
@@ -46,13 +54,20 @@ class RunStarted(msgspec.Struct, frozen=True, tag="run_started", rename="camel")
     workdir: str
     limits: Limits = Limits()
     cause: Cause = Cause()
+    isolation: str = "host"
+    egress: str = "open"
 
 
 class RunResumed(msgspec.Struct, frozen=True, tag="run_resumed", rename="camel"):
-    """A process took the run over; steps that were in flight are begun again."""
+    """A process took the run over; steps that were in flight are begun again.
+
+    `isolation` and `egress` are what counts from here on; empty in records that do not say.
+    """
 
     epoch: int
     limits: Limits = Limits()
+    isolation: str = ""
+    egress: str = ""
 
 
 class StopRequested(msgspec.Struct, frozen=True, tag="stop_requested", rename="camel"):
@@ -61,10 +76,20 @@ class StopRequested(msgspec.Struct, frozen=True, tag="stop_requested", rename="c
     reason: str = ""
 
 
-class BudgetExceeded(msgspec.Struct, frozen=True, tag="budget_exceeded", rename="camel"):
-    """A step was refused the money it needed: the whole run fails."""
+class BudgetExceeded(
+    msgspec.Struct, frozen=True, tag="budget_exceeded", rename="camel", omit_defaults=True
+):
+    """A step was refused the money it needed: the whole run fails, or pauses before that step."""
 
     reason: str
+    path: str = ""
+
+
+class GuardFailed(msgspec.Struct, frozen=True, tag="guard_failed", rename="camel"):
+    """What confines the children of a step could not be put up, or broke: the whole run fails."""
+
+    reason: str
+    path: str
 
 
 class TemplateWarning(msgspec.Struct, frozen=True, tag="template_warning", rename="camel"):
@@ -92,7 +117,10 @@ class StepStarted(
 class StepFinished(
     msgspec.Struct, frozen=True, tag="step_finished", rename="camel", omit_defaults=True
 ):
-    """A started step ended; `error` says why when it did not succeed."""
+    """A started step ended; `error` says why when it did not succeed.
+
+    `tree` stands for the files it left behind: the same as long as none of them changes.
+    """
 
     path: str
     node: str
@@ -101,6 +129,30 @@ class StepFinished(
     outputs: JsonObject
     duration_ms: int = 0
     error: str = ""
+    tree: str = ""
+
+
+class StepWaiting(
+    msgspec.Struct, frozen=True, tag="step_waiting", rename="camel", omit_defaults=True
+):
+    """A step could not do its work yet and will be tried again at `until`.
+
+    `reason` and `outputs` are what it ends with if that is later than its node allows.
+    """
+
+    path: str
+    node: str
+    node_type: str
+    until: int
+    reason: str
+    outputs: JsonObject
+    duration_ms: int = 0
+
+
+class WaitOver(msgspec.Struct, frozen=True, tag="wait_over", rename="camel"):
+    """The time that a step waited for has come."""
+
+    path: str
 
 
 class StepPassed(
@@ -127,13 +179,48 @@ class Notice(msgspec.Struct, frozen=True, tag="notice", rename="camel", omit_def
     level: Literal["info", "warning", "error"] = "info"
 
 
+class TreeSaved(msgspec.Struct, frozen=True, tag="tree_saved", rename="camel", omit_defaults=True):
+    """The directory that a step works in was kept as it was before or after the step.
+
+    `tree` stands for its files alone. `files` changed in the step, with so many `insertions` and
+    `deletions` of lines. `head` is the commit that a worktree had checked out.
+    """
+
+    path: str
+    node: str
+    attempt: int
+    when: Literal["before", "after"]
+    directory: str
+    snapshot: str
+    tree: str
+    files: int = 0
+    insertions: int = 0
+    deletions: int = 0
+    head: str = ""
+
+
+class TreeRestored(
+    msgspec.Struct, frozen=True, tag="tree_restored", rename="camel", omit_defaults=True
+):
+    """A directory is made what it was before the step at `path`, where this run begins again.
+
+    `replaced` is the snapshot that brings back what was there; empty when there was nothing.
+    """
+
+    path: str
+    directory: str
+    snapshot: str
+    replaced: str = ""
+    head: str = ""
+
+
 class RunFinished(
     msgspec.Struct, frozen=True, tag="run_finished", rename="camel", omit_defaults=True
 ):
     """The run settled; nothing follows.
 
-    `interrupted` means that its process died and another one wrote this down: the run's own state
-    is untouched, and it can be resumed.
+    `interrupted` means that the run's own state is untouched and that it can be resumed: its
+    process died and another one wrote this down, or it is `paused` until somebody grants money.
     """
 
     status: Status
@@ -147,11 +234,16 @@ Event: TypeAlias = (
     | RunResumed
     | StopRequested
     | BudgetExceeded
+    | GuardFailed
     | TemplateWarning
     | StepStarted
     | StepFinished
+    | StepWaiting
+    | WaitOver
     | StepPassed
     | Notice
+    | TreeSaved
+    | TreeRestored
     | RunFinished
 )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from infloop.model.events import (
     BudgetExceeded,
     Event,
+    GuardFailed,
     Notice,
     Output,
     Recorded,
@@ -20,8 +21,12 @@ from infloop.model.events import (
     StepFinished,
     StepPassed,
     StepStarted,
+    StepWaiting,
     StopRequested,
     TemplateWarning,
+    TreeRestored,
+    TreeSaved,
+    WaitOver,
 )
 
 if TYPE_CHECKING:
@@ -70,19 +75,66 @@ def _messages(event: Event | Output) -> Iterator[JsonObject]:
                 "workflowId": event.workflow_id,
                 "workflowName": event.workflow_name,
                 "inputs": event.inputs,
+                "isolation": event.isolation,
+                "egress": event.egress,
             }
         case RunFinished():
             if event.error:
                 yield {"type": "error", "message": event.error}
             yield {"type": "run_finished", "status": event.status, "errorMessage": event.error}
         case RunResumed():
-            yield {"type": "run_resumed", "epoch": event.epoch}
+            yield {
+                "type": "run_resumed",
+                "epoch": event.epoch,
+                "isolation": event.isolation,
+                "egress": event.egress,
+            }
         case StopRequested():
             yield {"type": "run_stop_requested", "reason": event.reason}
         case BudgetExceeded():
             yield {"type": "run_budget_exceeded", "reason": event.reason}
+        case StepWaiting():
+            yield {
+                "type": "node_waiting",
+                "nodeId": event.node,
+                "until": event.until,
+                "reason": event.reason,
+            }
+        case WaitOver():
+            return
+        case GuardFailed():
+            yield {"type": "run_guard_failed", "reason": event.reason}
         case Notice():
             yield {"type": "notice", "level": event.level, "message": event.message}
+        case TreeSaved():
+            yield _saved(event)
+        case TreeRestored():
+            yield {
+                "type": "tree_restored",
+                "directory": event.directory,
+                "snapshot": event.snapshot,
+                "replaced": event.replaced,
+            }
+
+
+def _saved(event: TreeSaved) -> JsonObject:
+    saved: JsonObject = {
+        "type": "tree_saved",
+        "nodeId": event.node,
+        "attempt": event.attempt,
+        "when": event.when,
+        "directory": event.directory,
+        "snapshot": event.snapshot,
+        "tree": event.tree,
+    }
+    if event.when == "before":
+        return saved
+    counted: JsonObject = {
+        "files": event.files,
+        "insertions": event.insertions,
+        "deletions": event.deletions,
+    }
+    return {**saved, **counted}
 
 
 def _started(event: StepStarted | StepPassed) -> JsonObject:

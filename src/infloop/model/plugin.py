@@ -9,7 +9,8 @@ from pydantic import ConfigDict
 
 from infloop.model.definition import parse_definition
 from infloop.model.problems import shown
-from infloop.model.schema import Document, FileModel, field, publish, required
+from infloop.model.schema import Document, FileModel, Whole, field, publish, required
+from infloop.model.template import Template
 from infloop.model.texts import HeaderName, unless_empty
 from infloop.model.values import JsonValue
 
@@ -17,29 +18,82 @@ if TYPE_CHECKING:
     from infloop.errors import Problem
     from infloop.model.problems import Report
 
-# Our own fixed pattern: no nested repeats.
+GENERIC = "generic"
+"""The sender that signs nothing and has one event; no other plugin can take its id."""
+
+# Our own fixed patterns: no nested repeats.
 _PLUGIN_ID = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)  # noqa: TID251
 
 
+# A text before the signature, and how the signature itself is written.
+_FORMAT = re.compile(r"([!-;=?-~]*)<(hex|base64)>", re.ASCII)  # noqa: TID251
+_PLACE = re.compile(r"<([^<>]*)>", re.ASCII)  # noqa: TID251
+_PLAIN_FORMATS = {"hex": "<hex>", "base64": "<base64>"}
+_LONGEST_TOLERANCE = 3600
+
+
 def _plugin_id(text: str) -> str:
-    if text == "generic" or not _PLUGIN_ID.fullmatch(text):
+    if not _PLUGIN_ID.fullmatch(text):
         raise ValueError(
             f"{shown(text)} cannot be a plugin's id; use lower-case letters, digits, dashes and "
-            "underscores, a letter first; 'generic' is built in"
+            "underscores, a letter first"
+        )
+    return text
+
+
+def _format(text: str) -> str:
+    if not _FORMAT.fullmatch(_PLAIN_FORMATS.get(text, text)):
+        raise ValueError(
+            f"{shown(text)} is not how a signature is written; use hex, base64, or a text that "
+            "ends in <hex> or <base64>, such as sha256=<hex>"
         )
     return text
 
 
 class Signature(FileModel):
-    """How a sender signs its requests."""
+    """How a sender signs its requests. Every field is data: a new sender needs no code."""
 
-    model_config = required("header", "scheme", "format")
+    model_config = required("header", "scheme")
 
     header: HeaderName = field("", "Header", "The header that holds the signature.")
-    scheme: Literal["hmac-sha256"] = field("hmac-sha256", "Scheme", "How it is made.")
-    format: Literal["sha256=<hex>", "hex", "base64"] = field(
-        "sha256=<hex>", "Format", "How it is written."
+    scheme: Literal["hmac-sha256", "token"] = field(
+        "hmac-sha256", "Scheme", "A signature made with the secret, or the secret itself."
     )
+    format: Annotated[str, unless_empty(_format)] = field(
+        "", "Format", "How a signature is written: hex, base64, sha256=<hex>, v1,<base64>."
+    )
+    separator: Literal[" ", ","] | None = field(
+        None, "Separator", "What stands between several signatures; one alone if missing."
+    )
+    signed: str = field(
+        "<body>", "Signed", "What is signed: <body>, with <timestamp> and <id> around it."
+    )
+    id_header: HeaderName | None = field(
+        None, "Id header", "The header whose text stands for <id>."
+    )
+    timestamp_header: HeaderName | None = field(
+        None, "Time header", "The header whose text stands for <timestamp>."
+    )
+    timestamp_prefix: str | None = field(
+        None, "Time prefix", "The time is among the signatures, behind this text, such as t=."
+    )
+    tolerance_seconds: Whole = field(
+        300, "Tolerance (s)", "How far the time may be from ours, in both directions."
+    )
+    secret_format: Literal["text", "whsec"] = field(
+        "text", "Secret's format", "The key itself, or whsec_ and the key in base64."
+    )
+
+    def written(self) -> tuple[str, Literal["hex", "base64"]]:
+        """Return the text before a signature, and how the signature is encoded."""
+        match = _FORMAT.fullmatch(_PLAIN_FORMATS.get(self.format, self.format))
+        assert match is not None
+        return match[1], "hex" if match[2] == "hex" else "base64"
+
+    @property
+    def timed(self) -> bool:
+        """Whether a request says when it was signed."""
+        return bool(self.timestamp_header or self.timestamp_prefix)
 
 
 class EventField(FileModel):
@@ -76,22 +130,103 @@ class Plugin(Document):
     event_header: HeaderName | None = field(
         None, "Event header", "The header that names the event."
     )
+    event_path: str | None = field(
+        None, "Event's place", "Where a request names the event if no header does: body.type."
+    )
+    delivery_path: str | None = field(
+        None, "Delivery's place", "Where a request has an id that its repetitions share: body.id."
+    )
+    challenge_path: str | None = field(
+        None,
+        "Challenge's place",
+        "Where a signed request holds a text to send back, if its sender tries an address out so.",
+    )
     events: tuple[EventSpec, ...] = field((), "Events", "At least one.")
     signature: Signature | None = field(None, "Signature", "Requests are not signed if missing.")
 
 
 def parse_plugin(data: bytes) -> tuple[Plugin | None, list[Problem]]:
-    """Read a webhook plugin."""
+    """Read a webhook plugin of the operator's."""
+
+    def rules(plugin: Plugin, report: Report) -> None:
+        if plugin.id == GENERIC:
+            report.error("id", f"{GENERIC!r} cannot be a plugin's id", "it is built in")
+        _plugin_rules(plugin, report)
+
+    return parse_definition(data, lambda raw, report: Plugin, rules)
+
+
+def parse_shipped_plugin(data: bytes) -> tuple[Plugin | None, list[Problem]]:
+    """Read a webhook plugin that comes with infloop, the generic one included."""
     return parse_definition(data, lambda raw, report: Plugin, _plugin_rules)
 
 
 def _plugin_rules(plugin: Plugin, report: Report) -> None:
+    if plugin.signature is not None:
+        _signature_rules(plugin.signature, report)
+    if plugin.event_header and plugin.event_path:
+        report.error("eventPath", "the event is named twice", "keep it or eventHeader")
+    paths = {
+        "eventPath": plugin.event_path,
+        "deliveryPath": plugin.delivery_path,
+        "challengePath": plugin.challenge_path,
+    }
+    for key, path in paths.items():
+        if path and not _is_path(path):
+            report.error(key, f"{shown(path)} is not a place", "write it like body.type")
     seen: set[str] = set()
     for index, event in enumerate(plugin.events):
         place = f"events[{index}]"
         if event.type in seen:
             report.error(place, f"the event {shown(event.type)} is listed twice", "remove one")
         seen.add(event.type)
+
+
+def _is_path(text: str) -> bool:
+    return Template(f"{{{{{text}}}}}").references == (tuple(text.split(".")),)
+
+
+def _signature_rules(signature: Signature, report: Report) -> None:
+    place = "signature"
+    if signature.scheme == "token":
+        if signature.format or signature.timed or signature.id_header:
+            report.error(place, "a token is neither written in a format nor timed", "keep header")
+        return
+    if not signature.format:
+        report.error(f"{place}.format", "is missing")
+    elif signature.separator and signature.separator in signature.written()[0]:
+        report.error(
+            f"{place}.format",
+            f"{shown(signature.format)} holds the separator {shown(signature.separator)}",
+            "a signature must not be cut in two",
+        )
+    if signature.timestamp_header and signature.timestamp_prefix:
+        report.error(place, "the time is in two places", "keep timestampHeader or timestampPrefix")
+    if signature.timestamp_prefix and not signature.separator:
+        report.error(f"{place}.separator", "is missing", "say what stands behind the time")
+    if not 1 <= signature.tolerance_seconds <= _LONGEST_TOLERANCE:
+        report.error(
+            f"{place}.toleranceSeconds",
+            f"{shown(signature.tolerance_seconds)} is not a tolerance",
+            f"use 1 to {_LONGEST_TOLERANCE}",
+        )
+    expected = {
+        "body": True,
+        "timestamp": signature.timed,
+        "id": signature.id_header is not None,
+    }
+    places = _PLACE.findall(signature.signed)
+    for name, wanted in expected.items():
+        # What is not signed proves nothing, and what nobody sends cannot be signed.
+        if places.count(name) != wanted:
+            times = "once" if wanted else "not at all"
+            report.error(
+                f"{place}.signed",
+                f"{shown(signature.signed)} must hold <{name}> {times}",
+                "<timestamp> and <id> belong to the headers that hold them",
+            )
+    for name in sorted(set(places) - set(expected)):
+        report.error(f"{place}.signed", f"nothing stands for {shown(f'<{name}>')}")
 
 
 def plugin_schema() -> dict[str, Any]:

@@ -44,14 +44,33 @@ def read_object(data: bytes, report: Report) -> JsonObject | None:
     value = _decode(data, report)
     if value is None:
         return None
-    if isinstance(value, dict | list):
-        inspection = _Inspection(report, escapes=b"\\u" in data)
-        if not inspection.passes(value, ()) or inspection.unusable:
-            return None
+    if not within_bounds(value, report, escapes=b"\\u" in data):
+        return None
     if not isinstance(value, dict):
         report.error("file", f"expected a JSON object, got {shown(value)}")
         return None
     return value
+
+
+def load_json(text: str) -> Any:
+    """Return the JSON value in `text`; `within_bounds` has to see it before anyone uses it.
+
+    Raises JSONDecodeError, ValueError for a number with thousands of digits, and RecursionError.
+    """
+    return json.loads(text, object_pairs_hook=_object)
+
+
+def within_bounds(
+    value: Any, report: Report, *, escapes: bool, max_values: int = MAX_VALUES
+) -> bool:
+    """Report what JSON allows and we do not; return whether `value` can be used at all.
+
+    A key that occurs twice is reported and can still be used. `escapes` says whether the text
+    held `\\u`; only then are texts looked through.
+    """
+    inspection = _Inspection(report, escapes=escapes, max_values=max_values)
+    container = value if isinstance(value, dict | list) else [value]
+    return inspection.passes(container, ()) and not inspection.unusable
 
 
 def _decode(data: bytes, report: Report) -> Any:
@@ -64,7 +83,7 @@ def _decode(data: bytes, report: Report) -> Any:
         report.error("file", "begins with a byte order mark", "save the file as UTF-8 without BOM")
         return None
     try:
-        value = json.loads(text, object_pairs_hook=_object)
+        value = load_json(text)
     except RecursionError:
         _too_deep(report)
         return None
@@ -100,8 +119,9 @@ def _too_deep(report: Report) -> None:
 class _Inspection:
     """Looks for what JSON allows and we do not."""
 
-    def __init__(self, report: Report, *, escapes: bool) -> None:
+    def __init__(self, report: Report, *, escapes: bool, max_values: int) -> None:
         self._report = report
+        self._max_values = max_values
         # Text that nothing can hold only arises from \\u escapes; few files have any.
         self._escapes = escapes
         self._values = 0
@@ -113,9 +133,9 @@ class _Inspection:
         if len(path) >= MAX_DEPTH:
             _too_deep(self._report)
             return False
-        if self._values > MAX_VALUES:
+        if self._values > self._max_values:
             self._report.error(
-                "file", f"holds more than {MAX_VALUES} values", "split it into subworkflows"
+                "file", f"holds more than {self._max_values} values", "split it into subworkflows"
             )
             return False
         if isinstance(value, list):

@@ -222,7 +222,7 @@ _EXPECTED = {
 
 
 # A message about these must not show what they hold.
-_SECRET_KEYS = frozenset({"auth", "secret", "token"})
+_SECRET_KEYS = frozenset({"auth", "previousSecret", "secret", "token"})
 
 
 def _explain(detail: ErrorDetails, report: Report) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Triggers: which webhook request starts which workflow, with what."""
+"""Triggers: what starts which workflow by itself, and with what."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 # Our own fixed pattern: no nested repeats.
 _TRIGGER_ID = re.compile(r"[A-Za-z0-9_-]{16,32}", re.ASCII)  # noqa: TID251
+LONGEST_DEBOUNCE_MS = 3_600_000
 
 
 def _trigger_id(text: str) -> str:
-    if not _TRIGGER_ID.fullmatch(text):
+    if not is_trigger_id(text):
         raise ValueError(
             f"{shown(text)} is not a trigger id; use 16 to 32 letters, digits, dashes, underscores"
         )
@@ -38,8 +39,38 @@ class Predicate(FileModel):
     rhs: str = field("", "Right", "The text it is compared with.", template=True)
 
 
+class Schedule(FileModel):
+    """When a schedule starts its workflow."""
+
+    model_config = required("cron")
+
+    cron: str = field("", "Cron", "Minute, hour, day, month, weekday: 30 9 * * 1-5.")
+    time_zone: str = field("UTC", "Time zone", "Where that is the time: Europe/Berlin.")
+    misfire: Literal["once", "skip", "ask"] = field(
+        "once",
+        "When missed",
+        "What becomes of times at which nothing could be started: one run for all of them, none, "
+        "or somebody is asked.",
+    )
+
+
+class Watch(FileModel):
+    """Which changes of files start a workflow."""
+
+    model_config = required("directory", "globs")
+
+    directory: str = field("", "Directory", "Where to look, as an absolute path.")
+    globs: tuple[str, ...] = field((), "Files", "Which files count: src/**/*.py, *.md.")
+    ignore: tuple[str, ...] = field(
+        (), "But not", "Which of them do not count; `.git` and what editors leave never do."
+    )
+    debounce_ms: Whole = field(
+        500, "Quiet time (ms)", "How long nothing may change before the workflow is started."
+    )
+
+
 class Trigger(Document):
-    """What a webhook request must look like to start a workflow. Its id is its credential."""
+    """What starts a workflow by itself. A webhook's id is its credential."""
 
     model_config = ConfigDict(title="Trigger", **required("id", "enabled", "workflowId"))
 
@@ -47,18 +78,29 @@ class Trigger(Document):
         "", "Id", "The unguessable last part of the webhook's address."
     )
     name: str = field("", "Name", "What people call it.")
-    enabled: Flag = field(default=False, title="Enabled", description="Whether requests are taken.")
+    kind: Literal["webhook", "schedule", "file"] = field(
+        "webhook", "Kind", "A request, a time, or a changed file."
+    )
+    enabled: Flag = field(default=False, title="Enabled", description="Whether it starts anything.")
     workflow_id: FileName = field("", "Workflow", "The workflow to run.")
     plugin_id: str = field("generic", "Plugin", "Who sends the requests.")
     event_type: str | None = field(None, "Event", "The event to react to.")
     match: tuple[Predicate, ...] = field((), "Conditions", "All must hold; none always do.")
     inputs: dict[str, str] = field({}, "Inputs", "Values by name.", template=True)
     secret: str | None = field(None, "Secret", "The key of the sender's signature.", secret=True)
+    previous_secret: str | None = field(
+        None, "Secret before", "The key before this one, while senders change over.", secret=True
+    )
+    previous_secret_until: Whole | None = field(
+        None, "Secret before, until", "When it stops to count, in milliseconds since 1970."
+    )
     verify_optional: Flag = field(
         default=False,
         title="Accept unsigned requests",
         description="Take requests although nothing proves who sent them.",
     )
+    schedule: Schedule | None = field(None, "Schedule", "For kind schedule.")
+    files: Watch | None = field(None, "Files", "For kind file.")
     last_fired_at: Whole | None = field(None, "Last fired", "Milliseconds since 1970.")
     created_at: Whole | None = field(None, "Created", "Milliseconds since 1970.")
     updated_at: Whole | None = field(None, "Changed", "Milliseconds since 1970.")
@@ -70,6 +112,12 @@ def parse_trigger(data: bytes) -> tuple[Trigger | None, list[Problem]]:
 
 
 def _trigger_rules(trigger: Trigger, report: Report) -> None:
+    if trigger.kind == "schedule" and trigger.schedule is None:
+        report.error("schedule", "is missing", "a trigger of this kind needs it")
+    if trigger.kind == "file":
+        _watch_rules(trigger.files, report)
+    if trigger.previous_secret and trigger.previous_secret_until is None:
+        report.error("previousSecretUntil", "is missing", "an old secret must end some time")
     for index, predicate in enumerate(trigger.match):
         if predicate.op == "matches" and not Template(predicate.rhs).references:
             try:
@@ -80,6 +128,27 @@ def _trigger_rules(trigger: Trigger, report: Report) -> None:
                     f"never matches, since it cannot run in linear time: {error}",
                     "RE2 syntax has no look-around and no back-references",
                 )
+
+
+def _watch_rules(watch: Watch | None, report: Report) -> None:
+    if watch is None:
+        report.error("files", "is missing", "a trigger of this kind needs it")
+        return
+    if not watch.directory.startswith("/"):
+        report.error(
+            "files.directory", f"{shown(watch.directory)} is not absolute", "begin with a slash"
+        )
+    if not 0 <= watch.debounce_ms <= LONGEST_DEBOUNCE_MS:
+        report.error(
+            "files.debounceMs",
+            f"{shown(watch.debounce_ms)} is not a quiet time",
+            f"use 0 to {LONGEST_DEBOUNCE_MS}",
+        )
+
+
+def is_trigger_id(text: str) -> bool:
+    """Tell whether `text` can be a trigger's id, and so the name of its file."""
+    return bool(_TRIGGER_ID.fullmatch(text))
 
 
 def trigger_schema() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import ConfigDict, Field
 
 from infloop.model.schema import Document, FileModel, Flag, Number, Whole, field, publish, required
+from infloop.model.texts import HostPattern
 from infloop.model.values import JsonObject, JsonValue
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class AgentConfig(FileModel):
         0, "Time limit (ms)", "The agent is stopped after this long; 0 means no limit."
     )
     profile: str | None = field(
-        None, "Profile", "The model of an HTTP provider; its default if empty.", template=True
+        None, "Profile", "The model that the agent is to use; its provider's default if empty.", template=True
     )
     agent: str | None = field(
         None, "Agent", "The named agent that a CLI provider should act as.", template=True
@@ -129,6 +130,24 @@ class AgentConfig(FileModel):
         "Worktree from",
         "The commit or branch the worktree starts at; HEAD if empty.",
         template=True,
+    )
+    include_uncommitted: Flag = field(
+        default=False,
+        title="With uncommitted changes",
+        description="The worktree begins with what is changed and not committed in the directory.",
+    )
+    worktree_include: tuple[str, ...] = field(
+        (),
+        "Worktree includes",
+        "Ignored files that the worktree needs as well, by glob: .env, config/*.local.",
+    )
+    on_rate_limit: Literal["fail", "wait"] = field(
+        "fail",
+        "At a usage limit",
+        "Fail, or wait until the limit is lifted and ask again; the wait survives restarts.",
+    )
+    rate_limit_max_wait_ms: Whole = field(
+        21_600_000, "Longest wait (ms)", "A usage limit that is lifted later fails the step."
     )
     idle_timeout_ms: Whole = field(
         0, "Idle limit", "An agent that says nothing for so long is ended as stalled; 0 means none."
@@ -160,10 +179,11 @@ class AgentNode(NodeBase):
         "tokens": "Tokens used: input, output, cached.",
         "costUsd": "Reported cost in US dollars; absent when unknown.",
         "sessionId": "The agent's own name for the conversation.",
+        "sessionTokens": "Tokens of the whole conversation: input, output, cached, cacheWrite.",
         "worktreePath": "The worktree it worked in, if any.",
         **ERROR_MESSAGE,
     }
-    nested_outputs = frozenset({"tokens"})
+    nested_outputs = frozenset({"tokens", "sessionTokens"})
 
     type: Literal["agent"] = field("agent", "Type", "agent")
     config: AgentConfig = field(AgentConfig(), "Configuration", "Whom to ask, what, and where.")
@@ -290,6 +310,14 @@ class LoopConfig(FileModel):
         title="Without end",
         description="Ignore the number of rounds; budgets still hold.",
     )
+    no_progress_limit: Flag | Whole = field(
+        default=False,
+        title="No progress",
+        description=(
+            "Stop when so many rounds in a row ended with the same files and the same answer of "
+            "the condition; true means 3, false or 0 never."
+        ),
+    )
 
 
 class LoopNode(NodeBase):
@@ -299,6 +327,7 @@ class LoopNode(NodeBase):
     outputs: ClassVar[Mapping[str, str]] = {
         "iterations": "How many rounds began.",
         "broke": "Whether a condition ended it, not the number of rounds.",
+        "noProgress": "Whether it was stopped because nothing changed any more.",
         **ERROR_MESSAGE,
     }
     holds_nodes = True
@@ -510,6 +539,24 @@ class RunLimits(FileModel):
     max_node_executions: Whole | None = field(None, "Steps", "The most nodes a run may visit.")
     max_duration_ms: Whole | None = field(None, "Time (ms)", "The longest a run may take.")
     max_cost_usd: Number | None = field(None, "Cost (USD)", "The most its agents may spend.")
+    max_concurrent_runs: Whole | None = field(
+        None, "Runs at once", "The most runs of this workflow that a server drives at once."
+    )
+
+
+class Untrusted(FileModel):
+    """What a value from outside may reach: one that a webhook's sender filled in, say."""
+
+    agents: Literal["never", "sandboxed-only", "any"] = field(
+        "sandboxed-only",
+        "Agents and judges",
+        "Nothing; as text, where they are confined; or anything, their directory included.",
+    )
+    commands: Literal["never", "env", "any"] = field(
+        "env",
+        "Commands and scripts",
+        "Nothing; variables, arguments and standard input; or also shell lines and directories.",
+    )
 
 
 class Workflow(Document):
@@ -534,9 +581,30 @@ class Workflow(Document):
     on_crash: Literal["fail", "resume"] = field(
         "fail", "After a crash", "Record an interrupted run as failed, or go on with it."
     )
+    on_budget: Literal["fail", "pause"] = field(
+        "fail", "At a budget", "Fail when money runs out, or pause and wait for `infloop resume`."
+    )
     limits: RunLimits | None = field(None, "Limits", "What a run may use up.")
     isolation: Literal["host", "guard", "sandbox", "container", "auto"] | None = field(
         None, "Isolation", "How strongly children are confined at least."
+    )
+    untrusted: Untrusted | None = field(
+        None, "Untrusted values", "What a value from outside may reach."
+    )
+    egress: Literal["open", "allowlist", "none"] | None = field(
+        None, "Network", "Where children may connect to at most; only stricter than the operator's."
+    )
+    egress_allowlist: tuple[HostPattern, ...] = field(
+        (), "Hosts", "Hosts that all children may connect to where there is an allowlist."
+    )
+    allow_local: tuple[Whole, ...] = field(
+        (), "Local ports", "Services of this machine that confined children may use: 5432."
+    )
+    read_paths: tuple[str, ...] = field(
+        (), "Paths to read", "What confined children may read beside their directory."
+    )
+    write_paths: tuple[str, ...] = field(
+        (), "Paths to write", "What confined children may change beside their directory."
     )
 
     def to_json(self) -> JsonObject:

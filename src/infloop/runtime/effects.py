@@ -11,14 +11,24 @@ import traceback
 from functools import partial
 from typing import TYPE_CHECKING
 
-from infloop.errors import BudgetError, InfloopError, StepError
-from infloop.model.events import BudgetExceeded, Event, Notice, StepFinished
+from infloop.errors import BudgetError, GuardError, InfloopError, StepError
+from infloop.model.events import (
+    BudgetExceeded,
+    Event,
+    GuardFailed,
+    Notice,
+    StepFinished,
+    StepWaiting,
+    WaitOver,
+)
 from infloop.nodes.base import Outcome, failed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
-    from infloop.engine.commands import Perform
+    from infloop.engine.commands import Perform, Wait
+
+LONGEST_NAP_S = 30.0
 
 
 class Effects:
@@ -29,14 +39,16 @@ class Effects:
         tasks: asyncio.TaskGroup,
         act: Callable[[Perform], Awaitable[Outcome]],
         post: Callable[[Event], None],
+        now_ms: Callable[[], int],
     ) -> None:
         self._tasks = tasks
         self._act = act
         self._post = post
+        self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
         self._planned: list[Perform] = []
         self._waiting: dict[str, Perform] = {}
-        self._running: dict[str, asyncio.Task[Outcome]] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
         self._interrupted: dict[str, str] = {}
 
     def plan(self, perform: Perform) -> None:
@@ -48,7 +60,14 @@ class Effects:
         """Let what is planned begin as soon as `durable` is done."""
         if self._planned:
             planned, self._planned = self._planned, []
-            durable.add_done_callback(partial(self._begin, planned))
+            if durable.done():
+                self._begin(planned, durable)
+            else:
+                durable.add_done_callback(partial(self._begin, planned))
+
+    def wait(self, wait: Wait) -> None:
+        """Report when a time has come."""
+        self._run(wait, self._sleep(wait))
 
     def interrupt(self, path: str, reason: str) -> None:
         """End an effect, or keep it from beginning."""
@@ -70,38 +89,68 @@ class Effects:
             return
         for perform in planned:
             if self._waiting.pop(perform.path, None) is not None:
-                task = self._tasks.create_task(self._effect(perform))
-                task.add_done_callback(partial(self._done, perform, self._loop.time()))
-                self._running[perform.path] = task
+                self._run(perform, self._effect(perform, self._loop.time()))
 
-    async def _effect(self, perform: Perform) -> Outcome:
+    def _run(self, step: Perform | Wait, work: Coroutine[object, object, None]) -> None:
+        task = self._tasks.create_task(work)
+        task.add_done_callback(partial(self._done, step, self._loop.time()))
+        self._running[step.path] = task
+
+    async def _sleep(self, wait: Wait) -> None:
+        # In short naps by the calendar: a machine that sleeps stops the event loop's own clock.
+        while (left_ms := wait.until - self._now_ms()) > 0:  # noqa: ASYNC110  (time, not an event)
+            await asyncio.sleep(min(left_ms / 1000, LONGEST_NAP_S))
+        self._post(WaitOver(wait.path))
+
+    async def _effect(self, perform: Perform, began: float) -> None:
+        outcome = await self._outcome(perform)
+        if outcome is None:
+            return
+        if outcome.until:
+            self._post(
+                StepWaiting(
+                    perform.path,
+                    perform.node,
+                    perform.node_type,
+                    outcome.until,
+                    outcome.error,
+                    outcome.outputs,
+                    self._since(began),
+                )
+            )
+        else:
+            self._answer(perform, outcome, self._since(began))
+
+    def _done(self, perform: Perform | Wait, began: float, task: asyncio.Task[None]) -> None:
+        """Answer for an effect that was interrupted; it may not even have begun."""
+        if self._running.get(perform.path) is task:  # and not the next attempt at the same step
+            del self._running[perform.path]
+        reason = self._interrupted.pop(perform.path, None)
+        if reason is not None and task.cancelled():
+            self._answer(perform, _cancelled(reason), self._since(began))
+
+    def _since(self, began: float) -> int:
+        return int((self._loop.time() - began) * 1000)
+
+    async def _outcome(self, perform: Perform) -> Outcome | None:
+        """Return how it went; nothing if the step was refused, which the engine answers for."""
         try:
             return await self._act(perform)
         except StepError as error:
             return failed(str(error))
         except BudgetError as error:
-            self._post(BudgetExceeded(str(error)))
-            return failed(str(error))
+            self._post(BudgetExceeded(str(error), perform.path))
+            return None
+        except GuardError as error:
+            self._post(GuardFailed(str(error), perform.path))
+            return None
         except InfloopError:
             raise
         except Exception as error:  # noqa: BLE001  (the edge of a step: a defect fails it alone)
             self._post(Notice(traceback.format_exc(limit=20), perform.path, perform.node, "error"))
             return failed(f"internal error: {type(error).__name__}: {error}")
 
-    def _done(self, perform: Perform, started: float, task: asyncio.Task[Outcome]) -> None:
-        del self._running[perform.path]
-        reason = self._interrupted.pop(perform.path, None)
-        if task.cancelled():
-            if reason is None:
-                return
-            outcome = _cancelled(reason)
-        elif task.exception() is not None:
-            return
-        else:
-            outcome = task.result()
-        self._answer(perform, outcome, int((self._loop.time() - started) * 1000))
-
-    def _answer(self, perform: Perform, outcome: Outcome, duration_ms: int) -> None:
+    def _answer(self, perform: Perform | Wait, outcome: Outcome, duration_ms: int) -> None:
         self._post(
             StepFinished(
                 perform.path,
@@ -111,6 +160,7 @@ class Effects:
                 outcome.outputs,
                 duration_ms,
                 outcome.error,
+                outcome.tree,
             )
         )
 

@@ -27,8 +27,14 @@ READ_AT_ONCE = 1024
 class Feed:
     """The live end of one run's sequence."""
 
-    def __init__(self, read_journal: ReadJournal, last_seq: int = 0) -> None:
+    def __init__(
+        self,
+        read_journal: ReadJournal,
+        last_seq: int = 0,
+        also: Callable[[Recorded], None] | None = None,
+    ) -> None:
         self._read_journal = read_journal
+        self._also = also
         self._ring: list[Recorded] = []
         self._dropped = 0
         self._dropped_seq = last_seq
@@ -38,6 +44,8 @@ class Feed:
 
     def publish(self, item: Recorded) -> None:
         """Show one item to everybody who listens."""
+        if self._also is not None:
+            self._also(item)
         self._ring.append(item)
         if isinstance(item.event, Output):
             self._chars += len(item.event.text)

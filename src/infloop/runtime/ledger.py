@@ -3,9 +3,9 @@
 `Metered` is put around each provider, so nodes do not know of it. Under a cap, a reservation is
 durable before the provider is asked; what it reports to have cost is durable before anybody hears
 of it, and the tokens a moment later; the call is settled before its end is heard of. Without a cap
-all that is written with the run's own events, at the latest with the end of the step. So whatever
-a step said that it cost is in the ledger, and a call that a crash cut off stays there with what it
-had cost by then.
+money is written with the run's own events, at the latest with the end of the step, and what costs
+nothing within a moment. So whatever a step said that it cost is in the ledger, and a call that a
+crash cut off stays there with what it had cost by then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from infloop.policy.spending import (
     used_up,
     window_began,
 )
-from infloop.providers.base import Cost, Done, Usage
+from infloop.providers.base import NO_USAGE, Cost, Done, Usage
 from infloop.store.base import Bill, Booking, Calls, Cap, NewCall, UsedUp
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 CHARGE_SECONDS = 0.1
 """How long tokens may wait until they are written; money does not wait."""
+
+_COUNTED = (Cost, Usage)
 
 
 class Ledger:
@@ -110,8 +112,8 @@ class OpenCall(ABC):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._usd = 0.0
-        self._usage = Usage()
-        self._settled = False
+        self._usage = NO_USAGE
+        self.settled = False
         self._reported = self._doubtful = False
 
     @abstractmethod
@@ -132,7 +134,7 @@ class OpenCall(ABC):
         if isinstance(part, Usage):
             self._usage += part
             await self._charge(money=False)
-        elif is_amount(part.usd):
+        elif part.usd is not None and is_amount(part.usd):
             self._usd += part.usd
             self._reported = True
             await self._charge(money=True)
@@ -141,8 +143,8 @@ class OpenCall(ABC):
 
     async def settle(self, *, known: bool) -> None:
         """Close the call, once; `known` says whether all that it cost was reported."""
-        if not self._settled:
-            self._settled = True
+        if not self.settled:
+            self.settled = True
             await self._close(self._clock.now_ms(), known=known)
 
     def _bill(self) -> Bill:
@@ -231,19 +233,20 @@ class Metered:
             async with aclosing(parts):
                 async for part in parts:
                     asked = True
-                    if isinstance(part, Cost | Usage):
+                    if isinstance(part, _COUNTED):
                         await call.count(part)
-                    elif isinstance(part, Done):
+                    elif isinstance(part, Done) and not call.settled:
                         await self._finish(call, request, part.error)
                     yield part
-            await self._finish(call, request, "it ended without a result")
+            if not call.settled:
+                await self._finish(call, request, "it ended without a result")
         except StepError:
             if not asked:  # it could not be asked at all, so it cost nothing
                 await call.settle(known=True)
             raise
         finally:
-            # Whoever is interrupted cannot say what it would have reported.
-            await call.settle(known=False)
+            if not call.settled:  # whoever is interrupted cannot say what it would have reported
+                await call.settle(known=False)
 
     async def _finish(self, call: OpenCall, request: Request, error: str) -> None:
         await call.settle(known=call.cost_is_known)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
-from infloop.engine.commands import Command, Emit, Interrupt, Perform
+from infloop.engine.commands import Command, Emit, Interrupt, Perform, Wait
 from infloop.engine.machine import advance, shown_scope
 from infloop.engine.state import encode_state
 from infloop.model.events import Event, Output, RunFinished, StepStarted, StopRequested
@@ -36,19 +36,33 @@ BURST = 256
 CHECKPOINT_EVENTS = 2_000
 
 
+class Glance(NamedTuple):
+    """What a live run is doing at this moment."""
+
+    nodes: tuple[str, ...]
+    rounds: dict[str, int]
+    scope: JsonObject
+
+
 class RunLoop:
     """Drives one run. Everything it decides is in the engine; everything it does is a command."""
 
     def __init__(
-        self, program: Program, state: State, journal: Journal, perform: Performer
+        self,
+        program: Program,
+        state: State,
+        journal: Journal,
+        perform: Performer,
+        tidy_up: Callable[[], Awaitable[None]],
     ) -> None:
         self._program = program
         self._state = state
         self._journal = journal
         self._perform = perform
+        self._tidy_up = tidy_up
         self._commands: deque[Command] = deque()
         self._inbox: deque[Event] = deque()
-        self._arrived = asyncio.Event()
+        self._arrival: asyncio.Future[None] | None = None
         self._stopping = False
         self._failure: BaseException | None = None
         self._since_checkpoint = 0
@@ -61,10 +75,17 @@ class RunLoop:
         """What the run may use up."""
         return self._state.limits
 
+    def glance(self) -> Glance:
+        """Return which nodes are open, in which round each loop is, and the scope so far."""
+        steps = self._state.steps.values()
+        rounds = {step.node: step.rounds for step in steps if step.rounds}
+        nodes = tuple(step.node for step in steps if step.node not in rounds)
+        return Glance(nodes, rounds, shown_scope(self._program, self._state))
+
     def fail(self, error: BaseException) -> None:
         """The journal refuses to take more: the run cannot go on in this process."""
         self._failure = self._failure or error
-        self._arrived.set()
+        self._wake()
 
     def stop(self, reason: str) -> None:
         """Ask for the run to be cancelled; asking again changes nothing."""
@@ -75,14 +96,24 @@ class RunLoop:
     def post(self, event: Event) -> None:
         """Hand in an event from outside."""
         self._inbox.append(event)
-        self._arrived.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    async def _something(self) -> None:
+        """Wait until something has arrived."""
+        if not self._inbox and self._failure is None:
+            self._arrival = asyncio.get_running_loop().create_future()
+            await self._arrival
 
     async def drive(self, commands: Iterable[Command]) -> RunFinished:
         """Carry out `commands` and all that follows from them; return how the run finished."""
         self._commands.extend(commands)
         try:
             async with asyncio.TaskGroup() as tasks:
-                self._effects = Effects(tasks, self._act, self.post)
+                self._effects = Effects(tasks, self._act, self.post, self.recorder.now_ms)
                 try:
                     return await self._drive()
                 finally:
@@ -95,8 +126,7 @@ class RunLoop:
             finished = await self._work_off()
             if finished is not None:
                 return finished
-            await self._arrived.wait()
-            self._arrived.clear()
+            await self._something()
             self._raise_failure()
             self._take_inbox()
 
@@ -113,6 +143,8 @@ class RunLoop:
                 case Perform():
                     self._record(_start_of(command))
                     self._effects.plan(command)
+                case Wait():
+                    self._effects.wait(command)
                 case Interrupt(path, reason):
                     self._effects.interrupt(path, reason)
                 case _:
@@ -169,6 +201,9 @@ class RunLoop:
     # -- the end -----------------------------------------------------------------------------
 
     async def _settle(self, event: RunFinished) -> RunFinished:
+        """Record the end, once what the run leaves behind is in order."""
+        await self._tidy_up()
+        self._take_inbox()
         self._record(event)
         scope: JsonObject = shown_scope(self._program, self._state)
         await asyncio.shield(self.recorder.write(scope))

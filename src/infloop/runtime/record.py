@@ -56,6 +56,10 @@ class Recorder:
         self._last_write: asyncio.Future[None] | None = None
         self._in_flight = 0
 
+    def now_ms(self) -> int:
+        """Return what time it is for this run."""
+        return self._clock.now_ms()
+
     def event(self, event: Event) -> int:
         """Record an event; return the time it happened."""
         now = self._clock.now_ms()
@@ -84,24 +88,25 @@ class Recorder:
 
     def _write_later(self) -> None:
         self._timer = None
-        self.write()
+        if self._unwritten:
+            self.write()
 
     def write(self, scope: JsonObject | None = None) -> asyncio.Future[None]:
         """Send what is unwritten to the journal; the future is done when it is durable.
 
         `scope` goes with the event that finishes the run.
         """
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         items, self._unwritten, self._unwritten_chars = self._unwritten, [], 0
         if not items and self._last_write is not None:
             return self._last_write
         future = self._journal.append(self.run_id, self.epoch, items, scope=scope)
         last = items[-1].seq if items else self.seq
         self._in_flight += len(items)
-        future.add_done_callback(lambda done: self._written(done, last, len(items)))
         self._last_write = future
+        if future.done():  # the journal may have written it at once
+            self._written(future, last, len(items))
+        else:
+            future.add_done_callback(lambda done: self._written(done, last, len(items)))
         return future
 
     def _written(self, future: asyncio.Future[None], last: int, count: int) -> None:

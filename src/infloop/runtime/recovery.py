@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from infloop.errors import Fenced
+from infloop.errors import Fenced, NotFound
 from infloop.model.events import Recorded, RunFinished
 from infloop.store.instances import derive_status
 
@@ -44,18 +44,36 @@ async def wants_resume(journal: Journal, row: RunRow) -> bool:
     return bool(definition.workflows[definition.root].get("onCrash") == "resume")
 
 
+async def is_over(journal: Journal, run_id: str) -> bool:
+    """Say whether a run has settled, or is forgotten."""
+    try:
+        return (await journal.run(run_id)).status != "running"
+    except NotFound:
+        return True
+
+
+async def is_known(journal: Journal, run_id: str) -> bool:
+    """Say whether a run is not forgotten."""
+    try:
+        await journal.run(run_id)
+    except NotFound:
+        return False
+    return True
+
+
 class Recovered(NamedTuple):
-    """The ids of runs whose process had died."""
+    """The ids of runs whose process had died, and what was done about files they left behind."""
 
     failed: list[str]
     resumable: list[str]
+    files: list[str]
 
 
 async def reconcile(
     journal: Journal, instances: Instances, owner: str, clock: Clock, gap: int
 ) -> Recovered:
     """Record interrupted runs as failed, except those whose workflow asks to be resumed."""
-    found = Recovered([], [])
+    found = Recovered([], [], [])
     for row in await interrupted_runs(journal, instances):
         if await wants_resume(journal, row):
             found.resumable.append(row.id)

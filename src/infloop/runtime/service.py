@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 import uuid
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Self
 
+from infloop.engine.commands import Emit
 from infloop.engine.graph import Definition, compile_program, decode_definition
 from infloop.engine.machine import advance, outstanding
 from infloop.engine.state import State, decode_state
-from infloop.errors import NotFound, UsageError, WorkflowError
+from infloop.errors import InfloopError, NotFound, UsageError, WorkflowError
 from infloop.model.events import (
     Cause,
     Limits,
@@ -26,32 +28,50 @@ from infloop.model.events import (
     RunStarted,
     StepPassed,
     StepStarted,
+    StopRequested,
+    TreeRestored,
 )
 from infloop.nodes import NODE_TYPES
-from infloop.nodes.base import Environment, Interpreters, Outcome, Powers
+from infloop.nodes.base import Environment, Interpreters, NoWorkspace, Outcome, Powers
 from infloop.policy.budget import merge_limits
 from infloop.policy.spending import Budget
+from infloop.policy.taint import refusals
 from infloop.runtime.feed import Feed
+from infloop.runtime.fencing import NO_NEEDS, EgressRules, RunFence
+from infloop.runtime.homes import InItsHome
 from infloop.runtime.ledger import Ledger, Metered, abandon_dead_calls
-from infloop.runtime.loop import RunLoop
+from infloop.runtime.loop import Glance, RunLoop
+from infloop.runtime.news import News
 from infloop.runtime.record import Recorder
-from infloop.runtime.recovery import Recovered, reconcile, shown_status
-from infloop.store.base import NewRun, definition_hash
+from infloop.runtime.recovery import Recovered, is_known, is_over, reconcile, shown_status
+from infloop.runtime.timeline import Moment, moments, unfinished
+from infloop.store.base import NewRun, Ownership, definition_hash
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from infloop.engine.commands import Command, Perform
     from infloop.engine.graph import Program
     from infloop.model.values import JsonObject
     from infloop.providers.base import Provider
     from infloop.runtime.clock import Clock
+    from infloop.runtime.fencing import Around
+    from infloop.runtime.homes import Homes
+    from infloop.runtime.workspaces import RunWorkspace, Workspaces
     from infloop.sandbox.base import Sandbox
-    from infloop.store.base import Journal, Loaded, Ownership, RunRow
-    from infloop.store.instances import Instance, Instances
+    from infloop.store.base import Journal, Loaded, RunRow
+    from infloop.store.instances import Instance, Instances, ShownStatus
+    from infloop.workspace.changes import Change
 
 SEQ_GAP = 10_000
 """How far a resumed run skips ahead: more than an interrupted process can have shown unwritten."""
+
+OUTSIDE = ("webhook",)
+"""Causes that are somebody else's doing."""
+
+MOST_REFUSALS = 5
+
+WEAKEST_FIRST = ("host", "guard", "sandbox", "container")
 
 POLL_SECONDS = 0.2
 BEAT_SECONDS = 5.0
@@ -60,16 +80,32 @@ FOLLOW_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What runs are made of, given by the application."""
+    """What runs are made of, given by the application.
+
+    Without `workspaces` there are no worktrees, and no snapshots are taken. `why_host` says why
+    children are not confined although nobody asked for that.
+    """
 
     sandbox: Sandbox
     environment: Environment
-    provider: Callable[[str], Provider]
+    provider: Callable[[str, Around], Provider]
+    egress: EgressRules = field(default_factory=EgressRules)
+    service_user: tuple[int, int] | None = None
+    why_host: str = ""
+    homes: Homes | None = None
     interpreters: Interpreters = field(default_factory=Interpreters)
     limits: Limits = field(default_factory=Limits)
     budget: Budget = field(default_factory=Budget)
     history_limit: int = 100
     max_output_bytes: int = 2 << 20
+    workspaces: Workspaces | None = None
+
+
+class GoingBack(NamedTuple):
+    """What going back changes in a directory; None when the directory has to be made again."""
+
+    directory: str
+    changes: list[Change] | None
 
 
 @dataclass(slots=True)
@@ -96,12 +132,13 @@ class RunService:
         parts: Parts,
     ) -> None:
         self.journal = journal
-        self._instances = instances
+        self.instances = instances
         self.instance = instance
         self._clock = clock
         self._parts = parts
         self._ledger = Ledger(journal, instance.id, clock, parts.budget)
         self._live: dict[str, LiveRun] = {}
+        self.news = News()
         self._tending: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -131,29 +168,39 @@ class RunService:
         *,
         workdir: str,
         cause: Cause | None = None,
+        run_id: str = "",
+        correlation_id: str = "",
+        create: Callable[[NewRun, Recorded], Awaitable[int]] | None = None,
     ) -> str:
         """Begin a run; return its id once its existence is durable.
 
-        Raises BudgetError, as `resume` and `rewind` do, when what may be spent is spent.
+        A run that was promised before has its ids already, and `create` makes it durable in its
+        own way. Raises BudgetError, as `resume` and `rewind` do, when what may be spent is spent.
         """
-        await self._ledger.refuse_if_spent()
+        await self.refuse_if_spent()
         data = definition.encode()
         root = definition.workflows[definition.root]
         self._refuse_unprovable(root)
-        run_id, correlation_id = str(uuid.uuid4()), f"cid_{secrets.token_hex(16)}"
+        run_id = run_id or str(uuid.uuid4())
+        correlation_id = correlation_id or f"cid_{secrets.token_hex(16)}"
         now = self._clock.now_ms()
         cause = cause or Cause()
+        self._refuse_untrusted(definition, cause)
+        files = self._files(run_id)
+        fence = self._fence(run_id, root, files, cause)
         event = RunStarted(
             definition.root,
             str(root["name"]),
             definition_hash(data),
             inputs,
             workdir,
-            merge_limits(self._parts.limits, root.get("limits")),
+            merge_limits(self._parts.limits, root),
             cause,
+            fence.isolation,
+            fence.egress,
         )
         first = Recorded(run_id, 1, now, correlation_id, event)
-        epoch = await self.journal.create_run(
+        epoch = await (create or self.journal.create_run)(
             NewRun(
                 run_id,
                 definition.root,
@@ -168,23 +215,61 @@ class RunService:
         )
         program = compile_program(definition)
         state, commands = advance(program, State(), event, now)
-        live = self._go(program, state, commands, event, first, epoch)
+        live = self._go(program, state, commands, event, first, epoch, files, fence)
         live.feed.publish(first)
         return run_id
 
+    @property
+    def why_host(self) -> str:
+        """Why children are not confined; nothing if they are, or if the operator asked for it."""
+        return self._parts.why_host
+
+    def _fence(
+        self, run_id: str, root: JsonObject, files: RunWorkspace | None, cause: Cause
+    ) -> RunFence:
+        parts = self._parts
+        outside = cause.kind in OUTSIDE or bool(cause.untrusted)
+        rules = replace(parts.egress, enforce=parts.egress.enforce or outside)
+        make_home = partial(parts.homes.make, run_id) if parts.homes else None
+        in_place = files.in_place(parts.sandbox.level) if files else None
+        return RunFence(parts.sandbox, rules, root, parts.service_user, make_home, in_place)
+
+    def _files(self, run_id: str) -> RunWorkspace | None:
+        return self._parts.workspaces.of_run(run_id) if self._parts.workspaces else None
+
     def _refuse_unprovable(self, root: JsonObject) -> None:
         """Raise if the workflow asks for a stronger isolation than this process can give."""
-        asked = root.get("isolation") or "auto"
-        if asked not in ("auto", self._parts.sandbox.level):
-            raise WorkflowError(
-                f"workflow {root['id']!r} asks for isolation {asked!r}, and this version can only "
-                f"give {self._parts.sandbox.level!r}: its children run as you. Remove `isolation` "
-                "from the workflow to accept that"
-            )
+        asked, given = root.get("isolation") or "auto", self._parts.sandbox.level
+        if asked == "auto" or WEAKEST_FIRST.index(given) >= WEAKEST_FIRST.index(str(asked)):
+            return
+        why = f" ({self._parts.why_host})" if self._parts.why_host else ""
+        raise WorkflowError(
+            f"workflow {root['id']!r} asks for isolation {asked!r}, and children run at {given!r} "
+            f"here{why}; see `infloop doctor`, or remove `isolation` from the workflow"
+        )
 
-    async def resume(self, run_id: str, *, take_over: bool = False) -> str:
-        """Go on with a run whose process is gone; no finished step runs again."""
-        await self._ledger.refuse_if_spent()
+    def _refuse_untrusted(self, definition: Definition, cause: Cause) -> None:
+        """Raise if what somebody outside sent would reach what it must not."""
+        unconfined = self._parts.why_host
+        if cause.kind in OUTSIDE and unconfined:
+            raise WorkflowError(
+                "a run that somebody outside causes needs its children confined, and they are not "
+                f"here: {unconfined}. INFLOOP_ISOLATION=host says that it may run as you"
+            )
+        found = refusals(
+            definition.workflows, definition.root, cause.untrusted, confined=not unconfined
+        )
+        if found:
+            raise WorkflowError("; ".join(map(str, found[:MOST_REFUSALS])))
+
+    async def resume(
+        self, run_id: str, *, take_over: bool = False, max_cost_usd: float | None = None
+    ) -> str:
+        """Go on with a run that paused or whose process is gone; no finished step runs again.
+
+        With `max_cost_usd` it may spend that much in all, within what the operator allows.
+        """
+        await self.refuse_if_spent()
         row = await self.journal.run(run_id)
         _refuse_imported(row)
         await self._refuse_live(row, take_over=take_over)
@@ -199,12 +284,22 @@ class RunService:
         ownership = await self.journal.take_over(
             run_id, self.instance.id, expect_dead=None if take_over else row.owner, force=take_over
         )
-        await self._continue(await self.journal.load(run_id), ownership)
+        await self._continue(await self.journal.load(run_id), ownership, max_cost_usd=max_cost_usd)
         return run_id
+
+    async def cancel_paused(self, run_id: str, reason: str) -> None:
+        """Settle a run that paused as cancelled."""
+        row = await self.journal.run(run_id)
+        ownership = await self.journal.take_over(
+            run_id, self.instance.id, expect_dead=row.owner, force=False
+        )
+        loaded = await self.journal.load(run_id)
+        await self._continue(loaded, ownership, then=StopRequested(reason))
+        await self.wait(run_id)
 
     async def _refuse_live(self, row: RunRow, *, take_over: bool) -> None:
         """Raise if the run's process lives, or may live and nobody said to take it over."""
-        status = await shown_status(row, self._instances)
+        status = await shown_status(row, self.instances)
         if status == "running":
             raise UsageError(
                 f"run {row.id!r} is running in another process; `infloop logs --follow {row.id}` "
@@ -216,12 +311,40 @@ class RunService:
                 "end that process, or add --take-over: it can then write nothing more"
             )
 
+    async def plan_rewind(self, run_id: str, step: str) -> list[GoingBack]:
+        """Return what going back to `step` changes in the directories the run has worked in."""
+        found = await self._moments(run_id, await self.find_step(run_id, step))
+        workspaces = self._parts.workspaces
+        if workspaces is None:
+            return []
+        return [GoingBack(each.directory, await workspaces.changes(each)) for each in found]
+
+    async def _moments(self, run_id: str, seq: int) -> list[Moment]:
+        """Return how the directories of a run were; raise if it may be changing them still."""
+        workspaces = self._parts.workspaces
+        if workspaces is None:
+            return []
+        # A worktree that was made later is no more: going on, the run makes a new one.
+        found = [
+            each
+            for each in await moments(self.journal, run_id, seq)
+            if each.visited or not workspaces.is_worktree(each.directory)
+        ]
+        if found:
+            await self._refuse_live(await self.journal.run(run_id), take_over=False)
+        return found
+
     async def rewind(self, run_id: str, step: str) -> str:
-        """Begin a new run that has everything up to `step` in common with `run_id`."""
-        await self._ledger.refuse_if_spent()
+        """Begin a new run that has everything up to `step` in common with `run_id`.
+
+        The files in the directories that the run has worked in become what they were then; what
+        they are now is kept first, and the new run's record says as which snapshot.
+        """
+        await self.refuse_if_spent()
         row = await self.journal.run(run_id)
         _refuse_imported(row)
         seq = await self.find_step(run_id, step)
+        past = await self._moments(run_id, seq)
         loaded = await self.journal.load(run_id, until_seq=seq - 1)
         new = NewRun(
             str(uuid.uuid4()),
@@ -231,11 +354,29 @@ class RunService:
             self.instance.id,
             self._clock.now_ms(),
             f"cid_{secrets.token_hex(16)}",
-            Cause("rewind", parent_run=run_id, parent_step=step),
+            Cause("rewind", parent_run=run_id, parent_step=step, untrusted=row.cause.untrusted),
         )
+        restores = await self._keep_replaced(new, past)
         ownership = await self.journal.fork(run_id, seq, new)
+        if restores:
+            first = ownership.last_seq + SEQ_GAP
+            announced = [
+                Recorded(new.id, seq, new.started_at, new.correlation_id, event)
+                for seq, event in enumerate(restores, first)
+            ]
+            await self.journal.append(new.id, ownership.epoch, announced)
+            ownership = Ownership(ownership.epoch, announced[-1].seq)
         await self._continue(await self.journal.load(new.id), ownership)
         return new.id
+
+    async def _keep_replaced(self, run: NewRun, past: list[Moment]) -> list[TreeRestored]:
+        """Keep, for the new run, what a rewind will replace; return what it has to restore."""
+        workspaces = self._parts.workspaces
+        if workspaces is None:
+            return []
+        workspaces.store.share(run.cause.parent_run, run.id)
+        found = [await workspaces.prepare(run.id, run.cause.parent_step, each) for each in past]
+        return [each for each in found if each]
 
     async def find_step(self, run_id: str, step: str) -> int:
         """Return where in the sequence a step, or a round such as `loop-1[3]`, first began."""
@@ -254,22 +395,51 @@ class RunService:
             f"`infloop show {run_id}` lists them all"
         )
 
-    async def _continue(self, loaded: Loaded, ownership: Ownership) -> None:
-        """Rebuild a run's state from the journal and go on from there."""
+    async def _continue(
+        self,
+        loaded: Loaded,
+        ownership: Ownership,
+        *,
+        max_cost_usd: float | None = None,
+        then: StopRequested | None = None,
+    ) -> None:
+        """Rebuild a run's state from the journal and go on from there, or with `then`."""
         definition = decode_definition(loaded.definition)
         program = compile_program(definition)
         started = await self._first_event(loaded)
+        files = await self._bring_back(loaded, ownership)
         now = self._clock.now_ms()
         root = definition.workflows[definition.root]
-        resumed = RunResumed(ownership.epoch, merge_limits(self._parts.limits, root.get("limits")))
+        limits = merge_limits(self._parts.limits, root, max_cost_usd)
+        fence = self._fence(loaded.run.id, root, files, started.cause)
+        resumed = RunResumed(ownership.epoch, limits, fence.isolation, fence.egress)
         first = Recorded(
             loaded.run.id, ownership.last_seq + SEQ_GAP, now, loaded.run.correlation_id, resumed
         )
         await self.journal.append(loaded.run.id, ownership.epoch, [first])
         state, _ = advance(program, rebuild(program, loaded), resumed, now)
-        commands = outstanding(program, state, now)
-        live = self._go(program, state, commands, started, first, ownership.epoch)
+        commands = [Emit(then)] if then else outstanding(program, state, now)
+        live = self._go(program, state, commands, started, first, ownership.epoch, files, fence)
         live.feed.publish(first)
+
+    async def _bring_back(self, loaded: Loaded, ownership: Ownership) -> RunWorkspace | None:
+        """Let a run have its files again: those it goes back to, and its worktrees."""
+        run, workspaces = loaded.run, self._parts.workspaces
+        if workspaces is None:
+            return None
+        files = workspaces.of_run(run.id)
+        try:
+            for event in unfinished(loaded.events):
+                await workspaces.restore(run.id, event)
+            await files.reopen()
+        except (InfloopError, OSError) as error:
+            seq, reason = ownership.last_seq + SEQ_GAP, f"its files could not be restored: {error}"
+            ended = RunFinished("failed", reason, interrupted=True)
+            at = self._clock.now_ms()
+            last = Recorded(run.id, seq, at, run.correlation_id, ended)
+            await self.journal.append(run.id, ownership.epoch, [last])
+            raise
+        return files
 
     async def _first_event(self, loaded: Loaded) -> RunStarted:
         for item in await self.journal.events(loaded.run.id, limit=1, include_output=False):
@@ -285,21 +455,31 @@ class RunService:
         started: RunStarted,
         first: Recorded,
         epoch: int,
+        files: RunWorkspace | None,
+        fence: RunFence,
     ) -> LiveRun:
         """Put the loop, the recorder and the feed of a run together and let it go."""
         run_id = first.run_id
+
+        async def tidy_up() -> None:
+            if files is not None:
+                await files.close(loop.post)
+            if self._parts.homes:
+                await self._parts.homes.forget(run_id)
+
         loop = RunLoop(
             program,
             state,
             self.journal,
-            lambda perform, say: self._act(loop, started, perform, say),
+            lambda perform, say: self._act(loop, started, perform, say, files, fence),
+            tidy_up,
         )
 
         async def read(after_seq: int, limit: int) -> list[Recorded]:
             await loop.recorder.durable()
             return await self.journal.events(run_id, after_seq, limit=limit)
 
-        feed = Feed(read, first.seq - 1)
+        feed = Feed(read, first.seq - 1, self.news.publish if self.news.watched else None)
         loop.recorder = Recorder(
             self.journal,
             feed,
@@ -324,7 +504,8 @@ class RunService:
             live.finished.set_result(await live.loop.drive(commands))
             live.feed.close()
             await self.journal.index_run(live.id)
-            await self.journal.prune(live.workflow_id, self._parts.history_limit)
+            if await self.journal.prune(live.workflow_id, self._parts.history_limit):
+                await self._drop_forgotten()
         except asyncio.CancelledError:
             live.finished.cancel()
             raise
@@ -338,18 +519,30 @@ class RunService:
             del self._live[live.id]
             self.journal.expect(len(self._live))
 
+    async def _drop_forgotten(self) -> None:
+        """Drop the snapshots of forgotten runs, at most once a day."""
+        workspaces = self._parts.workspaces
+        if workspaces is not None and not workspaces.dropped_lately():
+            await workspaces.drop_forgotten(partial(is_known, self.journal))
+
     async def _act(
         self,
         loop: RunLoop,
         started: RunStarted,
         perform: Perform,
         say: Callable[[str, str], None],
+        files: RunWorkspace | None,
+        fence: RunFence,
     ) -> Outcome:
         """Perform one step with exactly the powers a node is given."""
         parts, recorder = self._parts, loop.recorder
+        around = partial(fence.around, loop.post, perform.path, perform.node)
 
         def provider(provider_id: str) -> Provider:
-            found = parts.provider(provider_id)
+            found = parts.provider(provider_id, around)
+            if parts.homes and fence.isolation != "host":
+                there = partial(parts.homes.is_there, recorder.run_id, perform.node)
+                found = InItsHome(found, there)
             return Metered(found, self._ledger, started.workflow_id, loop.limits.max_cost_usd)
 
         powers = Powers(
@@ -361,22 +554,54 @@ class RunService:
             workdir=started.workdir,
             say=say,
             room=recorder.room,
-            sandbox=parts.sandbox,
+            sandbox=around(NO_NEEDS),
             environment=parts.environment,
             provider=provider,
             interpreters=parts.interpreters,
             max_output_bytes=parts.max_output_bytes,
+            workspace=files.step(perform, loop.post) if files else NoWorkspace(),
         )
         return await NODE_TYPES[perform.node_type](powers, perform.config)
 
     async def recover(self) -> Recovered:
-        """Record runs whose process died as failed, but for those that ask to be resumed."""
-        await abandon_dead_calls(self.journal, self._instances, self._clock)
-        return await reconcile(
-            self.journal, self._instances, self.instance.id, self._clock, SEQ_GAP
+        """Record runs whose process died as failed, but for those that ask to be resumed.
+
+        The worktrees of those that failed are saved and removed; resumed, they are there again.
+        """
+        await abandon_dead_calls(self.journal, self.instances, self._clock)
+        found = await reconcile(
+            self.journal, self.instances, self.instance.id, self._clock, SEQ_GAP
         )
+        workspaces = self._parts.workspaces
+        if workspaces is not None:
+            found.files.extend(await workspaces.recover(partial(is_over, self.journal)))
+        if self._parts.homes:
+            await self._parts.homes.recover(partial(is_over, self.journal))
+        return found
 
     # -- live runs ---------------------------------------------------------------------------
+
+    @property
+    def workspaces(self) -> Workspaces | None:
+        """Where worktrees and snapshots are, if there are any."""
+        return self._parts.workspaces
+
+    async def refuse_if_spent(self) -> None:
+        """Raise BudgetError if all that may be spent is spent: no run would begin."""
+        await self._ledger.refuse_if_spent()
+
+    def live(self) -> dict[str, str]:
+        """Return the runs that this process drives, oldest first, each with its workflow."""
+        return {run.id: run.workflow_id for run in self._live.values() if not run.finished.done()}
+
+    def glance(self, run_id: str) -> Glance | None:
+        """Return what a run that this process drives is doing, or None if it drives no such run."""
+        live = self._live.get(run_id)
+        return live.loop.glance() if live is not None else None
+
+    async def status(self, row: RunRow) -> ShownStatus:
+        """Return what a run is, by evidence: `running` only if its process lives."""
+        return await shown_status(row, self.instances)
 
     async def wait(self, run_id: str) -> RunFinished:
         """Return how a run finished, once it has."""
@@ -403,7 +628,7 @@ class RunService:
             async for batch in live.feed.listen(after_seq):
                 yield batch
             return
-        async for batch in follow(self.journal, self._instances, run_id, after_seq):
+        async for batch in follow(self.journal, self.instances, run_id, after_seq):
             yield batch
 
     # -- tending -----------------------------------------------------------------------------

@@ -19,14 +19,21 @@
 
     repository  the user's repository: where it is, what is checked out, our refs in it
     worktree    a tree of its own for each agent, never removed before it is saved
+    kinds       what such a tree can be to git:
+    linked      a worktree of the user's repository
+    clone       a private clone, whose commits come home checked
     records     what is known of each worktree, on disk
     naming      names for worktrees and refs
     checkout    files of the user's repository, looked at by a git of our own
     carry       bringing along what is not committed
     saving      keeping the whole state of a worktree
+    commits     which commits it has made
+    planted     what may not be left in repositories that are not a child's own
+    places      what of the repository around a directory a confined child may reach
 
     merge       three trees made into one, or the reasons why not
     apply       bringing an agent's work home, whole or not at all
+    gate        which changes a person has to allow
     pending     taking back what was half applied
 
 Nothing here starts a process or reads the environment.

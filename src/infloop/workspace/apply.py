@@ -5,6 +5,9 @@ without ignored files and repositories inside it, as git would do. It goes into 
 tree as uncommitted changes, with index and HEAD untouched, or onto a branch as one commit, with
 the tree untouched.
 
+Changes to protected paths (see `infloop.policy.protected`) are applied only if they are allowed by
+name: other programs act on such files without being asked.
+
 A tree is never left half changed: an error in the middle takes back what was done, and so does
 `pending.recover` after a crash.
 """
@@ -19,8 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import UsageError
-from infloop.workspace import locks
+from infloop.workspace import checkout, locks
 from infloop.workspace.changes import Change, changes
+from infloop.workspace.gate import protected_changes
 from infloop.workspace.merge import NOBODY, Clash, Conflict, commit, edited, merge
 from infloop.workspace.objects import PROGRAM
 from infloop.workspace.pending import Pending, recover_in, take_back
@@ -28,7 +32,7 @@ from infloop.workspace.plan import merged_work
 from infloop.workspace.repository import Repository
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from infloop.workspace.plan import Read, State
     from infloop.workspace.records import Saved
@@ -54,6 +58,13 @@ class Applied:
     left_out: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """Nothing was changed, because these paths are protected; each with the reason."""
+
+    paths: dict[str, str]
+
+
 async def apply(
     store: SnapshotStore,
     saved: Saved,
@@ -61,8 +72,12 @@ async def apply(
     to_branch: str | None = None,
     message: str | None = None,
     author: str = NOBODY,
-) -> Applied | Conflict:
-    """Apply what was saved of a worktree to the user's tree, or to a branch, new or existing."""
+    allow: Collection[str] = (),
+) -> Applied | Conflict | Protected:
+    """Apply what was saved of a worktree to the user's tree, or to a branch, new or existing.
+
+    `allow` are protected paths that may change, directories with all that is in them.
+    """
     repo = Repository(store.git, Path(saved.repository), Path(saved.common))
     base, final = await store.state(saved.base), await store.state(saved.final)
     found = await store.trees.leaves(base.files, final.files)
@@ -71,6 +86,9 @@ async def apply(
     wanted = [each for each in found if not _is_within(each.path, apart)]
     if not wanted:
         return Applied((), left_out=left_out)
+    guarded = await protected_changes(store.trees, wanted)
+    if refused := {path: why for path, why in guarded.items() if not _allows(allow, path)}:
+        return Protected(refused)
     # Held, so that nobody prunes what is made on the way.
     async with repo.turn(), locks.shared(store.directory):
         if to_branch is None:
@@ -79,6 +97,27 @@ async def apply(
             said = _Message(message or f"Apply run {saved.run_id} ({saved.node})", author)
             done = await _to_branch(store, repo, saved.commit, wanted, to_branch, said)
     return done if isinstance(done, Conflict) else replace(done, left_out=left_out)
+
+
+async def in_the_way(store: SnapshotStore, saved: Saved) -> tuple[str, ...]:
+    """Return the files that the work changes and in which the user has uncommitted changes too.
+
+    Not those whose changes came along into the worktree, nor those that are as the agent left them.
+    """
+    repo = Repository(store.git, Path(saved.repository), Path(saved.common))
+    base, final = await store.state(saved.base), await store.state(saved.final)
+    touched = {each.path for each in await store.trees.leaves(base.files, final.files)}
+    async with store.turn(repo.root) as root:
+        now = (await store.read(root, keep=False)).state.files
+    for known in (base.files, final.files):
+        touched &= {each.path for each in await store.trees.leaves(known, now)}
+    head = await repo.commit("HEAD") if touched else None
+    edits = await checkout.uncommitted(store, repo, head) if head else []
+    return tuple(os.fsdecode(path) for path in edits if path in touched)
+
+
+def _allows(allowed: Collection[str], path: str) -> bool:
+    return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in allowed)
 
 
 class _Message(NamedTuple):

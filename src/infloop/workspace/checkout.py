@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from infloop.errors import InfloopError, StepError
-from infloop.workspace import beneath
+from infloop.errors import InfloopError
 from infloop.workspace.git import Place
 
 if TYPE_CHECKING:
@@ -21,40 +20,6 @@ if TYPE_CHECKING:
 
     from infloop.workspace.repository import Repository
     from infloop.workspace.snapshot import SnapshotStore
-
-
-async def register(repo: Repository, path: Path, commit: str) -> Path:
-    """Have git make an empty worktree at `path`; return where git keeps its side of it."""
-    async with repo.turn():
-        args = ("worktree", "add", "--detach", "--no-checkout", "--quiet", "--", str(path), commit)
-        await repo.git.call(Place(repo.root, git_dir=repo.common), *args)
-    return admin_of(repo, path)
-
-
-def admin_of(repo: Repository, path: Path) -> Path:
-    """Return git's side of the worktree at `path`, found by what git wrote down itself."""
-    wanted = os.fsencode(path / ".git")
-    for admin in (repo.common / "worktrees").glob("*"):
-        try:
-            if (admin / "gitdir").read_bytes().rstrip(b"\n") == wanted:
-                return admin
-        except OSError:
-            continue
-    raise StepError(f"the repository {str(repo.common)!r} knows no worktree at {str(path)!r}")
-
-
-async def unregister(repo: Repository, path: Path, admin: Path | None) -> None:
-    """Remove git's side of a worktree, as `git worktree remove` does, and of no other."""
-    if not repo.common.is_dir():
-        return
-    worktrees = repo.common / "worktrees"
-    async with repo.turn():
-        # A git that was killed may have written nothing there but the name, which is ours alone.
-        with suppress(StepError), beneath.opened(worktrees) as directory:
-            for name in {path.name, (admin or path).name}:
-                beneath.remove_tree(directory, os.fsencode(name))
-            if not any(worktrees.iterdir()):
-                worktrees.rmdir()
 
 
 async def lay_out(

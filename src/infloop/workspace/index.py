@@ -98,6 +98,10 @@ class Folder(msgspec.Struct, array_like=True, frozen=True):
             yield from below.modes(prefix + name)
 
 
+NOTHING = Folder(0, b"", {}, {}, {})
+"""A directory that is not there."""
+
+
 def count_modes(
     mode: int, leaves: dict[bytes, Leaf], folders: dict[bytes, Folder]
 ) -> dict[int, int]:
@@ -107,6 +111,23 @@ def count_modes(
     for folder in folders.values():
         counts.update(folder.counts)
     return dict(counts)
+
+
+def changed_files(old: Folder, new: Folder) -> int:
+    """Return how many files and links came, went or changed from one reading to another."""
+    if old.id == new.id:
+        return 0
+    changed = sum(
+        _differ(old.leaves.get(name), new.leaves.get(name))
+        for name in old.leaves.keys() | new.leaves.keys()
+    )
+    for name in old.folders.keys() | new.folders.keys():
+        changed += changed_files(old.folders.get(name, NOTHING), new.folders.get(name, NOTHING))
+    return changed
+
+
+def _differ(one: Leaf | None, other: Leaf | None) -> bool:
+    return one is None or other is None or (one.id, one.mode) != (other.id, other.mode)
 
 
 class _Stored(msgspec.Struct, array_like=True):

@@ -33,3 +33,10 @@ class RunProgram(Protocol):
         self, argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes | None
     ) -> Finished:
         """Run `argv` in `cwd`; without `stdin` it reads nothing."""
+
+
+class Confine(Protocol):
+    """Makes somebody who runs programs that reach nothing but the paths given, and no network."""
+
+    def __call__(self, *, read: Sequence[str], write: Sequence[str]) -> RunProgram:
+        """Return a runner for programs that may read and write there."""

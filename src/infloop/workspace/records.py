@@ -21,6 +21,7 @@ from infloop.errors import StoreError
 if TYPE_CHECKING:
     from pathlib import Path
 
+KindName: TypeAlias = Literal["worktree", "clone"]
 Stage: TypeAlias = Literal["creating", "ready", "removing", "removed"]
 
 
@@ -31,7 +32,8 @@ class Saved:
     `base` and `final` are snapshots of it as it was given out and as it was saved. `head` is the
     commit it had checked out, `refs` what keeps its commits in the user's repository. `ignored`
     are the paths that git ignores there, directories with a slash. `repositories` are the `.git`s
-    inside it, each with its snapshot. `kept` is where files are that no snapshot can hold.
+    inside it, each with its snapshot. `kept` is where files are that no snapshot can hold. Of a
+    `clone` the commits may not have come home; `problem` then says why.
     """
 
     name: str
@@ -48,6 +50,8 @@ class Saved:
     repositories: dict[str, str] = field(default_factory=dict)
     kept: str | None = None
     saved_at_ms: int = 0
+    kind: KindName = "worktree"
+    problem: str = ""
 
     @property
     def ref(self) -> str | None:
@@ -73,6 +77,8 @@ class Record:
     admin: str | None = None
     base: str | None = None
     saved: Saved | None = None
+    ref: str = ""
+    kind: KindName = "worktree"
 
 
 class Records:

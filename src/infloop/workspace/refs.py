@@ -1,6 +1,7 @@
 """What keeps objects in the private store: a ref for each snapshot, and sets under a name.
 
 A ref is a small file named after the object it keeps. Its time says when it was last wanted.
+A snapshot that was taken for an owner is kept as long as the owner is.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,10 +23,31 @@ class Refs:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._snapshots = directory / "refs" / "snapshots"
+        self._owned = directory / "refs" / "owned"
 
-    def keep(self, object_id: str) -> None:
-        """Keep a snapshot until it is dropped."""
-        self._write(self._snapshots / object_id, object_id)
+    def keep(self, object_id: str, owner: str = "") -> None:
+        """Keep a snapshot until it is dropped, or its owner is."""
+        place = self._owned / owner if owner else self._snapshots
+        self._write(place / object_id, object_id)
+
+    def share(self, owner: str, other: str) -> None:
+        """Keep what is kept for one owner for another one too."""
+        place = self._owned / other
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for ref in _files(self._owned / owner):
+            with suppress(FileExistsError):
+                (place / ref.name).hardlink_to(ref)
+
+    def owners(self) -> list[str]:
+        """Return for whom snapshots are kept."""
+        return [place.name for place in _files(self._owned)]
+
+    def drop_owner(self, owner: str) -> None:
+        """Keep nothing any more for an owner alone."""
+        for ref in _files(self._owned / owner):
+            ref.unlink(missing_ok=True)
+        with suppress(OSError):  # a snapshot is being taken for it
+            (self._owned / owner).rmdir()
 
     def drop(self, keep: Collection[str], grace_s: float) -> list[str]:
         """Keep no snapshots any more but some, and those wanted lately; return which went."""

@@ -16,7 +16,7 @@ from infloop.workspace import locks
 from infloop.workspace.git import Place, is_id, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from infloop.workspace.git import Git
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _NONE = "0" * 40
 _MOST_CANDIDATES = 2000
 _LOG_BYTES = 1 << 20
+_SHOWN_REFS = ("refs/heads", "refs/tags", "refs/remotes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,19 @@ class Repository:
         found = await self.git.text(self.shared, *asked, accept=(0, 1, 128))
         return found if is_id(found) else None
 
-    async def set_ref(self, name: str, commit: str) -> None:
-        """Point one of our refs at a commit."""
-        await self.git.call(self.shared, "update-ref", "--no-deref", name, commit)
+    async def tips(self) -> dict[str, str]:
+        """Return the branches and tags, those of remotes too, with what they point at."""
+        asked = ("for-each-ref", "--format=%(objectname) %(refname)", *_SHOWN_REFS)
+        answer = await self.git.call(self.shared, *asked)
+        lines = answer.stdout.decode("utf-8", "surrogateescape").splitlines()
+        return {name: at for at, _, name in (line.partition(" ") for line in lines)}
+
+    async def set_refs(self, refs: Mapping[str, str]) -> None:
+        """Point refs at commits, all of them or none."""
+        asked = [f"update {name}\0{at}\0\0" for name, at in refs.items()]
+        if asked:
+            args = ("update-ref", "--no-deref", "-z", "--stdin")
+            await self.git.call(self.shared, *args, stdin=os.fsencode("".join(asked)))
 
     async def delete_ref(self, name: str) -> None:
         """Remove one of our refs."""
@@ -124,7 +135,7 @@ async def find(git: Git, cwd: Path) -> Repository:
     if inside.exit_code != 0 and "not a git repository" in inside.stderr:
         raise StepError(
             f"{str(cwd)!r} is not in a git repository: run `git init` there and commit, "
-            "or turn the worktree off"
+            "or turn the worktree off (useWorktree: false)"
         )
     bare = "bare repository" in inside.stderr or inside.stdout.strip() == b"false"
     if bare:
@@ -149,6 +160,12 @@ def head_of(admin: Path) -> str:
     name = text.removeprefix("ref: ")
     fits = is_id(text) or (name != text and name.startswith("refs/") and name.isprintable())
     return name if fits else ""
+
+
+def loose_ref(admin: Path, name: str) -> str:
+    """Return the commit that a ref's own file names, or nothing."""
+    text = _start_of(admin / name, 4096).strip() if ".." not in name.split("/") else ""
+    return text if is_id(text) else ""
 
 
 def visited(admin: Path) -> list[str]:

@@ -1,8 +1,7 @@
 """Keeping the whole state of a worktree.
 
 Files go into a snapshot, whoever knows of them. Commits stay in the user's repository, where refs
-of ours keep them from being collected: the one checked out, and those the worktree had checked
-out before and that nothing leads to any more.
+of ours keep them from being collected (see `commits`).
 """
 
 from __future__ import annotations
@@ -12,18 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from infloop.workspace import beneath, repository
+from infloop.workspace import beneath
 from infloop.workspace.checkout import ignored
-from infloop.workspace.git import is_id
-from infloop.workspace.naming import ref_name
 from infloop.workspace.records import Record, Saved
 from infloop.workspace.repository import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from infloop.workspace.kinds import Kind
     from infloop.workspace.snapshot import SnapshotStore
 
+OWN_GIT = ".git"
+"""Under this name the git of a clone is saved whose commits did not come home."""
 MODULES = ".git/modules"
 """Under this name the repositories of a worktree's submodules are saved."""
 KEPT_FILES, KEPT_MODULES = "files", "modules"
@@ -38,13 +38,14 @@ class Aside(NamedTuple):
     into: Path
 
 
-async def save(store: SnapshotStore, record: Record, base: str) -> Saved:
+async def save(store: SnapshotStore, record: Record, base: str, kind: Kind) -> Saved:
     """Save a worktree; what its snapshot cannot hold is left to `set_aside`."""
-    final, repositories = await _keep_files(store, record, base)
-    store.pin(record.name, base, final, *repositories.values())
     repo = Repository(store.git, Path(record.repository), Path(record.common))
-    head, refs = await _keep_commits(repo, record) if _is_folder(repo.common) else ("", ())
-    rules = await ignored(store, repo, Path(record.path), head) if head else ()
+    kept = await kind.keep_commits(repo, record)
+    final, repositories = await _keep_files(store, record, base, own_git=bool(kept.problem))
+    store.pin(record.name, base, final, *repositories.values())
+    known = kept.head and _is_folder(repo.common)
+    rules = await ignored(store, repo, Path(record.path), kept.head) if known else ()
     return Saved(
         record.name,
         record.run_id,
@@ -54,29 +55,36 @@ async def save(store: SnapshotStore, record: Record, base: str) -> Saved:
         record.commit,
         base,
         final,
-        head,
-        refs,
+        kept.head,
+        kept.refs,
         rules,
         repositories,
         record.saved.kept if record.saved else None,
         store.now_ms(),
+        record.kind,
+        kept.problem,
     )
 
 
 async def _keep_files(
-    store: SnapshotStore, record: Record, base: str
+    store: SnapshotStore, record: Record, base: str, *, own_git: bool
 ) -> tuple[str, dict[str, str]]:
-    """Return the snapshot of all files, and those of the repositories among them."""
+    """Return the snapshot of all files, and those of the repositories among them.
+
+    Git is not asked what it makes of them: what it would act on may be an agent's.
+    """
     path = Path(record.path)
     if not _is_folder(path):  # somebody removed it: what is known of it is all there is
         saved = record.saved
         return (saved.final, saved.repositories) if saved else (base, {})
-    final = await store.take(path, "saved worktree")
+    final = await store.take(path, "saved worktree", any_size=True, ask_git=False)
     found = {inside: path / inside for inside in final.repositories}
-    if record.admin:
+    if own_git:
+        found[OWN_GIT] = path / OWN_GIT
+    elif record.admin and _is_folder(Path(record.admin)):
         found[MODULES] = Path(record.admin) / "modules"
     repositories = {
-        name: (await store.take(place, "repository")).id
+        name: (await store.take(place, "repository", any_size=True, ask_git=False)).id
         for name, place in found.items()
         if _is_folder(place)
     }
@@ -85,25 +93,6 @@ async def _keep_files(
 
 def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
-
-
-async def _keep_commits(repo: Repository, record: Record) -> tuple[str, tuple[str, ...]]:
-    """Point refs at all commits of the worktree; return the one checked out, and the refs."""
-    admin = Path(record.admin or repo.common / "nowhere")
-    said = repository.head_of(admin)
-    head = (said if is_id(said) else await repo.ref(said) if said else None) or record.commit
-    earlier = record.saved.refs if record.saved else ()
-    kept = [commit for ref in earlier if (commit := await repo.ref(ref))]
-    own = await repo.only_reachable_from([head], [record.commit])
-    dropped = await repo.only_reachable_from(
-        [*kept, *repository.visited(admin)], [record.commit, head]
-    )
-    name = ref_name(record)
-    refs = {name: head} if own else {}
-    refs |= {f"{name}-dropped-{commit[:12]}": commit for commit in dropped}
-    for ref, commit in refs.items():
-        await repo.set_ref(ref, commit)
-    return head, tuple(refs)
 
 
 async def not_held(store: SnapshotStore, record: Record, saved: Saved) -> list[Aside]:

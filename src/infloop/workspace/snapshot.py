@@ -8,8 +8,9 @@ Its id is made of what it holds: the same tree has the same id.
 Nothing outside the store is written but by `restore`, and that never touches a `.git`. Plain
 directories and git work trees are the same here.
 
-On disk: a bare repository (see `objects`) with one ref for each snapshot under `refs/snapshots`,
-and others under `refs/pinned` that `prune` leaves alone; and `memory`, which is a cache. The store
+On disk: a bare repository (see `objects`) with one ref for each snapshot under `refs/snapshots` or,
+taken for somebody, under `refs/owned`, and others under `refs/pinned` that `prune` leaves alone;
+and `memory`, which is a cache. The store
 is shared by processes: whoever adds holds it together with others, whoever removes holds it alone.
 """
 
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from infloop.errors import InfloopError, NotFound, StepError, StoreError
+from infloop.errors import InfloopError, NotFound, StepError
 from infloop.workspace import beneath, locks, notes
 from infloop.workspace.changes import Change, changes
 from infloop.workspace.git import Git, Place, is_id
@@ -108,14 +109,27 @@ class SnapshotStore:
         self._turns: dict[str, asyncio.Lock] = {}
         self._states: dict[str, State] = {}
 
-    async def take(self, root: Path, label: str = "") -> Snapshot:
-        """Keep the tree at `root` as it is now; it is durable when this returns."""
+    async def take(
+        self, root: Path, label: str = "", *, any_size: bool = False, ask_git: bool = True
+    ) -> Snapshot:
+        """Keep the tree at `root` as it is now; it is durable when this returns.
+
+        A tree that is too large is refused (StepError) unless `any_size` says not to. Its own git
+        is not asked for the commit if `ask_git` says so.
+        """
         async with self.turn(root) as place:
-            read = await self.read(place)
-            taken = self._snapshot(read.state, label, await self._head(place))
-        if self.objects.pack_count() > _MANY_PACKS:
-            await self._join_packs()
+            read = await self.read(place, any_size=any_size)
+            head = await self._head(place) if ask_git else None
+            taken = self._snapshot(read.state, label, head)
+        await self._tidy()
         return taken
+
+    async def glance(self, root: Path, owner: str) -> Read:
+        """Keep the tree at `root` as long as its owner is kept; quick, for git is not asked."""
+        async with self.turn(root) as place:
+            read = await self.read(place, owner=owner, any_size=False)
+        await self._tidy()
+        return read
 
     async def diff(self, old: str, new: str) -> list[Change]:
         """Return what changed from one snapshot to another, by path."""
@@ -169,13 +183,24 @@ class SnapshotStore:
         """Remember nothing of a root that is gone; its snapshots stay."""
         self._memory.forget(str(root))
 
-    async def prune(self, keep: Collection[str]) -> int:
-        """Drop all snapshots but those to keep, the pinned and the recent; return how many.
+    def share(self, owner: str, other: str) -> None:
+        """Keep the snapshots of one owner for another one too."""
+        self._refs.share(owner, other)
 
-        What only the dropped ones held is removed from disk.
+    def owners(self) -> list[str]:
+        """Return for whom snapshots are kept."""
+        return self._refs.owners()
+
+    async def prune(self, keep: Collection[str], gone: Collection[str] = ()) -> int:
+        """Drop all snapshots but those to keep, the pinned, the recent and the owned.
+
+        Dropped, too, is what belongs to owners that are `gone`. What only the dropped ones held
+        is removed from disk. Returns how many were dropped that nobody owned.
         """
         self.objects.prepare()
         async with locks.exclusive(self.directory):
+            for owner in gone:
+                self._refs.drop_owner(owner)
             dropped = self._refs.drop(set(keep), GRACE_S)
             for snapshot in dropped:
                 self._states.pop(snapshot, None)
@@ -185,11 +210,21 @@ class SnapshotStore:
             self._memory.forget_missing()
         return len(dropped)
 
-    async def read(self, root: Path, *, keep: bool = True) -> Read:
+    async def read(
+        self, root: Path, *, keep: bool = True, owner: str = "", any_size: bool = True
+    ) -> Read:
         """Read the tree at `root` into the store; the caller has its turn at it."""
         self.objects.prepare()
+        limits = self._limits.any_tree if any_size else self._limits
+
+        def work(stop: Stop) -> Read:
+            found = self._read(root, limits, stop)
+            if keep:
+                self._refs.keep(found.state.id, owner)
+            return found
+
         async with locks.shared(self.directory):
-            found = await in_thread(lambda stop: self._read(root, stop, keep=keep))
+            found = await in_thread(work)
         self._remember(found.state)
         return found
 
@@ -212,20 +247,17 @@ class SnapshotStore:
         async with self._turns.setdefault(str(place), asyncio.Lock()):
             yield place
 
-    def _read(self, root: Path, stop: Stop, *, keep: bool) -> Read:
+    def _read(self, root: Path, limits: Limits, stop: Stop) -> Read:
         self.objects.refresh()
         with beneath.opened(root) as descriptor, self.objects.batch() as batch:
-            walk = Walk(batch, self._limits, self._ours(), stop)
+            walk = Walk(batch, limits, self._ours(), stop)
             folder = walk.root(descriptor, self._memory.recall(str(root)))
             noted = notes.note(folder, walk.seen)
             files = TreeEntry(b"files", FOLDER, folder.id)
             beside = TreeEntry(b"notes", FILE, batch.add("blob", noted.encoded()))
             whole = batch.tree((files, beside))
         self._memory.keep(str(root), folder)
-        state = State(whole.hex(), folder.id.hex(), noted)
-        if keep:
-            self._refs.keep(state.id)
-        return Read(state, folder)
+        return Read(State(whole.hex(), folder.id.hex(), noted), folder)
 
     def _ours(self) -> frozenset[tuple[int, int]]:
         found = [path.stat() for path in self._exclude if path.exists()]
@@ -308,9 +340,11 @@ class SnapshotStore:
                 "stop what is working in it and restore again"
             )
 
-    async def _join_packs(self) -> None:
+    async def _tidy(self) -> None:
         """Have git make few packs of many, unless the store is in use; it can wait."""
-        with suppress(StoreError, StepError):
+        if self.objects.pack_count() <= _MANY_PACKS:
+            return
+        with suppress(InfloopError):
             async with locks.exclusive(self.directory, deadline_s=0):
                 await self.git.call(self.trees.place, "repack", "--geometric=2", "-d", "-q", "-l")
 

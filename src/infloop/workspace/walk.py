@@ -15,13 +15,14 @@ import os
 import stat
 import sys
 import time
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from infloop.errors import StepError
-from infloop.workspace import objects
+from infloop.workspace import beneath, objects
 from infloop.workspace.beneath import FOLDER, READ
-from infloop.workspace.index import Folder, Leaf, count_modes, remember
+from infloop.workspace.index import NOTHING, Folder, Leaf, count_modes, remember
 from infloop.workspace.objects import TreeEntry
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ DEEPEST = 200
 _TRIES = 3
 _BLOCK = 1 << 20
 _ENCODING = sys.getfilesystemencoding()
-_NEW = Folder(0, b"", {}, {}, {})
 
 Reason: TypeAlias = Literal["special", "too large", "unreadable", "too deep", "our own data"]
 
@@ -49,7 +49,13 @@ class Limits:
     """How much is read: larger files are skipped, a larger tree is refused."""
 
     file_bytes: int = 100 << 20
-    files: int = 500_000
+    files: int = 200_000
+    tree_bytes: int = 2 << 30
+
+    @property
+    def any_tree(self) -> Limits:
+        """The same for files, with no tree too large."""
+        return replace(self, files=sys.maxsize, tree_bytes=sys.maxsize)
 
 
 @dataclass(slots=True)
@@ -57,6 +63,7 @@ class Seen:
     """What a walk found beside the files themselves."""
 
     files: int = 0
+    size: int = 0
     skipped: list[Skipped] = field(default_factory=list)
     repositories: list[str] = field(default_factory=list)
 
@@ -76,16 +83,35 @@ class Walk:
     def root(self, descriptor: int, old: Folder | None) -> Folder:
         """Read the tree at `descriptor`, knowing how it was before."""
         mode = os.fstat(descriptor).st_mode
+        if old is None:  # everything is to be read: only if it is not too much
+            self._measure(descriptor, Seen(), 0)
         folder = self._folder(descriptor, b"", mode, old, 0)
         self.seen.skipped.sort()
         self.seen.repositories.sort()
         return folder
 
+    def _measure(self, descriptor: int, seen: Seen, depth: int) -> None:
+        """Raise StepError if a tree is too large, before any file of it has been read."""
+        self._stop.check()
+        with os.scandir(descriptor) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    status = entry.stat(follow_symlinks=False)
+                    known = (status.st_dev, status.st_ino)
+                    if not stat.S_ISDIR(status.st_mode):
+                        seen.files += 1
+                        small = status.st_size <= self._limits.file_bytes
+                        seen.size += status.st_size if small else 0
+                    elif entry.name != ".git" and known not in self._ours and depth < DEEPEST:
+                        with beneath.folder(descriptor, os.fsencode(entry.name)) as inside:
+                            self._measure(inside, seen, depth + 1)
+        _refuse_too_large(seen, self._limits)
+
     def _folder(
         self, descriptor: int, path: bytes, mode: int, old: Folder | None, depth: int
     ) -> Folder:
         self._stop.check()
-        before = old or _NEW
+        before = old or NOTHING
         leaves: dict[bytes, Leaf] = {}
         folders: dict[bytes, Folder] = {}
         same = old is not None and old.mode == mode
@@ -117,19 +143,16 @@ class Walk:
                 same = False
             if leaf:
                 leaves[name] = leaf
-        self._count(len(leaves))
+        self._count(leaves)
         if old and same and old.holds(len(leaves), len(folders)) and old.id in self._batch:
             return old
         tree = self._batch.tree(_lines(leaves, folders))
         return Folder(mode, tree, leaves, folders, count_modes(mode, leaves, folders))
 
-    def _count(self, files: int) -> None:
-        self.seen.files += files
-        if self.seen.files > self._limits.files:
-            raise StepError(
-                f"the directory holds more than {self._limits.files} files: "
-                "work in a smaller directory, or turn snapshots off"
-            )
+    def _count(self, leaves: dict[bytes, Leaf]) -> None:
+        self.seen.files += len(leaves)
+        self.seen.size += sum([leaf.size for leaf in leaves.values()])
+        _refuse_too_large(self.seen, self._limits)
 
     def _enter(
         self,
@@ -209,6 +232,13 @@ class Walk:
 
     def _skip(self, path: bytes, reason: Reason) -> None:
         self.seen.skipped.append(Skipped(os.fsdecode(path), reason))
+
+
+def _refuse_too_large(seen: Seen, limits: Limits) -> None:
+    if seen.files > limits.files:
+        raise StepError(f"the directory holds more than {limits.files} files")
+    if seen.size > limits.tree_bytes:
+        raise StepError(f"the directory holds more than {limits.tree_bytes >> 20} MiB")
 
 
 def _content(descriptor: int, limit: int) -> bytes | None:

@@ -1,13 +1,16 @@
 """A tree of its own for each agent, and nothing an agent wrote is ever lost.
 
-A worktree is a real one of the user's repository, made in our data directory. Git registers it
-and nothing more; its files are written by a git that knows no filters, exactly as they are in
-the commit. What git would find in the worktree's own `.git` is never asked: an agent may have
-written that.
+A worktree is a real one of the user's repository (`linked`) or, for agents that are confined, a
+private clone (`clone`), made in our data directory. Its files are written by a git that knows no
+filters, exactly as they are in the commit. What git would find in the worktree's own `.git` is
+never asked, except by a git that is confined: an agent may have written that.
 
 Before a worktree is removed it is saved: all files in a snapshot, repositories inside it in others,
 files too large for one aside; its commits, those it dropped too, under refs of our own in
 the user's repository. A worktree whose process died is found by its record, and saved all the same.
+
+One that is gone can be made again where it was: for its own run, which goes on, or for another run
+that takes up from it. Paths that steps have written down then still lead to it.
 """
 
 from __future__ import annotations
@@ -16,13 +19,15 @@ import asyncio
 import os
 import secrets
 import shutil
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from infloop.errors import StepError, UsageError
 from infloop.workspace import beneath, carry, checkout, locks, repository, saving
+from infloop.workspace.clone import Clones
+from infloop.workspace.linked import Linked
 from infloop.workspace.naming import new_name
 from infloop.workspace.records import Record, Records, Saved
 from infloop.workspace.repository import Repository
@@ -30,9 +35,11 @@ from infloop.workspace.snapshot import SnapshotStore
 from infloop.workspace.threads import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import AsyncIterator, Collection, Sequence
 
-    from infloop.workspace.program import RunProgram
+    from infloop.workspace.kinds import Kind
+    from infloop.workspace.program import Confine, RunProgram
+    from infloop.workspace.records import KindName
 
 Status: TypeAlias = Literal["in use", "orphaned", "saved"]
 
@@ -43,7 +50,8 @@ class Worktree:
 
     `path` is its root, `cwd` the directory in it that the user's own directory stands for,
     `repository` the root of the user's tree, `commit` where it began, `base` the snapshot
-    of it as it was given out.
+    of it as it was given out, `ref` what was asked for as its beginning, `admin` git's side of it,
+    and `objects` where the objects are that a clone borrows.
     """
 
     name: str
@@ -54,6 +62,9 @@ class Worktree:
     repository: Path
     commit: str
     base: str
+    ref: str = ""
+    admin: Path | None = None
+    objects: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +90,18 @@ class Worktrees:
         run: RunProgram,
         *,
         store: SnapshotStore | None = None,
+        confine: Confine | None = None,
+        user: tuple[int, int] | None = None,
     ) -> None:
+        """Make worktrees or, if there is something to `confine` programs with, private clones.
+
+        `user` is as whom confined children run, when that is another one.
+        """
         self.store = store or SnapshotStore(data_dir / "snapshots", run, exclude=(data_dir,))
         self._directory = data_dir / "worktrees"
         self._records = Records(self._directory)
+        self._kinds: dict[KindName, Kind] = {"worktree": Linked(), "clone": Clones(confine, user)}
+        self._made_now: KindName = "clone" if confine else "worktree"
         self._owner = secrets.token_hex(8)
         self._presence: locks.Presence | None = None
 
@@ -111,16 +130,18 @@ class Worktrees:
         carry.check_patterns(include)
         repo = await repository.find(self.store.git, cwd)
         commit = await _starting_point(repo, ref, include_uncommitted=include_uncommitted)
-        record = self._begin(repo, cwd, run_id, node, commit)
+        record = replace(self._begin(repo, cwd, run_id, node, commit), ref=ref or "")
+        kind = self._kinds[record.kind]
         try:
             path = Path(record.path)
-            record = replace(record, admin=str(await checkout.register(repo, path, commit)))
+            record = replace(record, admin=str(await kind.make(repo, path, commit, ())))
             self._records.write(record)
             await checkout.lay_out(self.store, repo, path, Path(record.admin or ""), commit)
             changed = include_uncommitted
             paths = await checkout.uncommitted(self.store, repo, commit) if changed else []
             await in_thread(lambda _: _bring(repo.root, Path(record.cwd), path, paths, include))
-            base = await self.store.take(path, "worktree")
+            await in_thread(lambda _: kind.hand_over(path))
+            base = await self.store.take(path, "worktree", any_size=True)
             self.store.pin(record.name, base.id)
             record = replace(record, stage="ready", base=base.id)
             self._records.write(record)
@@ -131,14 +152,57 @@ class Worktrees:
         return _worktree(record)
 
     async def reopen(self, run_id: str, node: str) -> Worktree | None:
-        """Return the worktree that a run has for a node, which this process owns from now on."""
-        for record in reversed(self._records.all()):
-            same = (record.run_id, record.node, record.stage) == (run_id, node, "ready")
-            if same and _is_folder(record.path):
-                self._be_present()
-                self._records.write(replace(record, owner=self._owner))
-                return _worktree(record)
+        """Return the worktree that a run has for a node, which this process owns from now on.
+
+        One that was saved and removed is made again, where it was and as it was.
+        """
+        async with self._turn():
+            for record in reversed(self._records.all()):
+                if (record.run_id, record.node) == (run_id, node) and record.stage != "creating":
+                    return _worktree(await self._opened(record))
         return None
+
+    async def take_up(
+        self, saved: Saved, run_id: str, snapshot: str, head: str | None = None
+    ) -> Worktree:
+        """Make a saved worktree again, where it was, for another run and from another moment.
+
+        `snapshot` is one of its tree, `head` the commit it had checked out then.
+        """
+        async with self._turn():
+            before = self._record(saved.name)
+            await self._make_room(before)
+            record = replace(
+                before,
+                name=new_name(run_id, before.node),
+                run_id=run_id,
+                owner=self._owner,
+                created_at_ms=self.store.now_ms(),
+                stage="creating",
+                saved=None,
+                kind=self._made_now,
+            )
+            self._records.write(record)
+            self.store.pin(record.name, saved.base, snapshot)
+            wanted = replace(saved, final=snapshot, head=head or saved.head)
+            try:
+                return _worktree(await self._made_again(record, wanted))
+            except BaseException:
+                await asyncio.shield(self._discard(record))
+                raise
+
+    async def rewind(self, worktree: Worktree, snapshot: str) -> None:
+        """Make the files of a worktree what they were in a snapshot of it."""
+        kind = self._kinds[self._record(worktree).kind]
+        await self.store.restore(_made(worktree.path), snapshot)
+        await in_thread(lambda _: kind.hand_over(worktree.path))
+
+    async def head(self, worktree: Worktree) -> str:
+        """Return the commit that a worktree has checked out now, or nothing."""
+        record = self._record(worktree)
+        if worktree.admin is None:
+            return ""
+        return await self._kinds[record.kind].head(self._repository(record), worktree.admin)
 
     async def save(self, worktree: Worktree | str) -> Saved:
         """Keep the whole state of a worktree as it is now; it may go on being used."""
@@ -149,7 +213,7 @@ class Worktrees:
             raise UsageError(
                 f"worktree {record.name!r} was never finished: there is nothing to save"
             )
-        saved = await saving.save(self.store, record, record.base)
+        saved = await saving.save(self.store, record, record.base, self._kinds[record.kind])
         self._records.write(replace(record, saved=saved))
         return saved
 
@@ -175,8 +239,7 @@ class Worktrees:
     async def prune(self, run_ids: Collection[str] | None = None) -> list[Saved]:
         """Save and remove the worktrees whose process died, of all runs or of some."""
         done: list[Saved] = []
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        async with locks.exclusive(self._directory):
+        async with self._turn():
             for record in self._records.all():
                 chosen = run_ids is None or record.run_id in run_ids
                 if not chosen or self._status(record) != "orphaned":
@@ -201,22 +264,87 @@ class Worktrees:
         self._records.delete(name)
 
     async def restore(self, saved: Saved, path: Path) -> Path:
-        """Make a saved worktree again, at a path where there is nothing; return the path.
+        """Make a saved worktree again for a person, where there is nothing; return the path.
 
-        It is a worktree of the repository again, at the commit it had; without the repository it
-        is a plain directory. The repositories of submodules are not put back.
+        It is a worktree of the repository, at the commit it had; without the repository it
+        is a plain directory. The repositories of submodules are not put back, and those that a
+        confined agent left inside have another name: git would do what their settings say.
         """
-        place = _empty_place(path)
-        repo = Repository(self.store.git, Path(saved.repository), Path(saved.common))
-        if saved.head and _is_folder(saved.common):
-            admin = await checkout.register(repo, place, saved.head)
-            await checkout.lay_out(self.store, repo, place, admin, saved.head)
-        await self.store.restore(_made(place), saved.final)
-        for inside, snapshot in saved.repositories.items():
-            if inside != saving.MODULES:
-                await self.store.restore(_made(place / inside), snapshot)
-        await in_thread(lambda _: _put_back(saved, place))
+        place = empty_place(path)
+        await self._write_out(saved, place, "worktree", as_it_was=saved.kind == "worktree")
         return place
+
+    async def _write_out(
+        self, saved: Saved, place: Path, kind: KindName, *, as_it_was: bool
+    ) -> Path | None:
+        """Write what was saved to `place`; return where its git is, if it has one."""
+        repo = Repository(self.store.git, Path(saved.repository), Path(saved.common))
+        head = await _known_commit(repo, saved) if _is_folder(saved.common) else None
+        admin = None
+        if head:
+            admin = await self._kinds[kind].make(repo, place, head, saved.refs)
+            await checkout.lay_out(self.store, repo, place, admin, head)
+        await self.store.restore(_made(place), saved.final)
+        notes = (await self.store.state(saved.final)).notes
+        for inside, snapshot in saved.repositories.items():
+            if inside in notes.repositories:
+                name = inside if as_it_was else f"{inside}.untrusted"
+                await self.store.restore(_made(place / name), snapshot)
+        held = [*(notes.repositories if as_it_was else ()), *(each.path for each in notes.skipped)]
+        await in_thread(lambda _: _put_back(saved, place, held))
+        return admin
+
+    async def _opened(self, record: Record) -> Record:
+        """Own a worktree that is there, or make it again."""
+        if record.stage == "ready" and _is_folder(record.path) and record.kind == self._made_now:
+            record = replace(record, owner=self._owner)
+            self._records.write(record)
+            return record
+        saved = await self.remove(record.name)
+        await self._make_room(record)
+        return await self._made_again(self._record(record.name), saved)
+
+    async def _made_again(self, record: Record, saved: Saved) -> Record:
+        """Make what was saved again at the record's path; the caller has its turn."""
+        kind = self._made_now
+        place = empty_place(Path(record.path))
+        admin = await self._write_out(saved, place, kind, as_it_was=True)
+        _made(Path(record.cwd))
+        await in_thread(lambda _: self._kinds[kind].hand_over(place))
+        record = replace(
+            record,
+            stage="ready",
+            owner=self._owner,
+            admin=str(admin) if admin else None,
+            kind=kind,
+        )
+        self._records.write(record)
+        return record
+
+    async def _make_room(self, wanted: Record) -> None:
+        """See to it that nothing is where a worktree is to be made again; nothing gets lost."""
+        others = [each for each in self._records.all() if each.path == wanted.path]
+        for record in others:
+            if record.stage == "removed":
+                continue
+            if self._status(record) == "in use":
+                raise UsageError(
+                    f"the worktree {wanted.path!r} is in use by run {record.run_id!r}: wait until "
+                    "that has finished, or cancel it"
+                )
+            if record.stage == "creating":
+                await self._discard(record)
+            else:
+                await self.remove(record.name)
+        # What is there now was being made when a process died: it is all kept elsewhere.
+        await self._delete(wanted)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Have all worktrees that nobody is working in to oneself."""
+        self._be_present()
+        async with locks.exclusive(self._directory):
+            yield
 
     def _begin(self, repo: Repository, cwd: Path, run_id: str, node: str, commit: str) -> Record:
         """Write down that a worktree is about to be made."""
@@ -241,6 +369,7 @@ class Worktrees:
             commit,
             self._owner,
             self.store.now_ms(),
+            kind=self._made_now,
         )
         self._records.write(record)
         return record
@@ -275,14 +404,23 @@ class Worktrees:
         self._records.delete(record.name)
 
     async def _delete(self, record: Record) -> None:
-        await in_thread(lambda _: self._delete_files(record.name))
+        await in_thread(lambda _: self._delete_files(Path(record.path).name))
         self.store.forget(Path(record.path))
         admin = Path(record.admin) if record.admin else None
-        await checkout.unregister(self._repository(record), Path(record.path), admin)
+        kind = self._kinds[record.kind]
+        await kind.unmake(self._repository(record), Path(record.path), admin)
 
     def _delete_files(self, name: str) -> None:
         with beneath.opened(self._directory) as directory:
             beneath.remove_tree(directory, os.fsencode(name))
+
+
+async def _known_commit(repo: Repository, saved: Saved) -> str | None:
+    """Return the commit that a worktree had, or began at, if the repository still has it."""
+    for commit in (saved.head, saved.commit):
+        if commit and (found := await repo.ref(commit)):
+            return found
+    return None
 
 
 async def _starting_point(repo: Repository, ref: str | None, *, include_uncommitted: bool) -> str:
@@ -316,14 +454,16 @@ def _bring(
         beneath.make_folders(root, b"" if inside == b"." else inside)
 
 
-def _put_back(saved: Saved, place: Path) -> None:
-    """Copy the files that had been set aside, where their directories let us."""
+def _put_back(saved: Saved, place: Path, held: Sequence[str]) -> None:
+    """Copy what had been set aside of these paths, where their directories let us."""
     kept = Path(saved.kept or "", saving.KEPT_FILES)
     for folder, _, names in os.walk(kept) if saved.kept else ():
-        into = place / Path(folder).relative_to(kept)
+        inside = Path(folder).relative_to(kept)
         for name in names:
-            with suppress(PermissionError):
-                shutil.copy2(Path(folder, name), _made(into) / name, follow_symlinks=False)
+            path = inside / name
+            if any(path.is_relative_to(each) for each in held):
+                with suppress(PermissionError):
+                    shutil.copy2(kept / path, _made(place / inside) / name, follow_symlinks=False)
 
 
 def _worktree(record: Record) -> Worktree:
@@ -337,6 +477,9 @@ def _worktree(record: Record) -> Worktree:
         Path(record.repository),
         record.commit,
         record.base,
+        record.ref,
+        Path(record.admin) if record.admin else None,
+        Path(record.common, "objects") if record.kind == "clone" else None,
     )
 
 
@@ -357,7 +500,8 @@ def _is_folder(path: str) -> bool:
     return Path(path).is_dir()
 
 
-def _empty_place(path: Path) -> Path:
+def empty_place(path: Path) -> Path:
+    """Return a path in full; raise UsageError unless there is nothing, or an empty directory."""
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise UsageError(f"{str(path)!r} exists: choose a path where there is nothing")
     return path.absolute()

@@ -1,0 +1,89 @@
+"""What a new node begins with, and a workflow to begin with.
+
+A default here is what somebody who adds a node most likely wants; it is written into the file. What
+a file that lacks a field means is another matter, and is said in `workflow`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infloop.model.workflow import NODE_MODELS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from infloop.model.values import JsonObject
+
+NEW_CONFIG: Mapping[str, JsonObject] = {
+    "agent": {"providerId": "claude", "prompt": "", "timeoutMs": 1_800_000, "useWorktree": True},
+    "loop": {"maxIterations": 5, "noProgressLimit": True},
+}
+
+PROMPT = """\
+{{inputs.task}}
+
+The check is: {{inputs.check}}
+
+What it said last (nothing before the first round):
+{{check.stdout}}
+{{check.stderr}}"""
+
+
+def new_node(kind: str, node_id: str, /, **config: object) -> JsonObject:
+    """Return a node as it is added to a workflow, with what is known of its configuration."""
+    assert kind in NODE_MODELS
+    chosen: JsonObject = {**NEW_CONFIG.get(kind, {}), **config}  # type: ignore[dict-item]
+    return {"id": node_id, "type": kind, "config": chosen}
+
+
+def starter_workflow(workflow_id: str) -> JsonObject:
+    """Return a loop in which an agent works in a worktree until a command succeeds there."""
+    work = new_node("agent", "work", prompt=PROMPT)
+    check = new_node(
+        "condition",
+        "check",
+        kind="command",
+        command={
+            "cmd": 'sh -c "$CHECK"',
+            "env": {"CHECK": "{{inputs.check}}"},
+            "cwd": "{{work.worktreePath}}",
+            "timeoutMs": 600_000,
+        },
+    )
+    rounds: JsonObject = {**new_node("loop", "rounds"), "children": [work, check]}
+    return {
+        "id": workflow_id,
+        "name": "Until the check succeeds",
+        "description": "An agent works on a task, in a git worktree of its own, until a command "
+        "succeeds there.",
+        "inputs": [
+            {
+                "name": "task",
+                "type": "text",
+                "default": "Find out why the check fails and fix the cause.",
+                "description": "What the agent should do.",
+            },
+            {
+                "name": "check",
+                "type": "string",
+                "default": "make test",
+                "description": "The shell command that must succeed.",
+            },
+        ],
+        "nodes": [
+            new_node("start", "start"),
+            rounds,
+            new_node("branch", "succeeded", lhs="{{rounds.broke}}", op="==", rhs="true"),
+            new_node("end", "done", outcome="succeeded"),
+            new_node("end", "gave-up", outcome="failed"),
+        ],
+        "edges": [
+            {"source": "start", "target": "rounds"},
+            {"source": "work", "target": "check"},
+            {"source": "rounds", "target": "succeeded"},
+            {"source": "rounds", "sourceHandle": "error", "target": "gave-up"},
+            {"source": "succeeded", "sourceHandle": "true", "target": "done"},
+            {"source": "succeeded", "sourceHandle": "false", "target": "gave-up"},
+        ],
+    }

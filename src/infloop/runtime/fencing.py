@@ -1,0 +1,377 @@
+"""The fence around a run's children: what they may change, where they may connect, with whose key.
+
+Nodes and providers do not know of it. They are given a sandbox that puts the fence around whatever
+they ask it to run, and that is the only sandbox they get. A level that confines has the kernel put
+the fence up; at `host` nothing but the proxy variables point the way, and the run says so.
+
+Rules
+  * The operator and the workflow can only make the network narrower, never wider.
+  * Where there is an allowlist, each child has its proxy before it begins and loses its network
+    with it: a proxy that cannot start, or dies, ends the run.
+  * A key that a provider's manifest says how to broker never reaches the child, under whatever
+    name: it gets a token that is worth nothing once the child has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+
+from infloop.egress.broker import PREFIX, Broker
+from infloop.egress.limits import Limits
+from infloop.egress.listener import listen_on_loopback
+from infloop.egress.proxy import Proxy
+from infloop.errors import EgressError, GuardError, SettingsError, WorkflowError
+from infloop.model.events import Notice
+from infloop.policy.hosts import Allowlist, RuleList, rule_list
+from infloop.runtime.homes import furnished
+from infloop.runtime.inplace import InPlace
+from infloop.sandbox.fence import Fence
+from infloop.sandbox.proxying import proxy_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from infloop.egress.broker import Account
+    from infloop.egress.listener import Listener
+    from infloop.egress.reports import Decision
+    from infloop.model.events import Event
+    from infloop.model.values import JsonObject
+    from infloop.sandbox.base import ChildRequest, ChildResult, OnOutput, OnStarted, Sandbox
+    from infloop.workspace.places import Places
+
+Egress: TypeAlias = Literal["open", "allowlist", "none"]
+
+_STRICTER: tuple[Egress, ...] = ("open", "allowlist", "none")
+_MOST_REFUSALS = 50
+_INNER_PORT = 3128
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class EgressRules:
+    """What the operator says about connections of children."""
+
+    enforce: bool = False
+    allowed: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A key that a child uses without having it, and how the child is told so.
+
+    It finds its token in `key_variable`, and the address in `base_url_variable` or as `{url}` in
+    the `args` that come right after its program. What is `withheld` it does not get.
+    """
+
+    account: Account
+    key_variable: str
+    base_url_variable: str = ""
+    args: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
+
+    def given_to(self, request: ChildRequest, token: str, port: int) -> ChildRequest:
+        """Return the request of a child that has the token and not the key."""
+        key, url = self.account.key, f"http://{_LOOPBACK}:{port}{PREFIX}{self.account.provider}"
+        env = {
+            name: value
+            for name, value in request.env.items()
+            if name not in self.withheld and key not in value
+        }
+        for name in ("NO_PROXY", "no_proxy"):  # where there is a proxy of the operator's
+            env[name] = ",".join(filter(None, (env.get(name), _LOOPBACK)))
+        env[self.key_variable] = token
+        if self.base_url_variable:
+            env[self.base_url_variable] = url
+        program, *rest = request.argv
+        args = (argument.replace("{url}", url) for argument in self.args)
+        return replace(request, argv=(program, *args, *rest), env=env)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a child needs beyond its directory. `owner` is how people call who needs it.
+
+    `read` and `write` are what it finds of the home at `home`.
+    """
+
+    owner: str = ""
+    hosts: tuple[str, ...] = ()
+    home: str = ""
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    credential: Credential | None = None
+
+
+NO_NEEDS = Needs()
+
+Around: TypeAlias = "Callable[[Needs], Sandbox]"
+"""Makes the sandbox that a step is given, for a child with such needs."""
+
+
+class RunFence:
+    """The fence of one run; each of its steps gets its own sandbox from it."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        rules: EgressRules,
+        workflow: JsonObject,
+        user: tuple[int, int] | None = None,
+        make_home: Callable[[str], str] | None = None,
+        in_place: InPlace | None = None,
+    ) -> None:
+        """Read what workflow and operator say; raise WorkflowError for a list that is no list.
+
+        `user` is as whom children run, when that is another one; `make_home` gives the home that
+        the agent of a node keeps throughout the run; `in_place` looks after where they work.
+        """
+        self._sandbox = sandbox
+        self.user = user
+        self._make_home = make_home
+        self._workflow = workflow
+        self._in_place = in_place or InPlace(sandbox.level)
+        asked = workflow.get("egress")
+        own: Egress = "allowlist" if rules.enforce else "open"
+        wanted: Egress = next((each for each in _STRICTER if each == asked), "open")
+        self.egress: Egress = max(wanted, own, key=_STRICTER.index)
+        try:
+            self._lists = (
+                rule_list("the workflow", _texts(workflow.get("egressAllowlist"))),
+                rule_list("the operator", rules.allowed),
+            )
+            self._denied = rule_list("the operator", rules.denied)
+        except SettingsError as error:
+            raise WorkflowError(str(error)) from None
+
+    @property
+    def isolation(self) -> str:
+        """The level at which the children run."""
+        return self._sandbox.level
+
+    def around(self, post: Callable[[Event], None], path: str, node: str, needs: Needs) -> Sandbox:
+        """Return the sandbox that one step is given, for children with such needs."""
+        return FencedSandbox(self, self._sandbox, Reports(post, path, node), node, needs)
+
+    def allowlist(self, needs: Needs) -> Allowlist:
+        """Return where a child with such needs may connect."""
+        if self.egress == "none":
+            return Allowlist((), self._denied)
+        own = rule_list(needs.owner, needs.hosts) if needs.owner else RuleList("this step")
+        return Allowlist((own, *self._lists), self._denied)
+
+    def home(self, node: str, needs: Needs) -> str:
+        """Return the home that an agent has in every round; none for other children."""
+        return self._make_home(node) if self._make_home and needs.owner else ""
+
+    def at_work(self, cwd: str, reports: Reports) -> AbstractAsyncContextManager[Places]:
+        """Give what a child may reach of the repositories where it works; see to it afterwards."""
+        more = _texts(self._workflow.get("writePaths"))
+        return self._in_place.at_work(cwd, more, reports.planted)
+
+    def fence(self, needs: Needs, request: ChildRequest, home: str, places: Places) -> Fence:
+        """Return what a child may reach, but for its network."""
+        read = (*places.read, *needs.read, *_texts(self._workflow.get("readPaths")))
+        write = (*places.write, *needs.write, *_texts(self._workflow.get("writePaths")))
+        return Fence(
+            read=(*request.reads, *read),
+            write=(request.cwd, *write),
+            network="open" if self.egress == "open" else "none",
+            local_ports=tuple(_numbers(self._workflow.get("allowLocal"))),
+            home=home,
+        )
+
+
+class FencedSandbox:
+    """Runs the children of one step behind their run's fence."""
+
+    def __init__(
+        self, fence: RunFence, inner: Sandbox, reports: Reports, node: str, needs: Needs
+    ) -> None:
+        self._run_fence = fence
+        self._inner = inner
+        self._reports = reports
+        self._node = node
+        self._needs = needs
+
+    @property
+    def level(self) -> str:
+        """The level of the sandbox behind it."""
+        return self._inner.level
+
+    async def run(
+        self,
+        request: ChildRequest,
+        *,
+        on_output: OnOutput | None = None,
+        on_started: OnStarted | None = None,
+    ) -> ChildResult:
+        """Run a child to its end behind its fence; GuardError when that broke."""
+        if self._run_fence.user:
+            _give(request.reads, self._run_fence.user)
+        if self.level == "host":
+            return await self._run(request, on_output, on_started)
+        needs = self._needs
+        home = self._run_fence.home(self._node, needs)
+        async with self._run_fence.at_work(request.cwd, self._reports) as places:
+            request = replace(request, fence=self._run_fence.fence(needs, request, home, places))
+            if not home:
+                return await self._run(request, on_output, on_started)
+            mounted = self.level == "sandbox"
+            with furnished(home, needs.home, needs.read, needs.write, mounted=mounted):
+                return await self._run(request, on_output, on_started)
+
+    async def _run(
+        self, request: ChildRequest, on_output: OnOutput | None, on_started: OnStarted | None
+    ) -> ChildResult:
+        if not self._needs_door:
+            return await self._inner.run(request, on_output=on_output, on_started=on_started)
+        async with Door(self._run_fence, self._needs, self._reports) as door:
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    request = door.open(request, self.level, tasks)
+                    child = tasks.create_task(
+                        self._inner.run(request, on_output=on_output, on_started=on_started)
+                    )
+                    result = await child
+                    door.shut()
+            except BaseExceptionGroup as group:
+                raise _reason(group) from None
+        return result
+
+    @property
+    def _needs_door(self) -> bool:
+        egress = self._run_fence.egress
+        without_kernel = self.level == "host" and egress == "none"
+        return egress == "allowlist" or without_kernel or self._needs.credential is not None
+
+    async def close(self) -> None:
+        """Leave the sandbox behind it open: it belongs to all runs."""
+
+
+class Door:
+    """The one way out of a child: its proxy, its broker, and the listener that leads there."""
+
+    def __init__(self, fence: RunFence, needs: Needs, reports: Reports) -> None:
+        self._egress = fence.egress
+        self._needs = needs
+        self._token = secrets.token_urlsafe(24)
+        self._allowed = fence.allowlist(needs) if fence.egress != "open" else Allowlist()
+        self._reports = reports
+        self._serving: list[asyncio.Task[None]] = []
+        self._stack = AsyncExitStack()
+        self._broker: Broker | None = None
+
+    async def __aenter__(self) -> Self:
+        credential = self._needs.credential
+        if credential is not None:
+            broker = Broker([credential.account], token=self._token, limits=Limits())
+            self._broker = await self._stack.enter_async_context(broker)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    def open(self, request: ChildRequest, level: str, tasks: asyncio.TaskGroup) -> ChildRequest:
+        """Return the request of a child that finds its way here."""
+        if level == "host" or self._egress == "open":
+            listener = listen_on_loopback()
+            port = listener.getsockname()[1]
+            self._serve(listener, port, self._token, tasks)
+            named = {} if self._egress == "open" else proxy_variables(port, f"run:{self._token}")
+            return self._brokered(replace(request, env={**request.env, **named}), port)
+        token = "" if level == "sandbox" else self._token
+
+        async def on_listening(listeners: Mapping[int, Listener]) -> None:
+            for listener in listeners.values():
+                self._serve(listener, _INNER_PORT, token, tasks)
+
+        assert request.fence is not None
+        fence = replace(
+            request.fence,
+            network="proxy",
+            proxy_port=_INNER_PORT,
+            proxy_user=f"run:{token}" if token else "",
+            on_listening=on_listening,
+        )
+        return self._brokered(replace(request, fence=fence), _INNER_PORT)
+
+    def shut(self) -> None:
+        """Let nobody through any more."""
+        for task in self._serving:
+            task.cancel()
+
+    def _serve(self, listener: Listener, port: int, token: str, tasks: asyncio.TaskGroup) -> None:
+        proxy = Proxy(
+            self._allowed,
+            token=token,
+            on_decision=self._reports.decided,
+            broker=self._broker,
+            port=port,
+        )
+        self._serving.append(tasks.create_task(proxy.serve(listener)))
+
+    def _brokered(self, request: ChildRequest, port: int) -> ChildRequest:
+        credential = self._needs.credential
+        return credential.given_to(request, self._token, port) if credential else request
+
+
+class Reports:
+    """Writes what was refused to a step into its run: each thing once, and not too many."""
+
+    def __init__(self, post: Callable[[Event], None], path: str, node: str) -> None:
+        self._post = post
+        self._path = path
+        self._node = node
+        self._said: set[str] = set()
+
+    def planted(self, said: str) -> None:
+        """Note what a child did to a repository that is not its own."""
+        self._post(Notice(f"[git] {said}", self._path, self._node, "warning"))
+
+    def decided(self, decision: Decision) -> None:
+        """Note a decision about a connection."""
+        if decision.verdict == "allowed":
+            return
+        said = str(decision)
+        if said in self._said or len(self._said) > _MOST_REFUSALS:
+            return
+        self._said.add(said)
+        if len(self._said) > _MOST_REFUSALS:
+            said = "refused more connections, which are not listed any more"
+        self._post(Notice(f"[egress] {said}", self._path, self._node, "warning"))
+
+
+def _reason(group: BaseExceptionGroup) -> BaseException:
+    """Return what went wrong first; the end of a child's proxy is the end of its run."""
+    broken, _ = group.split(EgressError)
+    if broken is not None:
+        return GuardError(f"{_first(broken)}; its child was ended, and the run with it")
+    return _first(group)
+
+
+def _first(group: BaseExceptionGroup) -> BaseException:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _give(directories: Sequence[str], user: tuple[int, int]) -> None:
+    """Let the children's user have what was made for one of them."""
+    for directory in directories:
+        for folder, _, files in os.walk(directory):
+            for path in (folder, *(f"{folder}/{name}" for name in files)):
+                os.chown(path, *user, follow_symlinks=False)
+
+
+def _texts(value: object) -> Sequence[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def _numbers(value: object) -> Sequence[int]:
+    return [each for each in value if isinstance(each, int)] if isinstance(value, list) else []
