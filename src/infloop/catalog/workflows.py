@@ -107,6 +107,11 @@ class WorkflowCatalog:
         called = self._called(path, parsed)
         return path, _problems(parsed, called, known_providers)
 
+    def examine(self, data: bytes) -> tuple[Parsed, list[Problem]]:
+        """Return what a file that is not in a folder yet holds, and every problem in it."""
+        parsed = parse_workflow(data)
+        return parsed, _problems(parsed, self._called(self.user_dir / "new.json", parsed), None)
+
     def load_bundle(self, ref: str, *, known_providers: Collection[str] | None = None) -> Bundle:
         """Return a workflow with all it calls, checked; raise WorkflowError with every problem."""
         path, parsed = self.read(ref)

@@ -1,0 +1,71 @@
+"""Where webhooks look up what they need: triggers, plugins and workflows as they are now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from infloop.catalog.files import file_looks
+from infloop.catalog.workflows import SUFFIXES
+from infloop.errors import UsageError, WorkflowError
+from infloop.model.names import is_file_name
+
+if TYPE_CHECKING:
+    from infloop.catalog.plugins import PluginFiles
+    from infloop.catalog.triggers import TriggerFiles
+    from infloop.catalog.workflows import WorkflowCatalog
+    from infloop.model.plugin import Plugin
+    from infloop.model.trigger import Trigger
+    from infloop.model.workflow import Workflow
+
+Looks: TypeAlias = tuple[tuple[int, ...] | None, ...]
+
+
+class CatalogDesk:
+    """Answers from the folders; a workflow is read again when its file has changed."""
+
+    def __init__(
+        self, triggers: TriggerFiles, plugins: PluginFiles, workflows: WorkflowCatalog
+    ) -> None:
+        self.triggers = triggers
+        self.plugins = plugins
+        self.workflows = workflows
+        self._read_before: dict[str, tuple[Looks, Workflow | None]] = {}
+
+    def trigger(self, trigger_id: str) -> Trigger | None:
+        """Return the trigger, or None."""
+        return self.triggers.find(trigger_id)
+
+    def plugin(self, plugin_id: str) -> Plugin | None:
+        """Return the plugin, or None."""
+        return self.plugins.find(plugin_id)
+
+    def fired(self, trigger_id: str, now_ms: int) -> None:
+        """Remember when the trigger last fired. Blocks for as long as a small file is written."""
+        self.triggers.fired(trigger_id, now_ms)
+
+    def workflow(self, workflow_id: str) -> Workflow | None:
+        """Return the workflow, or None when there is none that can be run."""
+        if not is_file_name(workflow_id) or workflow_id.endswith(".json"):  # that would be a path
+            return None
+        looks = self._looks(workflow_id)
+        before = self._read_before.get(workflow_id)
+        if before is None or before[0] != looks:
+            before = looks, self._read(workflow_id)
+            self._read_before[workflow_id] = before
+        return before[1]
+
+    def _looks(self, workflow_id: str) -> Looks:
+        """Return what tells whether another file, or another content, is meant than before."""
+        found: list[tuple[int, ...] | None] = []
+        for folder in (self.workflows.user_dir, self.workflows.library_dir):
+            for suffix in SUFFIXES:
+                found.append(file_looks(f"{folder}/{workflow_id}{suffix}"))
+                if found[-1] is not None:
+                    return tuple(found)
+        return tuple(found)
+
+    def _read(self, workflow_id: str) -> Workflow | None:
+        try:
+            return self.workflows.load_bundle(workflow_id).root
+        except (UsageError, WorkflowError):
+            return None

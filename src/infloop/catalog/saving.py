@@ -1,0 +1,113 @@
+"""A workflow saved: checked first, its version counted, and nobody's work overwritten.
+
+Whoever saves says which version they changed. If the file has another one by now, nothing is
+written. A library preset is never changed: saving under its id makes the user's own copy.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from infloop.catalog.files import read_bounded, within
+from infloop.catalog.workflows import SUFFIXES
+from infloop.errors import NotFound, Problem, StoreError, UsageError, WorkflowError
+from infloop.model.names import FILE_NAME_RULE, is_file_name
+from infloop.model.problems import shown
+from infloop.store.alone import alone_in
+from infloop.store.files import private_directory, write_private
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from infloop.catalog.workflows import WorkflowCatalog
+    from infloop.model.values import JsonObject
+
+_LOCK_SECONDS = 10.0
+
+
+class Stale(StoreError):
+    """The workflow was changed by somebody else; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A workflow that may be saved: its id, what is to be written, and what is doubtful."""
+
+    id: str
+    content: JsonObject
+    warnings: tuple[Problem, ...] = ()
+
+
+def check_to_save(catalog: WorkflowCatalog, data: bytes, expected_id: str = "") -> Checked:
+    """Return a workflow that could run; raise WorkflowError with everything wrong with it.
+
+    Blocks, as everything here: call it in a thread.
+    """
+    parsed, problems = catalog.examine(data)
+    workflow = parsed.workflow
+    if workflow is None or any(problem.severity == "error" for problem in problems):
+        raise WorkflowError("the workflow was not saved, because it could not run", problems)
+    if not is_file_name(workflow.id):
+        raise UsageError(f"{shown(workflow.id)} is not a workflow id: {FILE_NAME_RULE}")
+    if expected_id and workflow.id != expected_id:
+        raise UsageError(f"the workflow's id is {workflow.id!r}, not {expected_id!r}")
+    return Checked(workflow.id, json.loads(data), tuple(problems))
+
+
+def save_workflow(catalog: WorkflowCatalog, checked: Checked, now_ms: int) -> JsonObject:
+    """Write a workflow into the user's folder and return it as it is on disk now.
+
+    Raises Stale, and writes nothing, when its `version` is not the one on disk.
+    """
+    content, name = checked.content, checked.id
+    private_directory(catalog.user_dir)
+    with alone_in(catalog.user_dir, _LOCK_SECONDS, "saving a workflow"):
+        own = _own_file(catalog.user_dir, name)
+        before = _content(own or _own_file(catalog.library_dir, name))
+        _refuse_stale(name, content.get("version"), before if own else {})
+        made: JsonObject = {
+            **content,
+            "version": _whole(before.get("version")) + 1,
+            "createdAt": before.get("createdAt") or now_ms,
+            "updatedAt": now_ms,
+        }
+        path = own or catalog.user_dir / f"{name}.json"
+        write_private(path, (json.dumps(made, indent=2, ensure_ascii=False) + "\n").encode())
+    return made
+
+
+def delete_workflow(catalog: WorkflowCatalog, workflow_id: str) -> None:
+    """Delete one of the user's workflows; raise NotFound for any other."""
+    path = _own_file(catalog.user_dir, workflow_id) if is_file_name(workflow_id) else None
+    if path is None:
+        raise NotFound(f"you have no workflow {shown(workflow_id)}; presets cannot be deleted")
+    path.unlink(missing_ok=True)
+
+
+def _own_file(folder: Path, workflow_id: str) -> Path | None:
+    found = (within(folder, workflow_id + suffix) for suffix in SUFFIXES)
+    return next((path for path in found if path is not None), None)
+
+
+def _content(path: Path | None) -> JsonObject:
+    if path is None:
+        return {}
+    try:
+        found = json.loads(read_bounded(path))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _refuse_stale(workflow_id: str, given: object, before: JsonObject) -> None:
+    if before and given != before.get("version"):
+        raise Stale(
+            f"workflow {workflow_id!r} has version {before.get('version')!r} by now, and what you "
+            f"changed was {given!r}; load it again, so that nobody's work is lost"
+        )
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
