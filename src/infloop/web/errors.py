@@ -1,0 +1,212 @@
+"""What a refused or failed request is answered: one JSON shape, with a code that stays the same.
+
+A program reads `error`, a person reads `message`; `problems` say what is wrong with a file, and
+where. Which error becomes which status is the table `STATUSES`, read from top to bottom.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from infloop.catalog.saving import Stale
+from infloop.errors import (
+    BudgetError,
+    EgressError,
+    Fenced,
+    InfloopError,
+    NotFound,
+    Problem,
+    StepError,
+    StoreError,
+    UsageError,
+    WorkflowError,
+)
+from infloop.model.inputs import InputError
+from infloop.model.problems import place_of, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fastapi import FastAPI
+    from starlette.responses import Response
+
+    from infloop.model.values import JsonObject
+
+STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
+    (WorkflowError, 422, "invalid-workflow"),
+    (BudgetError, 503, "budget-spent"),
+    (NotFound, 404, "not-found"),
+    (Fenced, 409, "taken-over"),
+    (Stale, 409, "stale-version"),
+    (StoreError, 503, "store-unavailable"),
+    (UsageError, 400, "invalid-request"),
+    (StepError, 502, "provider-failed"),
+    (EgressError, 502, "provider-failed"),
+    (InfloopError, 500, "internal"),
+)
+
+_CODES = {
+    400: "invalid-request",
+    404: "not-found",
+    405: "method-not-allowed",
+    413: "too-large",
+    415: "unsupported-media-type",
+}
+
+log = logging.getLogger("infloop.web")
+
+
+class Refused(InfloopError):
+    """A request that is answered with `status` and the stable code `code`."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **details: Any,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+        self.headers = dict(headers or {})
+        self.details = details
+
+
+class ShownProblem(BaseModel):
+    """One thing that is wrong, where, and what to do."""
+
+    place: str
+    message: str
+    hint: str = ""
+    severity: str = "error"
+
+
+class ApiError(BaseModel):
+    """Why a request was refused or failed."""
+
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
+
+    error: str = Field(description="A code that stays the same.")
+    message: str = Field(description="The same for a person.")
+    correlation_id: str = Field(description="The id of this request, as in the audit log.")
+    problems: list[ShownProblem] | None = Field(None, description="What is wrong with a file.")
+    field: str | None = Field(None, description="The input that does not fit.")
+    reason: str | None = None
+    expected: str | None = None
+    got: str | None = None
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return these statuses, as answered with an `ApiError`, for an operation's documentation."""
+    return {status: {"model": ApiError} for status in statuses}
+
+
+def problem_objects(problems: Sequence[Problem]) -> list[JsonObject]:
+    """Return problems for another program."""
+    return [
+        {
+            "place": problem.place,
+            "message": problem.message,
+            "hint": problem.hint,
+            "severity": problem.severity,
+        }
+        for problem in problems
+    ]
+
+
+def error_response(
+    correlation_id: str,
+    status: int,
+    code: str,
+    message: str,
+    headers: Mapping[str, str] | None = None,
+    **details: Any,
+) -> Response:
+    """Return the one shape in which errors are answered."""
+    body = {"error": code, "message": message, "correlationId": correlation_id, **details}
+    return JSONResponse(body, status, headers=dict(headers or {}))
+
+
+def answer(error: Exception, correlation_id: str) -> Response:
+    """Return what an error that was raised on purpose is answered."""
+    if isinstance(error, Refused):
+        return error_response(
+            correlation_id, error.status, error.code, str(error), error.headers, **error.details
+        )
+    if isinstance(error, InputError):
+        details: dict[str, Any] = {"field": error.field, "reason": error.reason}
+        if error.reason == "type":
+            details |= {"expected": error.expected, "got": error.got}
+        return error_response(correlation_id, 400, "invalid-inputs", str(error), **details)
+    status, code = next((s, c) for kind, s, c in STATUSES if isinstance(error, kind))
+    more: dict[str, Any] = {}
+    if isinstance(error, WorkflowError) and error.problems:
+        more["problems"] = problem_objects(error.problems)
+    return error_response(correlation_id, status, code, str(error), **more)
+
+
+def correlation_id(request: Request) -> str:
+    """Return the id that this request was given."""
+    return str(request.scope.get("state", {}).get("correlation_id", ""))
+
+
+async def _expected(request: Request, error: Exception) -> Response:
+    return answer(error, correlation_id(request))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """Answer a request whose parameters or body do not fit; nothing of a body is repeated."""
+    assert isinstance(error, RequestValidationError)
+    problems = [_problem(each) for each in error.errors()[:50]]
+    first = problems[0] if problems else Problem("", "cannot be read")
+    return error_response(
+        correlation_id(request),
+        400,
+        "invalid-request",
+        str(first),
+        problems=problem_objects(problems),
+    )
+
+
+def _problem(detail: Any) -> Problem:
+    if detail["type"] == "json_invalid":
+        return Problem("body", str(detail["ctx"]["error"]))
+    return Problem(place_of([part for part in detail["loc"] if part != "body"]), detail["msg"])
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = _CODES.get(error.status_code, "refused")
+    path = shown(request.url.path)
+    said = {404: f"there is nothing at {path}", 405: f"{request.method} is not for {path}"}
+    message = said.get(error.status_code, error.detail)
+    return error_response(correlation_id(request), error.status_code, code, message, error.headers)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    """Answer what should not happen: details are for the operator's log, not for the caller."""
+    return error_response(
+        correlation_id(request),
+        500,
+        "internal",
+        "this should not have happened; the server's log says more under the correlation id",
+    )
+
+
+def handle_errors(app: FastAPI) -> None:
+    """Let every error of `app` be answered in the one shape."""
+    app.add_exception_handler(InfloopError, _expected)
+    app.add_exception_handler(InputError, _expected)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)

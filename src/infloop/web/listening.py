@@ -1,0 +1,124 @@
+"""Finds a port, serves until told to stop, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from infloop.errors import NotFound, SettingsError
+from infloop.policy.hosts import authority
+from infloop.runtime.recovery import wants_resume
+from infloop.web.connection import BoundedProtocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from starlette.types import ASGIApp
+
+    from infloop.web.parts import WebParts
+
+MORE_PORTS = 20
+MOST_CONNECTIONS = 1_024
+KEEP_ALIVE_SECONDS = 15
+DRAIN_SECONDS = 2
+SETTLE_SECONDS = 10.0
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket at the first free port from `port` on; 0 means any."""
+    last = port + MORE_PORTS if port else port
+    for number in range(port, min(last, 65_535) + 1):
+        try:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            return socket.create_server((host, number), family=family, backlog=512)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise SettingsError(
+                    f"cannot listen on {authority(host, number)}: {error.strerror or error}; "
+                    "choose another --host or --port"
+                ) from None
+    raise SettingsError(f"the ports {port} to {last} are all in use; choose another --port")
+
+
+def address(listening: socket.socket, host: str) -> str:
+    """Return the URL under which the server is found."""
+    return f"http://{authority(host, listening.getsockname()[1], 80)}"
+
+
+async def serve(
+    app: ASGIApp,
+    parts: WebParts,
+    listening: socket.socket,
+    stopping: asyncio.Event,
+    ready: Callable[[], None],
+) -> None:
+    """Answer requests and begin what waits in the queue, until `stopping` is set.
+
+    Then no request is taken and no run begun, and those that go on are settled: cancelled, or left
+    as they are where their workflow asks to be resumed.
+    """
+    server = _Server(
+        uvicorn.Config(
+            app,
+            http=BoundedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=DRAIN_SECONDS,
+        ),
+        ready,
+    )
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(server.serve([listening]))
+        dispatching = group.create_task(parts.dispatcher.run())
+        triggering = group.create_task(parts.triggering.run())
+        await stopping.wait()
+        dispatching.cancel()
+        triggering.cancel()
+        parts.streams.close()
+        server.should_exit = True
+        await asyncio.gather(_settle(parts), serving)
+    await parts.dispatcher.settle()
+
+
+class _Server(uvicorn.Server):
+    """The HTTP server; signals are the caller's."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, and say so."""
+        await super().startup(sockets)
+        self._ready()
+
+
+async def _settle(parts: WebParts) -> None:
+    """Stop the runs that go on, but for those that the next start goes on with."""
+    service = parts.service
+    stopped: list[str] = []
+    for run_id in service.live():
+        with suppress(NotFound):
+            if not await wants_resume(service.journal, await service.journal.run(run_id)):
+                await service.stop(run_id, "the server was stopped")
+                stopped.append(run_id)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SETTLE_SECONDS):
+            await asyncio.gather(*map(service.wait, stopped), return_exceptions=True)

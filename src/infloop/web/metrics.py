@@ -1,0 +1,100 @@
+"""What the server counts, in the form that Prometheus reads.
+
+Counters begin with the process. What the journal knows (waiting runs, cost) is asked for when
+somebody looks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from infloop.model.events import Recorded, RunFinished, StepFinished, StepPassed
+
+if TYPE_CHECKING:
+    from infloop.runtime.news import Said
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
+_SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
+_STEP_SECONDS = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0)
+
+
+class Metrics:
+    """The counters of one server."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Histogram(
+            "infloop_http_request_seconds",
+            "How long requests took; a stream counts when it ends.",
+            ("method", "route", "status"),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._runs = Counter(
+            "infloop_runs", "Runs that have ended.", ("status",), registry=self._registry
+        )
+        self._steps = Counter(
+            "infloop_steps", "Steps that have ended.", ("node_type",), registry=self._registry
+        )
+        self._step_seconds = Histogram(
+            "infloop_step_seconds",
+            "How long steps with effects took.",
+            ("node_type",),
+            buckets=_STEP_SECONDS,
+            registry=self._registry,
+        )
+        self._webhooks = Counter(
+            "infloop_webhooks", "Answers to webhooks.", ("status",), registry=self._registry
+        )
+        self._limited = Counter(
+            "infloop_rate_limited", "Requests over a limit.", ("what",), registry=self._registry
+        )
+        self._cost = Counter(
+            "infloop_run_cost_usd",
+            "What the runs of this process have cost, in US dollars, as far as it is known.",
+            registry=self._registry,
+        )
+        self._counted_usd = 0.0
+        self._live = self._gauge("infloop_runs_live", "Runs that this process drives.")
+        self._queued = self._gauge("infloop_queue_depth", "Runs that wait for their turn.")
+        self._streams = self._gauge("infloop_event_streams", "Open event streams.")
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(name, text, registry=self._registry)
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count an answered request, by the route's pattern: a path could be anything."""
+        known = method if method in _METHODS else "other"
+        self._requests.labels(known, route, str(status)).observe(seconds)
+
+    def webhook(self, status: int) -> None:
+        """Count an answer to a webhook."""
+        self._webhooks.labels(str(status)).inc()
+
+    def limited(self, what: str) -> None:
+        """Count a request that came too soon."""
+        self._limited.labels(what).inc()
+
+    def watch(self, said: Said) -> None:
+        """Count what happens in runs."""
+        if not isinstance(said, Recorded):
+            return
+        match said.event:
+            case RunFinished(status=status):
+                self._runs.labels(status).inc()
+            case StepFinished(node_type=kind, duration_ms=took):
+                self._steps.labels(kind).inc()
+                self._step_seconds.labels(kind).observe(took / 1000)
+            case StepPassed(node_type=kind):
+                self._steps.labels(kind).inc()
+
+    def page(self, *, live: int, queued: int, streams: int, cost_usd: float) -> bytes:
+        """Return everything, with what is known only now."""
+        self._live.set(live)
+        self._queued.set(queued)
+        self._streams.set(streams)
+        self._cost.inc(max(0.0, cost_usd - self._counted_usd))
+        self._counted_usd = max(self._counted_usd, cost_usd)
+        return generate_latest(self._registry)

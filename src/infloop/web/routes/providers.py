@@ -1,0 +1,130 @@
+"""Who answers a prompt, and which models there are. Secrets are never shown."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import Path, Query
+from pydantic import Field
+
+from infloop.errors import NotFound
+from infloop.model.connection import ConnectedProvider
+from infloop.model.provider import HttpProvider, Provider
+from infloop.web.errors import Refused, documented
+from infloop.web.parts import WebParts
+from infloop.web.routing import Parts, Shape, router
+
+ROUTER = router("providers")
+
+ProviderId = Annotated[str, Path(max_length=200)]
+
+
+class ProviderEntry(Shape):
+    """A provider in a list."""
+
+    id: str
+    label: str
+    description: str
+    transport: str
+    glyph: str | None = None
+    kind: str | None = None
+    connection_id: str | None = None
+    connection_label: str | None = None
+
+
+class ProviderList(Shape):
+    """All providers, by label."""
+
+    providers: list[ProviderEntry]
+
+
+class AgentList(Shape):
+    """The agents that a program offers; `error` says why none are listed."""
+
+    agents: list[dict[str, str]]
+    cwd: str | None = None
+    error: str | None = None
+
+
+class ProfileEntry(Shape):
+    """A model."""
+
+    id: str
+    label: str | None = None
+
+
+class ProfileList(Shape):
+    """Models: as the provider tells now, or as its manifest lists them."""
+
+    profiles: list[ProfileEntry]
+    source: str = Field(description="live or static")
+
+
+@ROUTER.get("/api/providers", response_model_exclude_none=True)
+async def list_providers(parts: Parts) -> ProviderList:
+    """List the providers that agent nodes can name."""
+    found = await asyncio.to_thread(_providers, parts)
+    entries = sorted((_entry(one) for one in found), key=lambda one: (one.label.lower(), one.id))
+    return ProviderList(providers=entries)
+
+
+@ROUTER.get(
+    "/api/providers/{provider_id}/agents",
+    response_model_exclude_none=True,
+    responses=documented(404),
+)
+async def list_agents(
+    provider_id: ProviderId, parts: Parts, cwd: Annotated[str, Query(max_length=4_096)] = ""
+) -> AgentList:
+    """List a program's own agents; no shipped program can be asked for them yet."""
+    if isinstance(await _provider(parts, provider_id), HttpProvider):
+        raise Refused(400, "not-a-program", f"provider {provider_id!r} is no program")
+    absolute = cwd if cwd.startswith("/") else None
+    return AgentList(agents=[], cwd=absolute, error="agent listing unavailable")
+
+
+@ROUTER.get(
+    "/api/providers/{provider_id}/profiles",
+    response_model_exclude_none=True,
+    responses=documented(404, 502),
+)
+async def list_profiles(provider_id: ProviderId, parts: Parts) -> ProfileList:
+    """List the models of an HTTP provider, asking it where that is possible."""
+    provider = await _provider(parts, provider_id)
+    if not isinstance(provider, HttpProvider):
+        raise Refused(400, "not-http", f"provider {provider_id!r} is not behind an HTTP API")
+    offer = await parts.profiles(provider)
+    entries = [ProfileEntry(id=one.id, label=one.label) for one in offer.profiles]
+    return ProfileList(profiles=entries, source=offer.source)
+
+
+def _providers(parts: WebParts) -> list[Provider]:
+    found: dict[str, Provider] = {}
+    for folder in parts.places.providers:
+        for provider in folder.load()[0]:
+            found.setdefault(provider.id, provider)
+    return list(found.values())
+
+
+async def _provider(parts: WebParts, provider_id: str) -> Provider:
+    for folder in parts.places.providers:
+        found = await asyncio.to_thread(folder.find, provider_id)
+        if found is not None:
+            return found
+    raise NotFound(f"there is no provider {provider_id[:80]!r}")
+
+
+def _entry(provider: Provider) -> ProviderEntry:
+    entry = ProviderEntry(
+        id=provider.id,
+        label=provider.label,
+        description=provider.description,
+        transport=provider.transport,
+        glyph=provider.glyph,
+    )
+    if isinstance(provider, ConnectedProvider):
+        entry.kind = provider.kind
+        entry.connection_id = provider.connection_id
+        entry.connection_label = provider.connection_label
+    return entry

@@ -1,0 +1,210 @@
+"""From what a trigger asks for to the queue: webhooks, schedules and changed files alike.
+
+What is asked for carries the correlation id of the request that caused it; a schedule and a file
+have none, so their runs get one each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from infloop.errors import UsageError
+from infloop.model.audit import SYSTEM, Actor, mark_of
+from infloop.model.events import Recorded, RunFinished, StepStarted, TreeSaved
+from infloop.model.inputs import InputError
+from infloop.model.template import TooLong
+from infloop.runtime.dispatch import Asked
+from infloop.store.queue import Full
+from infloop.triggers.filewatch import OwnWrites
+from infloop.triggers.firing import prepare
+from infloop.triggers.schedule import Timetable
+from infloop.triggers.scheduler import Scheduler, schedule_key, schedule_values
+from infloop.triggers.watcher import Watcher, changed_values
+from infloop.triggers.webhook import Place, Webhooks
+from infloop.web.errors import log
+
+if TYPE_CHECKING:
+    from infloop.catalog.desk import CatalogDesk
+    from infloop.model.trigger import Trigger
+    from infloop.model.values import JsonValue
+    from infloop.model.workflow import Workflow
+    from infloop.runtime.clock import Clock
+    from infloop.runtime.dispatch import Dispatcher
+    from infloop.runtime.news import Said
+    from infloop.runtime.service import RunService
+    from infloop.store.audit import AuditLog
+    from infloop.triggers.filewatch import Changes
+    from infloop.triggers.firing import Firing
+    from infloop.triggers.payload import Values
+    from infloop.triggers.schedule import Missed
+    from infloop.triggers.scheduler import Marks
+    from infloop.triggers.webhook import Answer, Delivery
+
+SETTLE_SECONDS = 5.0
+
+_request: ContextVar[str] = ContextVar("correlation_id", default="")
+
+
+class Triggering:
+    """Lets triggers start runs, as long as `run` is running."""
+
+    def __init__(
+        self,
+        desk: CatalogDesk,
+        service: RunService,
+        dispatcher: Dispatcher,
+        audit: AuditLog,
+        clock: Clock,
+        marks: Marks,
+        workdir: str,
+        requests_per_minute: int,
+    ) -> None:
+        self.desk = desk
+        self._dispatcher = dispatcher
+        self._audit = audit
+        self._clock = clock
+        self._workdir = workdir
+        self._own = OwnWrites()
+        self._directories: dict[str, tuple[str, set[str]]] = {}
+        self._webhooks = Webhooks(desk, self._enqueue, per_minute=requests_per_minute)
+        self.scheduler = Scheduler(desk.triggers.all, self._start_due, self._tell, marks, clock)
+        self._watcher = Watcher(
+            desk.triggers.all, self._start_changed, self._tell, self._own.owns, clock
+        )
+        service.news.watch(self._note)
+
+    async def run(self) -> None:
+        """Start what is due and what waits for files, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.scheduler.run())
+                group.create_task(self._watcher.run())
+                group.create_task(self._settle())
+        finally:
+            self.desk.triggers.settle()
+
+    async def receive(self, delivery: Delivery, correlation_id: str) -> Answer:
+        """Return the answer to a webhook, and write what an existing trigger was asked."""
+        token = _request.set(correlation_id)
+        try:
+            answer = await self._webhooks.receive(delivery, self._clock.now_ms())
+        finally:
+            _request.reset(token)
+        if answer.trigger_id and answer.status != 202:
+            ignored = answer.status == 204
+            await self._audit.record(
+                "webhook.ignored" if ignored else "webhook.refused",
+                Actor("webhook"),
+                outcome=answer.reason,
+                correlation_id=correlation_id,
+                details=_details(answer.trigger_id, answer.detail),
+            )
+        return answer
+
+    # -- queueing ----------------------------------------------------------------------------
+
+    async def _enqueue(self, firing: Firing) -> Place | None:
+        """Queue a run durably; None when the queue is full. Nothing is queued unrecorded."""
+        correlation_id = _request.get() or f"cid_{secrets.token_hex(16)}"
+        by_webhook = firing.cause.kind == "webhook"
+        await self._audit.record(
+            "webhook.accepted" if by_webhook else "run.queued",
+            Actor("webhook") if by_webhook else SYSTEM,
+            correlation_id=correlation_id,
+            workflow_id=firing.workflow_id,
+            details=_details(firing.trigger_id),
+        )
+        put = await self._dispatcher.put(
+            Asked(
+                firing.workflow_id,
+                firing.inputs,
+                firing.cause,
+                self._workdir,
+                correlation_id,
+                firing.trigger_id,
+                key=firing.key,
+            )
+        )
+        if isinstance(put, Full):
+            return None
+        if not put.repeated:
+            now = self._clock.now_ms()
+            await asyncio.to_thread(self.desk.fired, firing.trigger_id, now)
+        return Place(put.id, put.position)
+
+    async def _start_due(self, trigger: Trigger, due_ms: int, missed: Missed | None) -> bool:
+        assert trigger.schedule is not None
+        values = schedule_values(Timetable(trigger.schedule), due_ms, missed)
+        key = schedule_key(trigger, due_ms)
+        return await self._start(trigger, values, key, trusted=True)
+
+    async def _start_changed(self, trigger: Trigger, changes: Changes) -> bool:
+        assert trigger.files is not None
+        return await self._start(trigger, changed_values(trigger.files, changes))
+
+    async def _start(
+        self, trigger: Trigger, values: Values, key: str = "", *, trusted: bool = False
+    ) -> bool:
+        """Queue what a trigger asks for; False when there is no room at the moment."""
+        workflow: Workflow | None = self.desk.workflow(trigger.workflow_id)
+        if workflow is None:
+            raise UsageError(f"there is no workflow {trigger.workflow_id!r} that could run")
+        try:
+            firing = prepare(trigger, workflow, values, key=key, trusted=trusted)
+        except (InputError, TooLong) as error:
+            raise UsageError(str(error)) from None
+        return firing is None or await self._enqueue(firing) is not None
+
+    def _tell(self, trigger: Trigger, message: str) -> None:
+        log.warning("trigger %r: %s", trigger.name or mark_of(trigger.id), message)
+
+    async def _settle(self) -> None:
+        """Write now and then when triggers last fired."""
+        while True:
+            await asyncio.sleep(SETTLE_SECONDS)
+            await asyncio.to_thread(self.desk.triggers.settle)
+
+    # -- a run's own writes ------------------------------------------------------------------
+
+    def _note(self, said: Said) -> None:
+        """Remember where runs of triggers write, so that they do not start themselves again."""
+        if not isinstance(said, Recorded):
+            if said["type"] == "trigger_started" and said["triggerId"]:
+                run_id, trigger_id = str(said["runId"]), str(said["triggerId"])
+                self._directories[run_id] = trigger_id, {self._workdir}
+                self._own.began(trigger_id, run_id, [self._workdir])
+            return
+        known = self._directories.get(said.run_id)
+        if known is None:
+            return
+        if isinstance(said.event, RunFinished):
+            del self._directories[said.run_id]
+            self._own.ended(said.run_id, self._clock.now_ms())
+            return
+        trigger_id, directories = known
+        new = _directories(said) - directories
+        if new:
+            directories |= new
+            self._own.began(trigger_id, said.run_id, directories)
+
+
+def _directories(said: Recorded) -> set[str]:
+    """Return the directories that an event names as those in which a step works."""
+    event = said.event
+    if isinstance(event, TreeSaved):
+        return {event.directory}
+    if not isinstance(event, StepStarted):
+        return set()
+    command = event.config.get("command")
+    places: list[JsonValue] = [event.config.get("cwd")]
+    if isinstance(command, dict):
+        places.append(command.get("cwd"))
+    return {place for place in places if isinstance(place, str) and place.startswith("/")}
+
+
+def _details(trigger_id: str, detail: str = "") -> dict[str, JsonValue]:
+    named: dict[str, JsonValue] = {"trigger": mark_of(trigger_id)}
+    return named | ({"detail": detail} if detail else {})

@@ -1,0 +1,263 @@
+"""Triggers over HTTP, from their making to the run that they start; secrets stay where they are."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from web_world import TOKEN, Answer, Client, Here, here, put_workflow, wait_for, workflow
+
+SECRET = "wh-s3cr3t-0123456789"
+ECHO = workflow("echo", "true", inputs=[{"name": "word", "type": "string", "default": "none"}])
+GENERIC = {
+    "name": "Any",
+    "enabled": True,
+    "workflowId": "echo",
+    "inputs": {"word": "{{body.word}}"},
+}
+
+
+def make(client: Client, **more: Any) -> dict[str, Any]:
+    answer = client.post("/api/triggers", {**GENERIC, **more})
+    assert answer.status == 201, answer.body
+    trigger: dict[str, Any] = answer.json()["trigger"]
+    return trigger
+
+
+def send(client: Client, trigger_id: str, body: bytes = b"{}", **headers: str) -> Answer:
+    sent = {"content-type": "application/json", **headers}
+    path = f"/api/webhook/{trigger_id}"
+    return Client(client.port).ask("POST", path, body=body, headers=sent)
+
+
+def signed(body: bytes, secret: str = SECRET) -> dict[str, str]:
+    digest = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    return {"x-hub-signature-256": f"sha256={digest}", "x-github-event": "push"}
+
+
+@pytest.mark.claim("I5", "I64", "I69", "I70")
+async def test_a_webhook_becomes_a_run_and_the_log_shows_the_way(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+
+    def look(client: Client) -> None:
+        trigger = make(client)
+        answer = send(client, trigger["id"], b'{"word": "hello"}')
+        assert answer.status == 202
+        said = answer.json()
+        assert said["queued"] is True
+        assert said["position"] >= 1
+        run = client.finished(said["queueId"].removeprefix("q-"))
+        assert run["scope"]["inputs"] == {"word": "hello"}
+        assert run["cause"] == {"kind": "webhook", "detail": "Any", "untrusted": ["word"]}
+        assert run["correlationId"] == answer.headers["x-correlation-id"]
+        path = f"/api/audit?correlationId={run['correlationId']}"
+        entries = wait_for(lambda: (e := client.get(path).json()["entries"]) and len(e) == 3 and e)
+        told = [(entry["event"], entry["actor"]["kind"]) for entry in entries[::-1]]
+        assert told[0] == ("webhook.accepted", "webhook")
+        assert [event for event, _ in told[1:]] == ["run.started", "run.finished"]
+        assert b"hello" not in json.dumps(entries).encode()
+        assert trigger["id"] not in json.dumps(entries)
+        fired = client.get(f"/api/triggers/{trigger['id']}").json()["trigger"]
+        assert fired["lastFiredAt"]
+        for bad in (b"\xff", b'{"a": ' * 10_000):
+            assert send(client, trigger["id"], bad).status in (202, 400)
+        refused = client.get("/api/audit?event=webhook.refused").json()["entries"]
+        assert "invalid-body" in {entry["outcome"] for entry in refused}
+
+    async with here(tmp_path, api_token=TOKEN) as served:
+        await asyncio.to_thread(look, served.client)
+
+
+@pytest.mark.claim("I20", "I63")
+async def test_a_trigger_is_made_changed_moved_and_deleted(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+
+    def look(client: Client, data: Path) -> None:
+        trigger = make(client)
+        assert len(trigger["id"]) >= 22
+        changed = client.ask(
+            "PUT", f"/api/triggers/{trigger['id']}", {**trigger, "name": "Renamed"}
+        )
+        assert changed.json()["trigger"]["name"] == "Renamed"
+        assert changed.json()["trigger"]["createdAt"] == trigger["createdAt"]
+        other = client.ask("PUT", f"/api/triggers/{trigger['id']}", {**trigger, "id": "a" * 22})
+        assert other.status == 400
+        moved = client.post(f"/api/triggers/{trigger['id']}/regenerate").json()["trigger"]
+        assert moved["id"] != trigger["id"]
+        assert send(client, trigger["id"]).status == 401
+        assert send(client, moved["id"]).status == 202
+        assert len(client.get("/api/triggers?workflowId=echo").json()["triggers"]) == 1
+        assert client.get("/api/triggers?workflowId=no").json()["triggers"] == []
+        assert client.ask("DELETE", f"/api/triggers/{moved['id']}").status == 204
+        assert send(client, moved["id"]).status == 401
+        assert client.get(f"/api/triggers/{moved['id']}").status == 404
+        events = client.get("/api/audit?event=trigger").json()["entries"]
+        told = [entry["event"].removeprefix("trigger.") for entry in events[::-1]]
+        assert told == ["created", "changed", "moved", "deleted"]
+        assert {entry["actor"]["kind"] for entry in events} == {"api-token"}
+        assert list((data / "triggers").glob("*.json")) == []
+
+    async with here(tmp_path, api_token=TOKEN) as served:
+        await asyncio.to_thread(look, served.client, served.data)
+
+
+@pytest.mark.claim("I22", "I67")
+async def test_a_secret_is_set_used_kept_and_never_shown(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+
+    def look(client: Client, data: Path) -> None:
+        github = {"pluginId": "github", "eventType": "push", "inputs": {}}
+        without = client.post("/api/triggers", {**GENERIC, **github})
+        assert (without.status, without.json()["reason"]) == (400, "secret-required")
+        trigger = make(client, **github, secret=SECRET)
+        assert trigger["secretSet"] is True
+        file = data / "triggers" / f"{trigger['id']}.json"
+        assert oct(file.stat().st_mode)[-3:] == "600"
+        body = b'{"ref":  "refs/heads/main"}'
+        assert send(client, trigger["id"], body, **signed(body)).status == 202
+        assert send(client, trigger["id"], body + b" ", **signed(body)).status == 401
+        assert send(client, trigger["id"], body).status == 401
+        path = f"/api/triggers/{trigger['id']}"
+        kept = client.ask("PUT", path, {**trigger, "name": "kept"})
+        assert kept.json()["trigger"]["secretSet"] is True
+        assert send(client, trigger["id"], body, **signed(body)).status == 202
+        tried = client.post(f"{path}/test", {})
+        assert tried.json()["status"] == 202
+        gone = client.ask("PUT", path, {**trigger, "secret": None})
+        assert (gone.status, gone.json()["reason"]) == (400, "secret-required")
+        answers = [without, kept, tried, gone, client.get(path), client.get("/api/triggers")]
+        answers += [client.get("/api/audit?limit=1000"), client.get("/api/catalog")]
+        assert all(SECRET.encode() not in answer.body for answer in answers)
+        assert SECRET not in (data / "audit/audit.jsonl").read_text()
+        assert TOKEN not in (data / "audit/audit.jsonl").read_text()
+        assert "refs/heads/main" not in (data / "audit/audit.jsonl").read_text()
+
+    async with here(tmp_path, api_token=TOKEN) as served:
+        await asyncio.to_thread(look, served.client, served.data)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"workflowId": "nowhere"},
+        {"workflowId": "../echo"},
+        {"workflowId": "echo.json"},
+        {"pluginId": "nobody"},
+        {"inputs": {"nope": "x"}},
+        {"match": [{"lhs": "a", "op": "~", "rhs": "b"}]},
+        {"enabled": "yes"},
+        {"kind": "schedule"},
+        {"kind": "schedule", "schedule": {"cron": "61 * * * *"}},
+        {"kind": "file", "files": {"directory": "relative"}},
+        {"secret": "x"},
+    ],
+    ids=str,
+)
+async def test_a_trigger_that_could_not_fire_is_refused(
+    tmp_path: Path, bad: dict[str, Any]
+) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+    async with here(tmp_path) as served:
+        answer = await served.ask("POST", "/api/triggers", {**GENERIC, **bad})
+        assert (answer.status, answer.json()["error"]) == (400, "invalid-trigger")
+        assert answer.json()["problems"]
+        assert (await served.ask("GET", "/api/triggers")).json()["triggers"] == []
+
+
+@pytest.mark.claim("I26", "I28")
+async def test_each_trigger_takes_so_many_requests_a_minute(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+    never = [{"lhs": "a", "op": "==", "rhs": "b"}]
+
+    async with here(tmp_path, webhook_rate_limit=5) as served:
+
+        def look(client: Client) -> tuple[str, str]:
+            first, second = (make(client, match=never)["id"] for _ in range(2))
+            assert [send(client, first).status for _ in range(6)] == [204] * 5 + [429]
+            refused = send(client, first)
+            assert 1 <= int(refused.headers["retry-after"]) <= 60
+            assert send(client, second).status == 204
+            assert (
+                'infloop_rate_limited_total{what="webhook"}' in client.get("/metrics").body.decode()
+            )
+            return first, second
+
+        first, _ = await asyncio.to_thread(look, served.client)
+        served.clock.forward(60_000)
+        assert (await asyncio.to_thread(send, served.client, first)).status == 204
+
+
+async def test_a_repeated_delivery_is_the_same_run(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+
+    def look(client: Client) -> None:
+        trigger = make(client)
+        first, second = (
+            send(client, trigger["id"], b"{}", **{"idempotency-key": "k"}).json() for _ in range(2)
+        )
+        assert first["queueId"] == second["queueId"]
+        other = send(client, trigger["id"], b"{}", **{"idempotency-key": "l"}).json()
+        assert other["queueId"] != first["queueId"]
+
+    async with here(tmp_path) as served:
+        await asyncio.to_thread(look, served.client)
+
+
+async def test_a_schedule_starts_its_workflow_when_it_is_due(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+    schedule = {"kind": "schedule", "schedule": {"cron": "0 * * * *"}, "inputs": {}}
+    async with here(tmp_path) as served:
+        trigger = await asyncio.to_thread(make, served.client, **schedule)
+        await considered(served, trigger["id"])
+        served.clock.forward(3_600_000 + 30_000)
+        served.parts.triggering.scheduler.wake()
+        run = await asyncio.to_thread(only_run, served.client)
+        assert run["cause"]["kind"] == "schedule"
+        fired = (await served.ask("GET", f"/api/triggers/{trigger['id']}")).json()["trigger"]
+        assert fired["lastFiredAt"]
+
+
+async def considered(served: Here, trigger_id: str) -> None:
+    async with asyncio.timeout(20):
+        while trigger_id not in served.parts.triggering.scheduler._marks:
+            await asyncio.sleep(0.02)
+
+
+def only_run(client: Client) -> dict[str, Any]:
+    (run,) = wait_for(lambda: client.get("/api/runs").json()["runs"])
+    return client.finished(run["runId"])
+
+
+async def test_a_changed_file_starts_its_workflow_once(tmp_path: Path) -> None:
+    watched = tmp_path / "watched"
+    watched.mkdir()
+    put_workflow(tmp_path / "data", ECHO)
+    files = {"directory": str(watched), "globs": ["*.txt"], "debounceMs": 50}
+    async with here(tmp_path) as served:
+        await asyncio.to_thread(
+            make, served.client, kind="file", files=files, inputs={"word": "{{files.first}}"}
+        )
+        async with asyncio.timeout(20):
+            number = 0
+            while not (await served.ask("GET", "/api/runs")).json()["runs"]:
+                (watched / "a.txt").write_text(str(number))
+                served.clock.forward(100)
+                number += 1
+                await asyncio.sleep(0.1)
+        run = await asyncio.to_thread(lambda: served.client.get("/api/runs").json()["runs"][-1])
+        ended = await asyncio.to_thread(served.client.finished, run["runId"])
+        assert ended["scope"]["inputs"] == {"word": "a.txt"}
+        assert ended["cause"]["kind"] == "file"
+
+
+async def test_plugins_are_listed_the_generic_one_first(tmp_path: Path) -> None:
+    async with here(tmp_path) as served:
+        plugins = (await served.ask("GET", "/api/webhook-plugins")).json()["plugins"]
+    assert plugins[0]["id"] == "generic"
+    assert "github" in {plugin["id"] for plugin in plugins}
