@@ -1,8 +1,21 @@
-"""Shared by all tests: nothing but the path to the playbook and its friends."""
+"""Shared by all tests: the path to the playbook and its friends, and the event loops of a test."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+Loops = Mapping[str, Callable[[], asyncio.AbstractEventLoop]]
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Loops:
+    """Run the tests of a module under each of the loops that it names as LOOPS."""
+    module = item.getparent(pytest.Module)
+    loops: Loops = getattr(module.obj if module else None, "LOOPS", {})
+    return loops or {"asyncio": asyncio.new_event_loop}

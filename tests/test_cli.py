@@ -48,6 +48,7 @@ class World:
             "LANG": "C.UTF-8",
             "TERM": "xterm",
             "INFLOOP_DATA_DIR": str(self.data),
+            "INFLOOP_ISOLATION": "host",
             **self.variables,
         }
 
@@ -291,6 +292,27 @@ def test_a_warning_is_printed_and_the_run_goes_on(world: World) -> None:
     assert "warning: inputs: none are declared" in done.stderr
     assert "b  true" in done.stdout
     assert "run succeeded" in done.stdout
+
+
+def test_a_run_shows_what_confines_it(world: World) -> None:
+    file = world.file("w", [node("end", "end")], "start next end")
+    begun = json.loads(world.infloop("run", file, "--json").stdout.splitlines()[0])
+    assert (begun["isolation"], begun["egress"]) == ("host", "open")
+    line = "isolation    host, so its children run as you; egress open\n"
+    assert line in world.infloop("show", "last").stdout
+    shown = json.loads(world.infloop("show", "last", "--json").stdout)
+    assert (shown["isolation"], shown["egress"]) == ("host", "open")
+
+
+def test_a_run_that_nobody_wanted_unconfined_says_why_it_is(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("another user than root may well be confined")
+    for isolation, said in (("auto", True), ("host", False)):
+        here = World(tmp_path, {"INFLOOP_ISOLATION": isolation})
+        file = here.file("w", [node("end", "end")], "start next end")
+        lines = here.infloop("run", file).stderr.splitlines()
+        why = "isolation: host, so children run as you: level 'sandbox' does not confine root"
+        assert [line.startswith(why) for line in lines] == [True] * said
 
 
 def test_json_lines_carry_run_sequence_time_and_correlation(world: World) -> None:

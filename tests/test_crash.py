@@ -126,7 +126,7 @@ async def test_killed_at_random_points_nothing_is_lost_and_nothing_is_done_twice
         forker.run(seed + 1, None, seen)  # the last one takes up what is left and is let live
     assert seen.kills == KILLS
     async with world(tmp_path) as here:
-        assert await here.service.recover() == ([], [])
+        assert await here.service.recover() == ([], [], [])
         journal = here.service.journal
         effects = Counter((tmp_path / "work/effects.log").read_text().splitlines())
         for run_id in seen.seeds:

@@ -273,6 +273,20 @@ WRONG: dict[str, tuple[Parse, Any, str, str, str]] = {
         "'basic' is not a choice here",
         "error",
     ),
+    "a dialect": (
+        parse_provider,
+        {**HTTP, "dialect": "klingon"},
+        "dialect",
+        "'klingon' is not a choice here",
+        "error",
+    ),
+    "answers without length": (
+        parse_provider,
+        {**HTTP, "maxOutputTokens": 0},
+        "maxOutputTokens",
+        "0 is not a length",
+        "error",
+    ),
     "a base that is no address": (
         parse_provider,
         {**HTTP, "baseUrl": "file:///etc"},
@@ -479,6 +493,7 @@ def test_all_mistakes_of_a_file_are_reported_at_once() -> None:
         ("*.example.com", "*.example.com"),
         ("localhost", "localhost"),
         ("10.0.0.1", "10.0.0.1"),
+        ("Example.com:8443", "example.com:8443"),
         ("2001:DB8::0:1", "2001:db8::1"),
         ("xn--bcher-kva.test", "xn--bcher-kva.test"),
     ],
@@ -498,7 +513,10 @@ def test_a_host_is_a_name_a_wildcard_below_a_name_or_an_address(text: str, host:
         "*example.com",
         "*.10.0.0.1",
         "http://example.com",
-        "example.com:443",
+        "example.com:0",
+        "example.com:65536",
+        "*.com",
+        "_x.example.com",
         "example.com/x",
         "user@example.com",
         "[::1]",
@@ -531,6 +549,7 @@ def test_the_schemas_are_published() -> None:
         assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert [one["$ref"] for one in schemas["provider"]["anyOf"]] == [
         "#/$defs/CliProvider",
+        "#/$defs/AcpProvider",
         "#/$defs/HttpProvider",
         "#/$defs/ScriptedProvider",
     ]

@@ -143,6 +143,7 @@ def run_and_compare(command: str, expected: str, folder: Path) -> None:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(folder / "home"),
             "INFLOOP_DATA_DIR": str(folder / "data"),
+            "INFLOOP_ISOLATION": "host",
             "COLUMNS": "80",
         },
         stdin=subprocess.DEVNULL,

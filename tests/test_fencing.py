@@ -198,7 +198,7 @@ def outside(check: dict[str, Any], **more: Any) -> Definition:
 async def test_a_run_that_somebody_outside_causes_is_not_run_unconfined(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("another user than root can be confined")
-    async with world(tmp_path) as here:
+    async with world(tmp_path, isolation="auto") as here:
         with pytest.raises(WorkflowError, match="INFLOOP_ISOLATION=host"):
             await here.service.start(
                 outside(ENV), {"t": "x"}, workdir=str(here.folder), cause=WEBHOOK

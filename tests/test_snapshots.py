@@ -515,6 +515,44 @@ async def test_a_tree_with_too_many_files_is_refused(tmp_path: Path) -> None:
         assert (await store.take(root)).files == 10
 
 
+async def test_a_tree_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    for number in range(11):
+        write(root / "sub" / str(number), os.urandom(1000))
+    write(root / "too large itself", os.urandom(5000))
+    async with store_in(tmp_path, limits=Limits(file_bytes=2000, tree_bytes=10_500)) as store:
+        with pytest.raises(StepError, match="holds more than 0 MiB"):
+            await store.take(root)
+        assert not list(store.directory.glob("objects/pack/*"))
+        whole = await store.take(root, any_size=True)
+        assert whole.files == 11
+        with pytest.raises(StepError, match="holds more than"):
+            await store.glance(root, "run")
+        (root / "sub" / "0").unlink()
+        assert (await store.glance(root, "run")).state.notes.files == 10
+
+
+async def test_what_is_kept_for_somebody_goes_with_them(tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    async with store_in(tmp_path) as store:
+        write(root / "file", "one")
+        one = (await store.glance(root, "run-1")).state.id
+        write(root / "file", "two!")
+        two = (await store.glance(root, "run-2")).state.id
+        store.share("run-2", "run-3")
+        assert sorted(store.owners()) == ["run-1", "run-2", "run-3"]
+        assert await store.prune(()) == 0
+        await store.restore(root, one)
+        age(store)
+        await store.prune((), ["run-1", "run-2"])
+        assert store.owners() == ["run-3"]
+        fresh = SnapshotStore(store.directory, programs_of(store))
+        with pytest.raises(NotFound):
+            await fresh.restore(root, one)
+        await fresh.restore(root, two)
+        assert (root / "file").read_text() == "two!"
+
+
 async def test_our_own_data_is_not_looked_into(tmp_path: Path) -> None:
     async with store_in(tmp_path, exclude=(tmp_path / "data",)) as store:
         write(tmp_path / "data" / "private", "p")

@@ -171,6 +171,29 @@ def test_a_line_of_output_is_shown_when_it_ends_or_its_step_does() -> None:
     ]
 
 
+def test_what_is_being_said_when_a_tool_is_used_is_shown_before_the_tool() -> None:
+    lines = Lines()
+    said = [
+        line
+        for item in recorded(
+            RunStarted("w", "W", "hash", {}, "/"),
+            Output("a", "a", "I will wri"),
+            Output("b", "b", "meanwhile"),
+            Output("a", "a", "[tool: ed", "tool"),
+            Output("a", "a", "it] x\n", "tool"),
+            Output("a", "a", "written\n"),
+            Output("b", "b", " elsewhere\n"),
+        )
+        for line in lines.of(item)
+    ]
+    assert [line.strip().split("  ", 1)[1] for line in said[1:]] == [
+        "a | I will wri",
+        "a > [tool: edit] x",
+        "a | written",
+        "b | meanwhile elsewhere",
+    ]
+
+
 def test_a_story_of_many_rounds_keeps_the_first_and_the_last() -> None:
     story = Story()
     story.tell(recorded(StepStarted("l", "l", "loop", {"maxIterations": 1000})))

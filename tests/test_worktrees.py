@@ -485,6 +485,60 @@ async def test_a_run_that_goes_on_in_another_process_goes_on_in_its_worktree(
         assert await trees.prune() == []
 
 
+async def test_a_worktree_that_was_removed_is_made_again_where_it_was(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    async with worktrees_in(tmp_path, file_bytes=1000) as trees:
+        saved, everything = await work_of_an_agent(trees, repo)
+        again = await trees.reopen("run", "node")
+        assert again
+        assert (again.name, again.base) == (saved.name, saved.base)
+        found = contents(again.path, leave_out=())
+        for each in (found, everything):
+            del each[b".git"]
+        assert found == everything
+        assert await trees.head(again) == saved.head
+        git("commit", "-q", "--allow-empty", "-m", "more", cwd=again.path)
+        later = await trees.remove(again)
+        subjects = [git("log", "-1", "--format=%s", ref, cwd=repo) for ref in later.refs]
+        assert subjects == ["more", "dropped"]
+        assert len(trees.listed()) == 1
+
+
+async def test_another_run_takes_up_a_worktree_from_an_earlier_moment(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    async with worktrees_in(tmp_path) as trees:
+        made = await trees.create(repo / "src", "run-1", "node")
+        git("commit", "-q", "--allow-empty", "-m", "one", cwd=made.path)
+        write(made.path / "early", "e\n")
+        moment, head = await trees.store.take(made.path), await trees.head(made)
+        git("commit", "-q", "--allow-empty", "-m", "two", cwd=made.path)
+        repository(made.path / "nested")
+        write(made.path / "late", "l\n")
+        saved = await trees.remove(made)
+        again = await trees.take_up(saved, "run-2", moment.id, head)
+        assert (again.path, again.cwd, again.base) == (made.path, made.cwd, made.base)
+        assert contents(again.path).keys() == {b"", b"a.txt", b"early", b"src", b"src/b.txt"}
+        assert git("log", "-1", "--format=%s", cwd=again.path) == "one"
+        for taken in (trees.take_up(saved, "run-3", moment.id), trees.reopen("run-1", "node")):
+            with pytest.raises(UsageError, match="is in use by run 'run-2'"):
+                await taken
+        assert contents(again.path).keys() == {b"", b"a.txt", b"early", b"src", b"src/b.txt"}
+        await trees.remove(again)
+        assert await trees.reopen("run-1", "node") == made
+        assert (made.path / "late").exists()
+
+
+async def test_a_worktree_that_cannot_be_taken_up_leaves_nothing(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    async with worktrees_in(tmp_path) as trees:
+        saved, _ = await work_of_an_agent(trees, repo)
+        before = git_state(repo)
+        with pytest.raises(InfloopError, match="0" * 40):
+            await trees.take_up(saved, "run-2", "0" * 40)
+        assert [each.status for each in trees.listed()] == ["saved"]
+        assert git_state(repo) == before
+
+
 async def test_a_worktree_that_somebody_deleted_is_no_trouble(tmp_path: Path) -> None:
     repo = repository(tmp_path / "repo")
     async with worktrees_in(tmp_path) as trees:

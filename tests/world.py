@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from infloop.runtime.service import RunService
+    from infloop.store.base import Spending
 
 
 @dataclass
@@ -73,6 +75,15 @@ class World:
         scope = await self.service.journal.scope(run_id)
         return Finished(run_id, result, scope or {}, recorded)
 
+    async def settled(self, calls: int) -> Spending:
+        """What so many calls cost, when all of them are over."""
+        async with asyncio.timeout(30):
+            while True:
+                spent = await self.service.journal.spent()
+                if spent.calls >= calls and not spent.open:
+                    return spent
+                await asyncio.sleep(0.02)
+
 
 def scripted(settings_dir: Path, provider: str, *turns: Any) -> None:
     """Write a provider manifest and its file of turns."""
@@ -91,7 +102,7 @@ def scripted(settings_dir: Path, provider: str, *turns: Any) -> None:
 @asynccontextmanager
 async def world(tmp_path: Path, **settings: Any) -> AsyncIterator[World]:
     """Open an application whose data directory and working directory are under `tmp_path`."""
-    chosen = Settings(data_dir=tmp_path / "data", **settings)
+    chosen = Settings(data_dir=tmp_path / "data", **{"isolation": "host", **settings})
     folder = tmp_path / "work"
     folder.mkdir(exist_ok=True)
     async with open_service(chosen) as service:

@@ -122,6 +122,7 @@ async def open_service(chosen: Settings) -> AsyncIterator[RunService]:
     from infloop.runtime.workspaces import Workspaces
     from infloop.sandbox.hardening import hide_from_children
     from infloop.sandbox.host import HostSandbox
+    from infloop.sandbox.records import ChildRecords
 
     hide_from_children()
     clock = SystemClock()
@@ -139,6 +140,7 @@ async def open_service(chosen: Settings) -> AsyncIterator[RunService]:
             user=user,
         )
         instance = await history.instances.register()
+        records = ChildRecords(chosen.data_dir / "pids", instance.id)
         try:
             parts = Parts(
                 sandbox=opened.sandbox,
@@ -164,6 +166,7 @@ async def open_service(chosen: Settings) -> AsyncIterator[RunService]:
                 history_limit=chosen.run_history_limit,
                 max_output_bytes=chosen.max_output_bytes,
                 workspaces=workspaces,
+                records=records,
             )
             async with RunService(
                 history.journal, history.instances, instance, clock, parts
@@ -172,6 +175,7 @@ async def open_service(chosen: Settings) -> AsyncIterator[RunService]:
         finally:
             workspaces.close()
             await own.close()
+            records.close()
             await instance.close()
 
 

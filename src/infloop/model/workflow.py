@@ -115,7 +115,10 @@ class AgentConfig(FileModel):
         0, "Time limit (ms)", "The agent is stopped after this long; 0 means no limit."
     )
     profile: str | None = field(
-        None, "Profile", "The model that the agent is to use; its provider's default if empty.", template=True
+        None,
+        "Profile",
+        "The model that the agent is to use; its provider's default if empty.",
+        template=True,
     )
     agent: str | None = field(
         None, "Agent", "The named agent that a CLI provider should act as.", template=True

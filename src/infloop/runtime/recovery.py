@@ -13,6 +13,8 @@ from infloop.model.events import Recorded, RunFinished
 from infloop.store.instances import derive_status
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from infloop.runtime.clock import Clock
     from infloop.store.base import Journal, RunRow
     from infloop.store.instances import Instances, ShownStatus
@@ -62,11 +64,26 @@ async def is_known(journal: Journal, run_id: str) -> bool:
 
 
 class Recovered(NamedTuple):
-    """The ids of runs whose process had died, and what was done about files they left behind."""
+    """The ids of runs whose process had died, and what was done about what they left behind."""
 
     failed: list[str]
     resumable: list[str]
     files: list[str]
+
+
+async def end_left_behind(directory: Path, instances: Instances) -> list[str]:
+    """End what children of dead processes left running; return a line for each such child."""
+    from infloop.sandbox.records import sweep  # not needed by who only asks for a status
+
+    async def is_dead(instance_id: str) -> bool:
+        return await instances.liveness(instance_id) == "dead"
+
+    lines = []
+    for child in await sweep(directory, is_dead):
+        left = f"run {child.run_id[:8]}, step {child.step}: processes left running by a crash"
+        stuck = f"; {child.alive} of them could not be ended, the next start tries again"
+        lines.append(f"{left}: {child.processes}{stuck if child.alive else ', ended'}")
+    return lines
 
 
 async def reconcile(

@@ -43,7 +43,14 @@ from infloop.runtime.ledger import Ledger, Metered, abandon_dead_calls
 from infloop.runtime.loop import Glance, RunLoop
 from infloop.runtime.news import News
 from infloop.runtime.record import Recorder
-from infloop.runtime.recovery import Recovered, is_known, is_over, reconcile, shown_status
+from infloop.runtime.recovery import (
+    Recovered,
+    end_left_behind,
+    is_known,
+    is_over,
+    reconcile,
+    shown_status,
+)
 from infloop.runtime.timeline import Moment, moments, unfinished
 from infloop.store.base import NewRun, Ownership, definition_hash
 
@@ -55,10 +62,11 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonObject
     from infloop.providers.base import Provider
     from infloop.runtime.clock import Clock
-    from infloop.runtime.fencing import Around
+    from infloop.runtime.fencing import Around, Needs
     from infloop.runtime.homes import Homes
     from infloop.runtime.workspaces import RunWorkspace, Workspaces
     from infloop.sandbox.base import Sandbox
+    from infloop.sandbox.records import ChildRecords
     from infloop.store.base import Journal, Loaded, RunRow
     from infloop.store.instances import Instance, Instances, ShownStatus
     from infloop.workspace.changes import Change
@@ -82,8 +90,9 @@ FOLLOW_SECONDS = 0.1
 class Parts:
     """What runs are made of, given by the application.
 
-    Without `workspaces` there are no worktrees, and no snapshots are taken. `why_host` says why
-    children are not confined although nobody asked for that.
+    Without `workspaces` there are no worktrees, and no snapshots are taken; without `records`,
+    children are not on record. `why_host` says why children are not confined although nobody asked
+    for that.
     """
 
     sandbox: Sandbox
@@ -99,6 +108,7 @@ class Parts:
     history_limit: int = 100
     max_output_bytes: int = 2 << 20
     workspaces: Workspaces | None = None
+    records: ChildRecords | None = None
 
 
 class GoingBack(NamedTuple):
@@ -536,7 +546,12 @@ class RunService:
     ) -> Outcome:
         """Perform one step with exactly the powers a node is given."""
         parts, recorder = self._parts, loop.recorder
-        around = partial(fence.around, loop.post, perform.path, perform.node)
+
+        def around(needs: Needs) -> Sandbox:
+            fenced = fence.around(loop.post, perform.path, perform.node, needs)
+            if parts.records is None:
+                return fenced
+            return parts.records.around(fenced, recorder.run_id, perform.path)
 
         def provider(provider_id: str) -> Provider:
             found = parts.provider(provider_id, around)
@@ -567,11 +582,15 @@ class RunService:
         """Record runs whose process died as failed, but for those that ask to be resumed.
 
         The worktrees of those that failed are saved and removed; resumed, they are there again.
+        First of all, whatever dead processes left running is ended.
         """
+        records = self._parts.records
+        ended = await end_left_behind(records.directory, self.instances) if records else []
         await abandon_dead_calls(self.journal, self.instances, self._clock)
         found = await reconcile(
             self.journal, self.instances, self.instance.id, self._clock, SEQ_GAP
         )
+        found.files.extend(ended)
         workspaces = self._parts.workspaces
         if workspaces is not None:
             found.files.extend(await workspaces.recover(partial(is_over, self.journal)))

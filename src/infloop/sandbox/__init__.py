@@ -17,6 +17,7 @@
     capture     a stream's first and last bytes, in bounded memory
     readiness   all descriptors of all children, watched by the event loop as one
     strays      processes whose keeper died: adopted by the server, then ended
+    records     children on record, for the start after a death of server and keeper together
     hardening   what the server hides of itself
     system      the parts of the system that every confined child may use
     landlock    rules for what a process may do with files, by where they are

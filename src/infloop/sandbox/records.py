@@ -6,6 +6,8 @@ this is for that case. While a child lives there is a file for it in the data di
     pids/<instance>.<number>    {"where", "run", "step", "level"}    before it is started
                                 {"pid", "start"}                     as soon as it is
 
+An empty file is no record: it waits for the next child, because making files takes longest.
+
 The file's name is in the child's environment too, and so in that of whatever it starts, however
 that detaches. What bears the name, is the recorded process, is in the session it leads or descends
 from any of these belonged to the child.
@@ -35,14 +37,14 @@ from infloop.sandbox.base import ChildResult
 from infloop.sandbox.keeper import Process, all_processes, ask_to_end, below, send_signal
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from infloop.sandbox.base import ChildRequest, OnOutput, OnStarted, Sandbox
 
 MARK = "RUN_BY_INFLOOP"
 """The variable by which a child and what it starts bear the name of its record."""
 
-_NAME = re.compile(r"(i-[0-9a-f]{16})\.[0-9]+", re.ASCII)  # noqa: TID251  (fixed, no nested repeats)
+_NAME = re.compile(r"(i-[0-9a-f]{16})\.[0-9]+", re.ASCII)
 _FILE_MODE = 0o600
 _MOST_BYTES = 1 << 16
 _GRACE_S = 1.0
@@ -61,17 +63,45 @@ class ChildRecords:
         self._instance = instance
         self._numbers = itertools.count(1)
         self._where = _where()
+        self._free: list[_Slot] = []
 
     def around(self, sandbox: Sandbox, run_id: str, step: str) -> Sandbox:
         """Return a sandbox whose children are on record as those of this step."""
         return OnRecord(self, sandbox, run_id, step)
 
-    def add(self, run_id: str, step: str, level: str) -> Path:
-        """Put a child on record; raise OSError when that is not possible."""
-        path = self.directory / f"{self._instance}.{next(self._numbers)}"
-        about = {"where": self._where, "run": run_id, "step": step, "level": level}
-        _append(path, about, os.O_CREAT | os.O_EXCL)
-        return path
+    @contextlib.contextmanager
+    def entry(self, run_id: str, step: str, level: str) -> Iterator[_Slot]:
+        """Have a child on record meanwhile; raise OSError when that is not possible."""
+        slot = self._free.pop() if self._free else self._make()
+        try:
+            slot.write({"where": self._where, "run": run_id, "step": step, "level": level})
+            yield slot
+        finally:
+            os.ftruncate(slot.fd, 0)
+            self._free.append(slot)
+
+    def _make(self) -> _Slot:
+        name = f"{self._instance}.{next(self._numbers)}"
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        return _Slot(name, os.open(self.directory / name, flags, _FILE_MODE))
+
+    def close(self) -> None:
+        """Remove the files; no child is left."""
+        for slot in self._free:
+            os.close(slot.fd)
+            _remove(self.directory / slot.name)
+        self._free.clear()
+
+
+class _Slot(NamedTuple):
+    """The file of one record after the other, held open."""
+
+    name: str
+    fd: int
+
+    def write(self, line: dict[str, str] | dict[str, int]) -> None:
+        # Not synced: nothing of it is worth anything once the machine has stopped.
+        os.write(self.fd, json.dumps(line).encode() + b"\n")
 
 
 class OnRecord:
@@ -96,22 +126,21 @@ class OnRecord:
         on_started: OnStarted | None = None,
     ) -> ChildResult:
         """Run a child to its end; one that cannot be put on record is not started."""
-        try:
-            path = self._records.add(self._run_id, self._step, self.level)
-        except OSError as error:
-            return ChildResult(error=f"the child could not be put on record: {error}")
+        with contextlib.ExitStack() as stack:
+            try:
+                entry = self._records.entry(self._run_id, self._step, self.level)
+                slot = stack.enter_context(entry)
+            except OSError as error:
+                return ChildResult(error=f"the child could not be put on record: {error}")
 
-        def note(pid: int, start_time: int) -> None:
-            with contextlib.suppress(OSError):  # without its id it is still found by its mark
-                _append(path, {"pid": pid, "start": start_time})
-            if on_started:
-                on_started(pid, start_time)
+            def note(pid: int, start_time: int) -> None:
+                with contextlib.suppress(OSError):  # without its id it is still found by its mark
+                    slot.write({"pid": pid, "start": start_time})
+                if on_started:
+                    on_started(pid, start_time)
 
-        marked = replace(request, env={**request.env, MARK: path.name})
-        try:
+            marked = replace(request, env={**request.env, MARK: slot.name})
             return await self._inner.run(marked, on_output=on_output, on_started=note)
-        finally:
-            path.unlink(missing_ok=True)
 
     async def close(self) -> None:
         """Leave the sandbox behind it open: it is not ours."""
@@ -133,7 +162,7 @@ async def sweep(directory: Path, is_dead: Callable[[str], Awaitable[bool]]) -> l
     """
     dead: list[_Record] = []
     living: set[str] = set()
-    for path in sorted(directory.glob("*")):
+    for path in _files(directory):
         named = _NAME.fullmatch(path.name)
         if named and not await is_dead(named[1]):
             living.add(path.name)
@@ -142,6 +171,10 @@ async def sweep(directory: Path, is_dead: Callable[[str], Awaitable[bool]]) -> l
         else:
             _remove(path)
     return await _end(dead, living) if dead else []
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir())
 
 
 async def _end(records: list[_Record], living: set[str]) -> list[Ended]:
@@ -180,7 +213,8 @@ class _Record:
         return {
             process.pid
             for process in table
-            if marks.get(process.pid) == self.path.name or (leads and process.session == self.pid)
+            if marks.get(process.pid) == self.path.name
+            or (leads and self.pid in (process.pid, process.session))
         }
 
 
@@ -242,16 +276,6 @@ def _read(path: Path) -> _Record | None:
         )
     except (OSError, ValueError, TypeError, LookupError, RecursionError):
         return None
-
-
-def _append(path: Path, line: dict[str, str] | dict[str, int], flags: int = 0) -> None:
-    # Thousands a second, and nothing here outlives the machine: written at once, and not synced.
-    flags |= os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
-    fd = os.open(path, flags, _FILE_MODE)
-    try:
-        os.write(fd, json.dumps(line).encode() + b"\n")
-    finally:
-        os.close(fd)
 
 
 def _remove(path: Path) -> None:
