@@ -64,6 +64,8 @@ async def _serve(chosen: Settings) -> int:
     with listen(chosen.host, chosen.port) as listening, on_interrupt(stopping.set, _give_up):
         async with app.open_server(chosen, examined) as server:
             parts = server.parts
+            if parts.service.why_host:
+                note(f"isolation: host, so children run as you: {parts.service.why_host}")
             await _recover(parts)
             url = address(listening, chosen.host)
             details: JsonObject = {"address": url, "open": posture.open}

@@ -169,7 +169,8 @@ class _Machine:
         assert scope is not None
         scope[node.id] = event.outputs
         frame.step = ""
-        self._note_progress(frame, node, event)
+        if node.type == "condition" or (type(event) is StepFinished and event.tree):
+            self._note_progress(frame, node, event)
         if "stdout" in event.outputs:
             frame.previous = node.id
         if event.error:
