@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from record import PATCH
 from stage import CODEX_CONFIG, install, leave_the_network
 
 from fake_model import CACHED, READ, WRITTEN, Asked, FakeModel, Say, Turn, Use
-from infloop.model.events import Notice, Output, RunStarted
+from infloop.model.events import Notice, Output, RunStarted, TreeSaved
 from infloop.providers.cli import SHIPPED_DIR
 from world import Finished, World
 
@@ -353,3 +354,27 @@ async def test_codex_finds_its_own_configuration(
             await ours.run(once(asking("codex", profile=""), allowLocal=[port]))
     assert model.asked[0].body["model"] == "gpt-5-codex"
     assert model.asked[0].headers["authorization"] == "Bearer sk-of-the-agent"
+
+
+@pytest.mark.parametrize("provider", ["claude", "codex"])
+async def test_in_a_worktree_it_edits_a_copy_and_the_repository_stays_as_it_is(
+    here: Place, monkeypatch: pytest.MonkeyPatch, key: str, provider: str
+) -> None:
+    monkeypatch.setenv("IS_SANDBOX", "1")  # without it claude asks for another user than root
+    repository = here.folder / "repository"
+    git = ["git", "-C", str(repository), "-c", "user.name=n", "-c", "user.email=e@example.org"]
+    subprocess.run(["git", "init", "-q", str(repository)], check=True)
+    (repository / "a.txt").write_text("as it was\n")
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "one"], check=True)
+    turns: list[Turn] = [[running(provider, "echo changed > a.txt; echo new > b.txt")], DONE]
+    agent = asking(provider, cwd=str(repository), useWorktree=True)
+    settings = {"service_user": "", "snapshots": True}
+    async with brokered(here, monkeypatch, provider, "host", key, *turns, **settings) as ours:
+        ended = await ours.run(once(agent))
+        (saved,) = ours.world.service.workspaces.listed(ended.run_id)  # type: ignore[union-attr]
+    assert ended.scope["a"]["worktreePath"] == saved.path
+    assert (repository / "a.txt").read_text() == "as it was\n"
+    assert not (repository / "b.txt").exists()
+    changed = [r.event.files for r in ended.recorded if isinstance(r.event, TreeSaved)]
+    assert changed[-1] == 2
