@@ -1,15 +1,13 @@
 """Forks processes that ask a metered provider until they are killed; see test_ledger.py.
 
-Reads a line with a number on stdin. For each, forks a child and prints `pid N` for it. On a line
-`go` the child closes what dead processes left open, then lets several callers ask, one call after
-the other, until nothing more may be spent; then it writes `done` and ends. It writes a line when
-the provider has been asked, for each cost that is heard of, and for each answer that is complete.
+A child closes what dead processes left open, then lets several callers ask, one call after the
+other, until nothing more may be spent; then it is `done` (see forking). It says when the provider
+has been asked, each cost that is heard of, and each answer that is complete.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from contextlib import aclosing
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from forking import fork_for_each_line, say
 from infloop.errors import BudgetError
 from infloop.policy.spending import Budget
 from infloop.providers.base import Cost, Part, Request
@@ -34,10 +33,6 @@ CALLERS = 4
 CAP_USD = 30.0
 CALL_USD = 0.03
 TURN = {"do": [{"tokens": {"input": 7}}, {"cost": 0.01}, {"text": "hm"}, {"cost": 0.02}]}
-
-
-def say(text: str) -> None:
-    os.write(1, f"{text}\n".encode())
 
 
 class Announced:
@@ -85,23 +80,5 @@ async def work(folder: Path, number: int) -> None:
     say("done")
 
 
-def main(folder: Path) -> None:
-    for line in sys.stdin:
-        pid = os.fork()
-        if pid == 0:
-            os.read(0, 16)  # until the test holds a handle on this process
-            try:
-                asyncio.run(work(folder, int(line)))
-                os._exit(0)
-            except BaseException as error:  # the parent must hear of it
-                import traceback
-
-                say(f"error {error!r} {traceback.format_exc()!r}")
-                os._exit(1)
-        say(f"pid {pid}")
-        os.waitpid(pid, 0)
-        say("gone")
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    fork_for_each_line(work)

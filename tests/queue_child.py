@@ -1,20 +1,18 @@
 """Forks processes that add to the run queue and take from it until they die; see test_queue.py.
 
-Reads a line with a number on stdin. For each, forks a child and prints `pid N` for it. On a line
-`go` the child lets wait again what dead processes took, then adds entries and makes runs of them,
-in a random order; child 0 only takes, until nothing is left. It writes a line before it adds an
-entry, one when that is acknowledged, one for each run that exists, and `done` at the end.
+A child lets wait again what dead processes took, then adds entries and makes runs of them, in a
+random order; child 0 only takes, until nothing is left. It says when it adds an entry, when that is
+acknowledged, each run that exists, and `done` at the end (see forking).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import sys
 import time
 from pathlib import Path
 
+from forking import fork_for_each_line, say
 from infloop.model.events import Recorded, RunStarted
 from infloop.store.base import NewRun, definition_hash
 from infloop.store.instances import Instances
@@ -24,10 +22,6 @@ from infloop.store.sqlite import open_journal
 DEFINITION = b'{"id":"w"}'
 LIMIT = 30
 ACTIONS = 60
-
-
-def say(text: str) -> None:
-    os.write(1, f"{text}\n".encode())
 
 
 def now() -> int:
@@ -81,23 +75,5 @@ async def work(folder: Path, number: int) -> None:
     say("done")
 
 
-def main(folder: Path) -> None:
-    for line in sys.stdin:
-        pid = os.fork()
-        if pid == 0:
-            os.read(0, 16)  # until the test holds a handle on this process
-            try:
-                asyncio.run(work(folder, int(line)))
-                os._exit(0)
-            except BaseException as error:  # the parent must hear of it
-                import traceback
-
-                say(f"error {error!r} {traceback.format_exc()!r}")
-                os._exit(1)
-        say(f"pid {pid}")
-        os.waitpid(pid, 0)
-        say("gone")
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    fork_for_each_line(work)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 from collections import Counter
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from forking import forker
 from infloop.model.events import Recorded, RunFinished, StepFinished, StepPassed, StepStarted
 from world import scripted, world
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 KILLS = 75
 SHARDS = 4
@@ -31,79 +27,14 @@ class Seen:
 
     acknowledged: dict[str, list[tuple[int, str, str]]] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)
-    kills: int = 0
-    completed: int = 0
 
-
-class Processes:
-    """The forking process and the children it makes."""
-
-    def __init__(self, folder: Path) -> None:
-        self._forker = subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent / "crash_child.py"), str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-        )
-
-    def line(self) -> list[str]:
-        assert self._forker.stdout is not None
-        text = self._forker.stdout.readline().decode()
-        assert text, "the forking process ended"
-        words = text.split()
-        assert words[0] != "error", text
-        return words
-
-    def run(self, seed: int, kill_after: int | None, seen: Seen) -> bool:
-        """Let one process work; kill it after so many lines. Say whether it finished by itself."""
-        assert self._forker.stdin is not None
-        self._forker.stdin.write(f"{seed}\n".encode())
-        match self.line():
-            case ["pid", number]:
-                handle = os.pidfd_open(int(number))
-            case other:
-                raise AssertionError(other)
-        self._forker.stdin.write(b"go\n")
-        try:
-            return self._watch(handle, kill_after, seen)
-        finally:
-            os.close(handle)
-
-    def _watch(self, handle: int, kill_after: int | None, seen: Seen) -> bool:
-        lines, finished = 0, False
-        while True:
-            match self.line():
-                case ["began", run_id, used]:
-                    seen.seeds[run_id] = int(used)
-                case ["ack", run_id, seq, kind, *path]:
-                    seen.acknowledged.setdefault(run_id, []).append(
-                        (int(seq), kind, path[0] if path else "")
-                    )
-                case ["done"]:
-                    finished = True
-                case ["gone"]:
-                    return finished
-            lines += 1
-            if lines == kill_after:
-                with suppress(ProcessLookupError):  # it may just have ended by itself
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
-                    seen.kills += 1
-
-    def close(self) -> None:
-        assert self._forker.stdin is not None
-        self._forker.stdin.close()
-        self._forker.wait(timeout=30)
-        assert self._forker.stdout is not None
-        self._forker.stdout.close()
-
-
-@contextmanager
-def processes(folder: Path) -> Iterator[Processes]:
-    made = Processes(folder)
-    try:
-        yield made
-    finally:
-        made.close()
+    def hear(self, words: list[str]) -> None:
+        match words:
+            case ["began", run_id, used]:
+                self.seeds[run_id] = int(used)
+            case ["ack", run_id, seq, kind, *path]:
+                place = (int(seq), kind, path[0] if path else "")
+                self.acknowledged.setdefault(run_id, []).append(place)
 
 
 @pytest.mark.slow
@@ -118,13 +49,13 @@ async def test_killed_at_random_points_nothing_is_lost_and_nothing_is_done_twice
         {"do": [{"text": "word ", "times": 20}, {"cost": 0.01}]},
     )
     seen = Seen()
-    with processes(tmp_path) as forker:
+    with forker("crash_child.py", tmp_path) as children:
         seed = shard * 10_000
-        while seen.kills < KILLS:
+        while children.kills < KILLS:
             seed += 1
-            seen.completed += forker.run(seed, chance.randint(2, 25), seen)
-        forker.run(seed + 1, None, seen)  # the last one takes up what is left and is let live
-    assert seen.kills == KILLS
+            children.run(seed, chance.randint(2, 25), seen.hear)
+        # The last one takes up what is left and is let live.
+        assert children.run(seed + 1, None, seen.hear)
     async with world(tmp_path) as here:
         assert await here.service.recover() == ([], [], [])
         journal = here.service.journal

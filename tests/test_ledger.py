@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from itertools import count
@@ -24,6 +22,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from forking import forker
 from infloop.cli.costs_command import WIDTH, bar, table
 from infloop.errors import BudgetError, StepError
 from infloop.model.events import BudgetExceeded, RunFinished, StepStarted
@@ -667,79 +666,15 @@ class Heard:
     asked: set[str] = field(default_factory=set)
     costs: dict[str, float] = field(default_factory=dict)
     finished: set[str] = field(default_factory=set)
-    kills: int = 0
 
-
-class Processes:
-    """The forking process and the children it makes."""
-
-    def __init__(self, folder: Path) -> None:
-        self._forker = subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent / "ledger_child.py"), str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-        )
-        assert self._forker.stdout is not None
-        # A child that gets far ahead of what is read would be killed too seldom.
-        fcntl.fcntl(self._forker.stdout, fcntl.F_SETPIPE_SZ, 4096)
-
-    def line(self) -> list[str]:
-        assert self._forker.stdout is not None
-        text = self._forker.stdout.readline().decode()
-        assert text, "the forking process ended"
-        words = text.split()
-        assert words[0] != "error", text
-        return words
-
-    def run(self, number: int, kill_after: int, heard: Heard) -> bool:
-        """Let one process work; kill it after so many lines. Say whether it finished by itself."""
-        assert self._forker.stdin is not None
-        self._forker.stdin.write(f"{number}\n".encode())
-        kind, pid = self.line()
-        assert kind == "pid"
-        handle = os.pidfd_open(int(pid))
-        self._forker.stdin.write(b"go\n")
-        try:
-            return self._watch(handle, kill_after, heard)
-        finally:
-            os.close(handle)
-
-    def _watch(self, handle: int, kill_after: int, heard: Heard) -> bool:
-        lines, done = 0, False
-        while True:
-            match self.line():
-                case ["asked", path]:
-                    heard.asked.add(path)
-                case ["heard", path, usd]:
-                    heard.costs[path] = heard.costs.get(path, 0.0) + float(usd)
-                case ["finished", path]:
-                    heard.finished.add(path)
-                case ["done"]:
-                    done = True
-                case ["gone"]:
-                    return done
-            lines += 1
-            if lines == kill_after:
-                with suppress(ProcessLookupError):  # it may just have ended by itself
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
-                    heard.kills += 1
-
-    def close(self) -> None:
-        assert self._forker.stdin is not None
-        self._forker.stdin.close()
-        self._forker.wait(timeout=30)
-        assert self._forker.stdout is not None
-        self._forker.stdout.close()
-
-
-@contextmanager
-def processes(folder: Path) -> Iterator[Processes]:
-    made = Processes(folder)
-    try:
-        yield made
-    finally:
-        made.close()
+    def hear(self, words: list[str]) -> None:
+        match words:
+            case ["asked", path]:
+                self.asked.add(path)
+            case ["heard", path, usd]:
+                self.costs[path] = self.costs.get(path, 0.0) + float(usd)
+            case ["finished", path]:
+                self.finished.add(path)
 
 
 async def test_killed_at_random_points_over_a_thousand_calls_no_money_is_lost_or_made_up(
@@ -749,13 +684,13 @@ async def test_killed_at_random_points_over_a_thousand_calls_no_money_is_lost_or
     chance = random.Random(7)
     heard = Heard()
     total = 0.0
-    with processes(tmp_path) as forker:
+    with forker("ledger_child.py", tmp_path) as children:
         for number in count():
-            all_is_spent = forker.run(number, chance.randint(1, 80), heard)
+            all_is_spent = children.run(number, chance.randint(1, 80), heard.hear)
             total = never_less(total, tmp_path)
             if all_is_spent:
                 break
-    assert heard.kills >= KILLS
+    assert children.kills >= KILLS
     async with books(tmp_path) as here:
         rows = {row["path"]: row for row in here.rows()}
         spent = await here.journal.spent()

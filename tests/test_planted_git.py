@@ -242,15 +242,16 @@ async def test_other_directories_that_an_agent_may_write_to_are_looked_after_too
         assert here.run == set()
 
 
-async def test_a_directory_with_too_many_files_is_worked_in_and_the_run_says_so(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("level", ["guard", "sandbox"])
+async def test_a_directory_with_too_many_files_to_look_after_is_not_worked_in(
+    monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
     monkeypatch.setattr("infloop.runtime.inplace.MOST_ENTRIES", 3)
     with scene(NOBODY) as here:
-        ended = await in_place(here, "guard", "echo > made")
-        assert (here.repositories["none"] / "made").exists()
-        (said,) = notices(ended)["a file system monitor in the configuration"]
-        assert "nobody looks after the repositories" in said
+        ended = await in_place(here, level, "echo > made")
+        assert not (here.repositories["none"] / "made").exists()
+        assert ended.status == "failed"
+        assert "cannot be looked after" in ended.result.error
 
 
 async def test_at_level_host_infloop_itself_runs_nothing_that_was_planted() -> None:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
+from forking import forker
 from infloop.errors import Fenced, NotFound, StoreError
 from infloop.model.events import Cause, Recorded, RunFinished, RunStarted
 from infloop.store.base import Journal, NewRun, definition_hash
@@ -36,7 +35,6 @@ from infloop.store.sqlite import JOURNAL_FILE, open_journal
 
 NOW = 1_700_000_000_000
 DEFINITION = b'{"id":"w"}'
-CHILD = Path(__file__).parent / "queue_child.py"
 
 
 @dataclass(frozen=True)
@@ -592,81 +590,24 @@ class Said:
     tried: set[str] = field(default_factory=set)
     acknowledged: set[str] = field(default_factory=set)
     started: Counter[str] = field(default_factory=Counter)
-    kills: int = 0
 
-
-class Forker:
-    """The forking process and the children it makes."""
-
-    def __init__(self, folder: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(CHILD), str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-        )
-
-    def _line(self) -> list[str]:
-        assert self._process.stdout is not None
-        text = self._process.stdout.readline().decode()
-        assert text, "the forking process ended"
-        words = text.split()
-        assert words[0] != "error", text
-        return words
-
-    def run(self, number: int, kill_after: int | None, said: Said) -> None:
-        """Let one process work; kill it after so many lines."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{number}\n".encode())
-        handle = os.pidfd_open(int(self._line()[1]))
-        try:
-            self._process.stdin.write(b"go\n")
-            self._watch(handle, kill_after, said)
-        finally:
-            os.close(handle)
-
-    def _watch(self, handle: int, kill_after: int | None, said: Said) -> None:
-        count = 0
-        while True:
-            match self._line():
-                case ["adding", name]:
-                    said.tried.add(name)
-                case ["added", name]:
-                    said.acknowledged.add(name)
-                case ["started", name]:
-                    said.started[name] += 1
-                case ["gone"]:
-                    return
-            count += 1
-            if count == kill_after:
-                with suppress(ProcessLookupError):  # it may just have ended by itself
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
-                    said.kills += 1
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=30)
-        self._process.stdout.close()
-
-
-@contextmanager
-def forker(folder: Path) -> Iterator[Forker]:
-    made = Forker(folder)
-    try:
-        yield made
-    finally:
-        made.close()
+    def hear(self, words: list[str]) -> None:
+        match words:
+            case ["adding", name]:
+                self.tried.add(name)
+            case ["added", name]:
+                self.acknowledged.add(name)
+            case ["started", name]:
+                self.started[name] += 1
 
 
 def kill_some(folder: Path, shard: int) -> Said:
     """Let processes work, one after the other, and kill them at random points."""
     chance, said, number = random.Random(shard), Said(), 1_000 * (shard + 1)
-    with forker(folder) as made:
-        while said.kills < KILLS // 2:
+    with forker("queue_child.py", folder) as children:
+        while children.kills < KILLS // 2:
             number += 1
-            made.run(number, chance.randint(1, 40), said)
+            children.run(number, chance.randint(1, 40), said.hear)
     return said
 
 
@@ -677,12 +618,11 @@ async def test_killed_at_random_points_every_acknowledged_entry_runs_exactly_onc
         asyncio.to_thread(kill_some, tmp_path, 0), asyncio.to_thread(kill_some, tmp_path, 1)
     )
     rest = Said()
-    with forker(tmp_path) as made:
-        await asyncio.to_thread(made.run, 0, None, rest)
+    with forker("queue_child.py", tmp_path) as children:
+        assert await asyncio.to_thread(children.run, 0, None, rest.hear)
     tried = one.tried | two.tried
     acknowledged = one.acknowledged | two.acknowledged
     started = one.started + two.started + rest.started
-    assert one.kills + two.kills >= KILLS
     assert len(acknowledged) > KILLS
     assert set(started.values()) == {1}
     async with sqlite_store(tmp_path) as store:

@@ -30,6 +30,7 @@ from infloop.model.events import Notice
 from infloop.policy.hosts import Allowlist, RuleList, rule_list
 from infloop.runtime.homes import furnished
 from infloop.runtime.inplace import InPlace
+from infloop.sandbox.base import SandboxAround
 from infloop.sandbox.fence import Fence
 from infloop.sandbox.proxying import proxy_variables
 
@@ -188,22 +189,17 @@ class RunFence:
         )
 
 
-class FencedSandbox:
+class FencedSandbox(SandboxAround):
     """Runs the children of one step behind their run's fence."""
 
     def __init__(
         self, fence: RunFence, inner: Sandbox, reports: Reports, node: str, needs: Needs
     ) -> None:
+        super().__init__(inner)
         self._run_fence = fence
-        self._inner = inner
         self._reports = reports
         self._node = node
         self._needs = needs
-
-    @property
-    def level(self) -> str:
-        """The level of the sandbox behind it."""
-        return self._inner.level
 
     async def run(
         self,
@@ -250,9 +246,6 @@ class FencedSandbox:
         egress = self._run_fence.egress
         without_kernel = self.level == "host" and egress == "none"
         return egress == "allowlist" or without_kernel or self._needs.credential is not None
-
-    async def close(self) -> None:
-        """Leave the sandbox behind it open: it belongs to all runs."""
 
 
 class Door:

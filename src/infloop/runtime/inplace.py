@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _NOWHERE = Path("/nonexistent")
 
-MOST_ENTRIES = 300_000
-"""How many files and directories are looked through, twice for each child."""
+MOST_ENTRIES = 1_000_000
+"""How many files and directories are looked through, twice for each child; more are refused."""
 _MOST_AFTERWARDS = 10 * MOST_ENTRIES
 """… after a child, which cannot hide something among as many as it can make."""
 
@@ -50,7 +50,6 @@ class InPlace:
         self._places = places
         self._ours = ours
         self._carves = level == "sandbox"
-        self._too_large: set[Path] = set()
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
@@ -63,28 +62,23 @@ class InPlace:
         """
         places = self._places(cwd)
         own = (cwd, *places.write) if not places.is_its_own else ()
-        before = {root: await self._look(root, say) for root in _outermost((*own, *more))}
+        before = {root: await self._look(root) for root in _outermost((*own, *more))}
         marks = [os.fsdecode(path) for path in _marks(before)]
         try:
             yield places._replace(read=(*places.read, *marks))
         finally:
             for root, known in before.items():
-                if known is not None:
-                    await to_the_end(self._put_right(root, known, say))
+                await to_the_end(self._put_right(root, known, say))
 
-    async def _look(self, root: Path, say: Callable[[str], None]) -> Repositories | None:
-        """Return the repositories beneath a directory; None, said once, if it is too large."""
-        if root in self._too_large:
-            return None
+    async def _look(self, root: Path) -> Repositories:
+        """Return the repositories beneath a directory; one too large to look after is refused."""
         try:
             return await in_thread(partial(self._look_now, root, MOST_ENTRIES))
         except StepError as error:
-            self._too_large.add(root)
-            say(
-                f"nobody looks after the repositories beneath {str(root)!r}: {error}. Let the "
+            raise GuardError(
+                f"the repositories beneath {str(root)!r} cannot be looked after: {error}. Let the "
                 "agent work in a worktree (useWorktree) or in a smaller directory"
-            )
-            return None
+            ) from None
 
     async def _put_right(
         self, root: Path, before: Repositories, say: Callable[[str], None]
@@ -108,10 +102,10 @@ class InPlace:
         return put_right(root, before, after) if after != before else []
 
 
-def _marks(found: dict[Path, Repositories | None]) -> Iterable[bytes]:
+def _marks(found: dict[Path, Repositories]) -> Iterable[bytes]:
     """Give every `.git` that can be made read only; a link may lead anywhere."""
     for root, repositories in found.items():
-        for path in repositories or ():
+        for path in repositories:
             whole = os.path.join(os.fsencode(root), path)  # noqa: PTH118  (bytes)
             if not os.path.islink(whole):  # noqa: PTH114
                 yield whole

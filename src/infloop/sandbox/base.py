@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
@@ -123,3 +124,28 @@ class Sandbox(Protocol):
 
     async def close(self) -> None:
         """End every child and everything that was started to look after them."""
+
+
+class SandboxAround(ABC):
+    """A sandbox that does something more around the children of another one."""
+
+    def __init__(self, inner: Sandbox) -> None:
+        self._inner = inner
+
+    @property
+    def level(self) -> str:
+        """The level of the sandbox behind it."""
+        return self._inner.level
+
+    @abstractmethod
+    async def run(
+        self,
+        request: ChildRequest,
+        *,
+        on_output: OnOutput | None = None,
+        on_started: OnStarted | None = None,
+    ) -> ChildResult:
+        """Run a child to its end; see `Sandbox.run`."""
+
+    async def close(self) -> None:  # noqa: B027  (an answer, not a gap)
+        """Leave the sandbox behind it open: it is not ours."""

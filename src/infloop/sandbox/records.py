@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from infloop.sandbox.base import ChildResult
+from infloop.sandbox.base import ChildResult, SandboxAround
 from infloop.sandbox.keeper import Process, all_processes, ask_to_end, below, send_signal
 
 if TYPE_CHECKING:
@@ -104,19 +104,14 @@ class _Slot(NamedTuple):
         os.write(self.fd, json.dumps(line).encode() + b"\n")
 
 
-class OnRecord:
+class OnRecord(SandboxAround):
     """Runs the children of one step, each on record while it lives."""
 
     def __init__(self, records: ChildRecords, inner: Sandbox, run_id: str, step: str) -> None:
+        super().__init__(inner)
         self._records = records
-        self._inner = inner
         self._run_id = run_id
         self._step = step
-
-    @property
-    def level(self) -> str:
-        """The level of the sandbox behind it."""
-        return self._inner.level
 
     async def run(
         self,
@@ -141,9 +136,6 @@ class OnRecord:
 
             marked = replace(request, env={**request.env, MARK: slot.name})
             return await self._inner.run(marked, on_output=on_output, on_started=note)
-
-    async def close(self) -> None:
-        """Leave the sandbox behind it open: it is not ours."""
 
 
 class Ended(NamedTuple):
