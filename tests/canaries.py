@@ -160,6 +160,9 @@ def _listen(world: Outside, stack: contextlib.ExitStack) -> None:
         "UNIX_DATAGRAM": (socket.AF_UNIX, socket.SOCK_DGRAM, str(world.folder / "d")),
         "ABSTRACT_DATAGRAM": (socket.AF_UNIX, socket.SOCK_DGRAM, f"{abstract}-d"),
     }
+    if lan := _address_in_the_network():
+        addresses["LAN"] = (socket.AF_INET, socket.SOCK_STREAM, (lan, 0))
+        world.variables["LAN_ADDRESS"] = lan
     if _has_address("::1"):
         addresses["TCP6"] = (socket.AF_INET6, socket.SOCK_STREAM, ("::1", 0))
     for name, (family, kind, address) in addresses.items():
@@ -186,6 +189,16 @@ def _was_used(sock: socket.socket) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _address_in_the_network() -> str:
+    """Under which address others know this machine; nothing if none does."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            return ""
+        return str(sock.getsockname()[0])
 
 
 def _has_address(address: str) -> bool:

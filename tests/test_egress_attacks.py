@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
 import tomllib
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from egress_world import (
+    PATIENCE_S,
     TOKEN,
     Far,
     Run,
@@ -26,25 +29,14 @@ from egress_world import (
 from infloop.egress.broker import Account, Broker
 from infloop.egress.client import Client, Destination
 from infloop.egress.limits import Limits
+from infloop.egress.proxy import Proxy
 from infloop.egress.resolve import Lookup
 from infloop.errors import EgressError
+from infloop.policy.hosts import Allowlist, rule_list
+from test_egress_broker import KEY, Provider, brokered
 
 TABLE = Path(__file__).parent / "attacks_egress.toml"
 LONG = ".".join(["a" * 48] * 4 + ["a" * (254 - 4 * 49 - len(".wild.test"))])
-
-# Cases of the catalogue that need more than a line of the table, and where they are tried.
-ELSEWHERE = {
-    "egress-044": "test_egress_proxy.py::test_a_tunnel_that_sends_too_much_is_cut_off",
-    "egress-046": "test_egress_hosts.py::test_a_listed_address_is_the_only_exception",
-    "egress-047": "test_egress_proxy.py::test_a_proxy_that_cannot_go_on_ends_with_its_tunnels",
-    "egress-048": "test_egress_proxy.py::test_a_proxy_that_cannot_start_raises",
-    "egress-055": "test_egress_broker.py::test_a_redirect_is_passed_back_and_not_followed",
-    "egress-056": "test_egress_broker.py::test_a_token_is_worth_nothing_once_the_broker_is_closed",
-    "egress-057": "test_egress_broker.py::test_only_fields_that_a_call_needs_are_passed_on",
-    "egress-058": "test_egress_broker.py::test_a_body_that_is_too_large_is_refused",
-    "egress-059": "test_egress_broker.py::test_what_a_call_used_is_counted_whatever_the_child_says",
-    "ssrf-105": "test_egress_client.py::test_a_body_that_is_too_large_is_cut_off",
-}
 
 
 @dataclass(frozen=True)
@@ -80,14 +72,9 @@ def attacks(*doors: str) -> list[Attack]:
 def test_every_line_of_the_table_is_tried() -> None:
     table = tomllib.loads(TABLE.read_text(encoding="utf-8"))["attack"]
     doors = {"url", "listed", "redirect", "answer", "proxy", "tunnel", "call"}
+    doors |= {"rule", "upload", "download", "fields", "moved", "counted", "broken"}
     assert {row["door"] for row in table} == doors
     assert len({row["id"] for row in table}) == len(table)
-
-
-@pytest.mark.parametrize("test", ELSEWHERE.values())
-def test_what_is_tried_elsewhere_is_there(test: str) -> None:
-    file, _, name = test.partition("::")
-    assert f"def {name}(" in (TABLE.parent / file).read_text()
 
 
 async def fetch(client: Client, url: str) -> int:
@@ -273,3 +260,148 @@ async def test_calls_with_the_token(attack: Attack) -> None:
             status, _ = await run.ask(asked.encode())
         assert status == int(attack.expect)
         assert canary.untouched is (status != 200)
+
+
+@pytest.mark.parametrize("attack", attacks("fields"), ids=str)
+async def test_fields_of_a_call(attack: Attack) -> None:
+    name = attack.send.partition(":")[0].lower()
+    async with brokered() as world:
+        status, _ = await world.call(
+            "/broker/claude/v1/messages", f"x-api-key: {TOKEN}", attack.send
+        )
+    if status == 200:
+        assert (name in world.provider.fields()) is (attack.expect == "passed")
+        assert world.provider.fields()["x-api-key"] == KEY
+        return
+    assert attack.expect == "stripped"
+    assert world.far.untouched
+
+
+@pytest.mark.parametrize("attack", attacks("moved"), ids=str)
+async def test_a_call_is_not_taken_elsewhere(attack: Attack) -> None:
+    async with far_side() as elsewhere:
+        place = f"http://127.0.0.1:{elsewhere.port}/"
+        head = f"HTTP/1.1 {attack.send} x\r\nlocation: {place}\r\nx-echo: {KEY}\r\n"
+        async with brokered(Provider(b"", head)) as world:
+            child = await world.run.child()
+            child.writer.write(world.request("/broker/claude/v1/messages"))
+            answer = (await child.head()).decode()
+            child.writer.close()
+        assert answer.startswith(f"HTTP/1.1 {attack.send} ")
+        assert place in answer
+        assert KEY not in answer
+        assert elsewhere.untouched
+
+
+@pytest.mark.parametrize("attack", attacks("counted"), ids=str)
+async def test_what_a_call_used_is_counted_by_us(attack: Attack) -> None:
+    given, made = map(int, attack.send.split())
+    usage = {"input_tokens": given, "output_tokens": made}
+    said = json.dumps({"type": "message", "model": "m", "usage": usage}).encode()
+    async with brokered(Provider(said)) as world:
+        none = b'{"usage": {"input_tokens": 0, "output_tokens": 0}}'
+        assert (await world.call("/broker/claude/v1/messages", body=none))[0] == 200
+        await until(lambda: world.books.meters)
+    assert (world.books.used.input_tokens, world.books.used.output_tokens) == (given, made)
+
+
+# -- amounts, and what goes wrong ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attack", attacks("rule"), ids=str)
+async def test_a_private_address_is_reached_if_it_is_listed_itself(attack: Attack) -> None:
+    async with far_side() as canary:
+        rules = (f"inside.test:{canary.port}", attack.send.replace("{P}", str(canary.port)))
+        async with running_proxy(*rules) as run:
+            status, _ = await run.ask(connect(f"inside.test:{canary.port}") + client_hello(None))
+        assert status == int(attack.expect)
+        assert canary.untouched is (status != 200)
+
+
+@pytest.mark.parametrize("attack", attacks("upload"), ids=str)
+async def test_only_so_much_goes_out(attack: Attack) -> None:
+    door, much, most = attack.send.split()
+    if door == "call":
+        async with brokered(limits=Limits(call_body=int(most))) as world:
+            sent = b"x" * int(much)
+            assert (await world.call("/broker/claude/v1/messages", body=sent))[0] == 413
+            assert world.far.untouched
+        return
+    async with proxied(Limits(upload_a_connection=int(most))) as (canary, run):
+        child = await run.tunnel("api.allowed.test", canary.port)
+        child.writer.write(client_hello("api.allowed.test"))
+        with suppress(ConnectionError):
+            for _ in range(0, int(much), 10_000):
+                child.writer.write(b"x" * 10_000)
+                await child.writer.drain()
+        await child.rest()
+        child.writer.close()
+        await until(lambda: run.ended)
+        assert len(canary.heard) <= int(most)
+        assert run.decisions[-1].verdict == "refused"
+
+
+@pytest.mark.parametrize("attack", attacks("download"), ids=str)
+async def test_only_so_much_comes_in(attack: Attack) -> None:
+    much, most = map(int, attack.send.split())
+    poured = 0
+
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal poured
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while poured < much:
+            writer.write(b"x" * 65_536)
+            await writer.drain()
+            poured += 65_536
+
+    async with far_side(pour) as far:
+        listed = Destination("http", "far.test", far.port, private_ok=True)
+        client = Client([listed], lookup=always("127.0.0.1"))
+        with pytest.raises(EgressError) as caught:
+            async with (
+                client,
+                client.stream(
+                    "GET",
+                    f"http://far.test:{far.port}/",
+                    connect_timeout_s=10,
+                    read_timeout_s=10,
+                    max_response_bytes=most,
+                ) as response,
+            ):
+                await response.read()
+        assert caught.value.failure == "too-large"
+        async with asyncio.timeout(PATIENCE_S):
+            await far.ended.wait()
+    assert poured < much
+
+
+@pytest.mark.parametrize("attack", attacks("broken"), ids=str)
+async def test_a_proxy_that_fails_lets_nothing_through(attack: Attack) -> None:
+    async with far_side() as canary:
+        listener = socket.socket()
+        if attack.send.startswith("while"):
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+        elif "closed" in attack.send:
+            listener.close()
+        rules = rule_list("a list", [f"far.test:{canary.port}", f"127.0.0.1:{canary.port}"])
+        told = list[object]()
+        proxy = Proxy(
+            Allowlist((rules,)), token="", on_decision=told.append, lookup=always("127.0.0.1")
+        )
+        serving = asyncio.create_task(proxy.serve(listener))
+        if attack.send.startswith("while"):
+            port = listener.getsockname()[1]
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(connect(f"far.test:{canary.port}", token=""))
+            await reader.readuntil(b"\r\n\r\n")
+            listener.shutdown(socket.SHUT_RDWR)
+        with pytest.raises(EgressError, match="the proxy of this run stopped"):
+            await asyncio.wait_for(serving, PATIENCE_S)
+        if attack.send.startswith("while"):
+            assert await reader.read() == b""
+            writer.close()
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", port)
+        assert not canary.heard
