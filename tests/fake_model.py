@@ -38,10 +38,11 @@ class Say:
 
 @dataclass(frozen=True)
 class Use:
-    """The use of a tool."""
+    """The use of a tool; OpenAI's Responses know namespaces of them."""
 
     name: str
     input: Json
+    namespace: str = ""
 
 
 @dataclass(frozen=True)
@@ -240,6 +241,8 @@ def responses(said: Sequence[Say | Use], model: str, number: int) -> Speech:
                 "name": one.name,
                 "arguments": json.dumps(one.input),
             }
+            if one.namespace:
+                item["namespace"] = one.namespace
         items.append(item)
         stream.append(_typed("response.output_item.done", **at, item=item))
     usage = {

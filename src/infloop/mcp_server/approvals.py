@@ -1,0 +1,49 @@
+"""What waits for a person.
+
+It is listed here and answered elsewhere: no model answers what a person is asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infloop.mcp_server.answers import with_untrusted
+from infloop.mcp_server.tools import Nothing, utility
+from infloop.runtime.approvals import how_to
+
+if TYPE_CHECKING:
+    from infloop.mcp_server.parts import McpParts
+    from infloop.mcp_server.tools import Call
+    from infloop.model.approval import Approval
+    from infloop.model.values import JsonObject, JsonValue
+
+MOST_LISTED = 100
+
+
+async def list_approvals(parts: McpParts, _: Nothing, __: Call) -> JsonObject:
+    """List what waits for a person's answer, the oldest first.
+
+    Only a person can answer it; `answer` says how, so tell them.
+    """
+    waiting = await parts.service.approvals.waiting() if parts.service.approvals else []
+    items: list[JsonValue] = [_item(approval) for approval in waiting[:MOST_LISTED]]
+    return with_untrusted({"size": len(waiting), "approvals": items}, "approvals")
+
+
+def _item(approval: Approval) -> JsonObject:
+    return {
+        "id": approval.id,
+        "kind": approval.kind,
+        "title": approval.title,
+        "runId": approval.run_id,
+        "workflowId": approval.workflow_id,
+        "stepPath": approval.path,
+        "askedAt": approval.asked_at,
+        "expiresAt": approval.expires_at,
+        "answer": how_to(approval),
+    }
+
+
+LIST_APPROVALS = utility(
+    "list_approvals", "What waits for a person", Nothing, list_approvals, reads_only=True
+)

@@ -1,0 +1,112 @@
+"""The tools at an address of the web server, which keeps strangers out.
+
+Each request stands alone, whichever revision of the protocol it speaks: everything that answers it
+begins and ends with it, so a client that goes away leaves nothing behind. A client that accepts an
+event stream gets one, with progress; any other gets one JSON document.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from starlette.responses import JSONResponse
+
+from infloop.errors import UsageError
+from infloop.mcp_server.messages import read_message, unreadable
+from infloop.model.reading import MAX_FILE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp.server.lowlevel.server import Server
+    from starlette.requests import Request
+    from starlette.types import Message, Receive, Scope, Send
+
+    from infloop.mcp_server.parts import McpParts
+    from infloop.mcp_server.tools import Caller
+
+
+class McpAddress:
+    """An ASGI application for POST requests; `caller` says who sent one, as the guards found."""
+
+    def __init__(self, parts: McpParts, caller: Callable[[Scope], Caller]) -> None:
+        self._parts = parts
+        self._caller = caller
+        self._made: Server[Any] | None = None
+        self._making = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        body = await _whole(receive)
+        if body is None:
+            return
+        try:
+            read_message(body)
+        except UsageError as error:
+            await JSONResponse(unreadable(error), 400)(scope, receive, send)
+            return
+        server = await self._server()
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        # One for each request: its tasks end with the request, and there are no sessions.
+        manager = StreamableHTTPSessionManager(
+            server,
+            stateless=True,
+            json_response=not _wants_stream(scope),
+            max_request_body_size=MAX_FILE_BYTES,
+        )
+        async with manager.run(), anyio.create_task_group() as group:
+            if manager.json_response:  # a stream is watched by who writes it
+                group.start_soon(_end_when_gone, receive, group.cancel_scope)
+            await manager.handle_request(scope, _again(body, receive), send)
+            group.cancel_scope.cancel()
+
+    async def _server(self) -> Server[Any]:
+        """Return what answers; it is made, beside the event loop, when the first client comes."""
+        async with self._making:
+            if self._made is None:
+                self._made = await asyncio.to_thread(self._make)
+            return self._made
+
+    def _make(self) -> Server[Any]:
+        from infloop.mcp_server.server import build_server
+
+        def caller(request: Request) -> Caller:
+            return self._caller(request.scope)
+
+        return build_server(self._parts, caller)
+
+
+async def _whole(receive: Receive) -> bytes | None:
+    """Return the body, which the guards bound; None if the client left before its end."""
+    pieces: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+
+
+async def _end_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return a way to receive a body that was received already, and then what follows it."""
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return first.pop() if first else await receive()
+
+    return again
+
+
+def _wants_stream(scope: Scope) -> bool:
+    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
+    return b"text/event-stream" in accepted.lower()
