@@ -1,0 +1,43 @@
+"""Schedules that missed their time and ask what to do about it, as what waits for a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infloop.model.approval import Approval, question
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from infloop.model.trigger import Trigger
+    from infloop.triggers.scheduler import Mark
+
+
+def missed_schedules(triggers: Iterable[Trigger], marks: Mapping[str, Mark]) -> list[Approval]:
+    """Return a question for each schedule that asks."""
+    return [
+        made
+        for trigger in triggers
+        if trigger.kind == "schedule" and trigger.enabled and trigger.id in marks
+        if (made := _missed(trigger, marks[trigger.id])) is not None
+    ]
+
+
+def _missed(trigger: Trigger, mark: Mark) -> Approval | None:
+    missed = mark.asked
+    if missed is None:
+        return None
+    many = "more than " if missed.more else ""
+    times = "once" if missed.count == 1 else f"{many}{missed.count} times"
+    name = trigger.name or trigger.workflow_id
+    details = {"first": missed.first_ms, "last": missed.last_ms, "count": missed.count}
+    asked = question("missed-schedule", f"{name} missed its time {times}: run it?", details)
+    return Approval(
+        f"missed-schedule:{trigger.id}",
+        asked.kind,
+        asked.title,
+        asked.details,
+        missed.last_ms,
+        workflow_id=trigger.workflow_id,
+        hint=f'`POST /api/triggers/{trigger.id}/missed` with {{"start": true}} or false',
+    )
