@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infloop.egress.broker import Broker
-from infloop.egress.limits import Limits
+from infloop.egress.limits import Limits, Uploads
 from infloop.egress.proxy import Proxy
 from infloop.egress.reports import Decision, Ended
 from infloop.egress.resolve import Lookup
@@ -172,13 +172,14 @@ async def running_proxy(
     lookup: Lookup | None = None,
     limits: Limits | None = None,
     broker: Broker | None = None,
+    uploads: Uploads | None = None,
 ) -> AsyncIterator[Run]:
     """Serve a run whose provider lists `rules`; names lead to this machine unless `lookup` says."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     port = listener.getsockname()[1]
     decisions: list[Decision] = []
     ended: list[Ended] = []
-    allowed = Allowlist((rule_list("provider 'claude'", rules),), rule_list("the operator", denied))
+    allowed = Allowlist((rule_list("provider claude", rules),), rule_list("the operator", denied))
     proxy = Proxy(
         allowed,
         token=token,
@@ -187,6 +188,7 @@ async def running_proxy(
         lookup=lookup or always("127.0.0.1"),
         limits=limits,
         broker=broker,
+        uploads=uploads,
     )
     task = asyncio.create_task(proxy.serve(listener))
     with listener:

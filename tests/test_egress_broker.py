@@ -13,10 +13,11 @@ import pytest
 from egress_world import PATIENCE_S, TOKEN, Far, Run, far_side, read_request, running_proxy, until
 from infloop.egress.broker import Account, Broker, KeyField
 from infloop.egress.limits import Limits
+from infloop.egress.scrubbing import Scrubber
 from infloop.errors import SettingsError
 from infloop.policy.routes import Dialect, Route
 from infloop.providers.base import Usage
-from infloop.providers.metering import usage_meter
+from infloop.providers.metering import UsageMeter, usage_meter
 
 KEY = "sk-the-real-key-of-the-operator"
 
@@ -42,11 +43,32 @@ class Provider:
 
 
 @dataclass
+class Books:
+    """Keeps every meter, and refuses what a test wants."""
+
+    meters: list[UsageMeter] = field(default_factory=list)
+    why_not: str = ""
+
+    async def refusal(self) -> str:
+        return self.why_not
+
+    def meter(self, dialect: Dialect, route: Route) -> UsageMeter | None:
+        found = usage_meter(route.path, lambda: None)
+        if found is not None:
+            self.meters.append(found)
+        return found
+
+    @property
+    def used(self) -> Usage:
+        return sum((each.usage for each in self.meters), Usage())
+
+
+@dataclass
 class World:
     run: Run
     far: Far
     provider: Provider
-    used: list[Usage]
+    books: Books
     broker: Broker
 
     def request(self, path: str, *fields: str, method: str = "POST", body: bytes = b"{}") -> bytes:
@@ -77,7 +99,7 @@ async def brokered(
     limits: Limits | None = None,
 ) -> AsyncIterator[World]:
     provider = provider or Provider()
-    used: list[Usage] = []
+    books = Books()
     async with far_side(provider.serve) as far:
         account = Account(
             "claude",
@@ -86,13 +108,12 @@ async def brokered(
             key_field,
             KEY,
             private_ok=True,
-            meter=lambda route, status, kind: usage_meter(route.path, status, kind, used.append),
         )
         async with (
-            Broker([account], token=TOKEN, limits=limits or Limits()) as broker,
+            Broker([account], token=TOKEN, limits=limits or Limits(), books=books) as broker,
             running_proxy(broker=broker, limits=limits) as run,
         ):
-            yield World(run, far, provider, used, broker)
+            yield World(run, far, provider, books, broker)
 
 
 async def test_a_call_with_the_runs_token_is_made_with_the_key() -> None:
@@ -278,7 +299,7 @@ async def test_a_provider_that_fails_is_told_as_such() -> None:
             Broker([account], token=TOKEN, limits=Limits()) as broker,
             running_proxy(broker=broker) as run,
         ):
-            world = World(run, far, Provider(), [], broker)
+            world = World(run, far, Provider(), Books(), broker)
             status, body = await world.call("/broker/claude/v1/messages")
             assert status == 502
             assert KEY.encode() not in body
@@ -292,7 +313,7 @@ async def test_an_account_on_this_machine_must_be_meant_to_be() -> None:
             Broker([account], token=TOKEN, limits=Limits()) as broker,
             running_proxy(broker=broker) as run,
         ):
-            world = World(run, far, Provider(), [], broker)
+            world = World(run, far, Provider(), Books(), broker)
             assert (await world.call("/broker/claude/v1/messages"))[0] == 403
         assert far.untouched
 
@@ -306,7 +327,7 @@ async def test_a_hang_up_ends_the_call_and_what_is_known_is_counted() -> None:
         writer.write(f"data: {json.dumps(event)}\n\n".encode())
         await reader.read()
 
-    used: list[Usage] = []
+    books = Books()
     async with far_side(half) as far:
         account = Account(
             "claude",
@@ -315,21 +336,21 @@ async def test_a_hang_up_ends_the_call_and_what_is_known_is_counted() -> None:
             "x-api-key",
             KEY,
             private_ok=True,
-            meter=lambda route, status, kind: usage_meter(route.path, status, kind, used.append),
         )
         async with (
-            Broker([account], token=TOKEN, limits=Limits()) as broker,
+            Broker([account], token=TOKEN, limits=Limits(), books=books) as broker,
             running_proxy(broker=broker) as run,
         ):
             child = await run.child()
-            world = World(run, far, Provider(), used, broker)
+            world = World(run, far, Provider(), books, broker)
             child.writer.write(world.request("/broker/claude/v1/messages"))
             await child.head()
             child.writer.close()
             async with asyncio.timeout(PATIENCE_S):
                 await far.ended.wait()
             await until(lambda: run.ended)
-    assert used == [Usage(25, 1, model="m")]
+    (meter,) = books.meters
+    assert (meter.usage, meter.over, meter.told) == (Usage(25, 1, model="m"), True, False)
 
 
 def stream(*events: object) -> bytes:
@@ -344,73 +365,181 @@ JSON = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 ERROR = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
 
 
+MESSAGE = {"type": "message_start", "message": {"model": "m", "usage": ANTHROPIC}}
+LATER = {"type": "message_delta", "usage": {"output_tokens": 50}}
+STOP = {"type": "message_stop"}
+OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+HI = {"choices": [{"delta": {"content": "hi"}}]}
+DONE = b"data: [DONE]\n\n"
+WHOLE = json.dumps({"type": "message", "model": "m", "usage": ANTHROPIC}).encode()
+COMPLETED = {"type": "response.completed", "response": {"model": "m", "usage": RESPONSES}}
+DELTA = {"type": "response.output_text.delta", "delta": "hi"}
+BACKGROUND = b'{"model":"m","status":"queued","usage":null}'
+
+
 @pytest.mark.parametrize(
-    ("dialect", "path", "head", "answer", "usage"),
+    ("path", "head", "answer", "usage", "told"),
     [
+        ("/v1/messages", SSE, stream(MESSAGE, LATER, STOP), Usage(110, 50, 100, model="m"), True),
+        ("/v1/messages", SSE, stream(MESSAGE, LATER), Usage(110, 50, 100, model="m"), False),
+        ("/v1/messages", SSE, stream(MESSAGE, OVERLOADED), Usage(110, 5, 100, model="m"), False),
+        ("/v1/messages", SSE, b"", Usage(), False),
+        ("/v1/messages", JSON, WHOLE, Usage(110, 5, 100, model="m"), True),
+        ("/v1/messages", JSON, b"not json %", Usage(), False),
+        ("/v1/messages", ERROR, WHOLE, Usage(), True),
+        ("/v1/responses", SSE, stream(DELTA, COMPLETED), Usage(10, 5, 4, model="m"), True),
+        ("/v1/responses", SSE, stream(DELTA), Usage(), False),
         (
-            "anthropic",
-            "/v1/messages",
-            SSE,
-            stream(
-                {"type": "message_start", "message": {"model": "m", "usage": ANTHROPIC}},
-                {"type": "message_delta", "usage": {"output_tokens": 50}},
-                {"type": "message_stop"},
-            ),
-            Usage(110, 50, 100, model="m"),
-        ),
-        (
-            "anthropic",
-            "/v1/messages",
-            JSON,
-            json.dumps({"type": "message", "model": "m", "usage": ANTHROPIC}).encode(),
-            Usage(110, 5, 100, model="m"),
-        ),
-        ("anthropic", "/v1/messages/count_tokens", JSON, b'{"input_tokens":9}', Usage()),
-        ("anthropic", "/v1/messages", ERROR, b'{"error":{"message":"no"}}', Usage()),
-        ("anthropic", "/v1/messages", JSON, b"not json %", Usage()),
-        (
-            "openai",
-            "/v1/responses",
-            SSE,
-            stream(
-                {"type": "response.completed", "response": {"model": "m", "usage": RESPONSES}},
-            ),
-            Usage(10, 5, 4, model="m"),
-        ),
-        (
-            "openai",
             "/v1/responses",
             JSON,
             json.dumps({"model": "m", "usage": RESPONSES}).encode(),
             Usage(10, 5, 4, model="m"),
+            True,
         ),
+        ("/v1/responses", JSON, BACKGROUND, Usage(), False),
         (
-            "openai",
             "/v1/chat/completions",
             SSE,
-            stream({"choices": [{"delta": {"content": "hi"}}]}, {"model": "m", "usage": CHAT}),
+            stream(HI, {"model": "m", "usage": CHAT}) + DONE,
             Usage(10, 5, 4, model="m"),
+            True,
         ),
+        ("/v1/chat/completions", SSE, stream(HI) + DONE, Usage(), False),
         (
-            "openai",
             "/v1/chat/completions",
             JSON,
             json.dumps({"model": "m", "choices": [], "usage": CHAT}).encode(),
             Usage(10, 5, 4, model="m"),
+            True,
         ),
     ],
 )
 async def test_what_a_call_used_is_counted_whatever_the_child_says(
-    dialect: Dialect, path: str, head: str, answer: bytes, usage: Usage
+    path: str, head: str, answer: bytes, usage: Usage, *, told: bool
 ) -> None:
+    dialect: Dialect = "anthropic" if path.endswith("/messages") else "openai"
     async with brokered(Provider(answer, head), dialect=dialect) as world:
         _, body = await world.call(f"/broker/claude{path}")
         assert body == answer
         await until(lambda: world.run.ended)
-    assert sum(world.used, Usage()) == usage
+    (meter,) = world.books.meters
+    assert (meter.usage, meter.over, meter.told) == (usage, True, told)
 
 
-@pytest.mark.parametrize("key", ["", " ", "a\r\nb", "schlüssel"])
+@pytest.mark.parametrize(
+    ("method", "path", "dialect"),
+    [("POST", "/v1/messages/count_tokens", "anthropic"), ("GET", "/v1/models", "openai")],
+)
+async def test_a_call_that_costs_nothing_has_no_meter(
+    method: str, path: str, dialect: Dialect
+) -> None:
+    async with brokered(Provider(b'{"input_tokens":9}'), dialect=dialect) as world:
+        assert (await world.call(f"/broker/claude{path}", method=method, body=b""))[0] == 200
+    assert world.books.meters == []
+
+
+async def test_a_call_whose_answer_nobody_waits_for_has_not_told_its_usage() -> None:
+    async def think(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        await reader.read()
+
+    async with brokered(Provider()) as world, far_side(think) as slow:
+        account = Account(
+            "slow", f"http://127.0.0.1:{slow.port}", "anthropic", "x-api-key", KEY, private_ok=True
+        )
+        async with (
+            Broker([account], token=TOKEN, limits=Limits(), books=world.books) as broker,
+            running_proxy(broker=broker) as run,
+        ):
+            child = await run.child()
+            world.run = run
+            child.writer.write(world.request("/broker/slow/v1/messages"))
+            await until(lambda: slow.connections)
+            await until(lambda: world.books.meters)
+            child.writer.close()
+            await until(lambda: run.ended)
+    (meter,) = world.books.meters
+    assert (meter.over, meter.told) == (True, False)
+
+
+async def test_a_provider_that_was_not_reached_cost_nothing() -> None:
+    async with far_side() as gone:
+        port = gone.port
+    account = Account(
+        "claude", f"http://127.0.0.1:{port}", "anthropic", "x-api-key", KEY, private_ok=True
+    )
+    books = Books()
+    async with (
+        Broker([account], token=TOKEN, limits=Limits(), books=books) as broker,
+        running_proxy(broker=broker) as run,
+    ):
+        world = World(run, gone, Provider(), books, broker)
+        assert (await world.call("/broker/claude/v1/messages"))[0] == 502
+    (meter,) = books.meters
+    assert (meter.usage, meter.told) == (Usage(), True)
+
+
+async def test_when_the_money_is_spent_no_call_is_made() -> None:
+    async with brokered() as world:
+        world.books.why_not = "budget: the run spent $2.0000"
+        status, body = await world.call("/broker/claude/v1/messages")
+        assert (status, world.books.why_not.encode() in body) == (402, True)
+        assert (world.run.decisions[-1].verdict, world.run.decisions[-1].why) == (
+            "refused",
+            "budget",
+        )
+        assert world.far.untouched
+
+
+def test_a_secret_is_found_however_it_is_cut() -> None:
+    secret = "sk-sk-abc"
+    said = b"a sk-sk-sk-abc, sk-sk-ab, sk-sk-abcsk-sk-abc sk-"
+    for first in range(len(said)):
+        for second in range(first, len(said)):
+            scrubber = Scrubber(secret)
+            pieces = (said[:first], said[first:second], said[second:])
+            shown = b"".join([*map(scrubber.feed, pieces), scrubber.finish()])
+            assert shown == b"a sk-*********, sk-sk-ab, ****************** sk-"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_a_provider_that_says_the_key_is_not_heard_saying_it(*, whole: bool) -> None:
+    said = f'{{"error":"invalid x-api-key {KEY}: {KEY[:9]}"}}'.encode()
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        length = f"content-length: {len(said)}" if whole else "connection: close"
+        writer.write(f"HTTP/1.1 401 Unauthorized\r\n{length}\r\n\r\n".encode())
+        for at in range(0, len(said), 7):
+            writer.write(said[at : at + 7])
+            await writer.drain()
+
+    provider = Provider()
+    provider.serve = echo  # type: ignore[method-assign]
+    async with brokered(provider) as world:
+        status, body = await world.call("/broker/claude/v1/messages")
+    assert status == 401
+    assert KEY.encode() not in body
+    assert b"invalid x-api-key *" in body
+    assert KEY[:9].encode() in body
+
+
+async def test_a_provider_whose_head_is_broken_and_holds_the_key_is_told_without_it() -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(f"HTTP/1.1 401 Unauthorized\r\n{KEY} no colon\r\n\r\n".encode())
+
+    provider = Provider()
+    provider.serve = echo  # type: ignore[method-assign]
+    async with brokered(provider) as world:
+        status, body = await world.call("/broker/claude/v1/messages")
+        await until(lambda: world.run.ended)
+    assert status == 502
+    assert KEY.encode() not in body
+    assert KEY not in repr(world.run.decisions) + repr(world.run.ended)
+
+
+@pytest.mark.parametrize("key", ["", " ", "a\r\nb", "schlüssel", "sk-1 ", " sk-1", "sk 1", "a\tb"])
 def test_a_key_that_no_header_can_hold_is_an_error_that_does_not_show_it(key: str) -> None:
     with pytest.raises(SettingsError, match="the key of provider 'claude'") as caught:
         Account("claude", "https://api.example.test", "anthropic", "x-api-key", key)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import os
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 
+import h11
 import psutil
 import pytest
 import uvloop
@@ -27,7 +29,7 @@ from egress_world import (
     running_proxy,
     until,
 )
-from infloop.egress.limits import Limits
+from infloop.egress.limits import Limits, Uploads
 from infloop.egress.proxy import Proxy
 from infloop.egress.reports import Decision
 from infloop.errors import EgressError
@@ -69,7 +71,7 @@ async def test_a_tunnel_to_a_listed_host_carries_bytes_both_ways_and_is_reported
         child.writer.close()
         await until(lambda: run.ended)
     (decision,) = run.decisions
-    assert str(decision) == f"allowed far.test:{far.port}, in the allowlist of provider 'claude'"
+    assert str(decision) == f"allowed far.test:{far.port}, in the allowlist of provider claude"
     assert decision.rule == f"far.test:{far.port}"
     (ended,) = run.ended
     assert (ended.number, ended.sent, ended.received) == (1, len(hello) + 4, len(hello) + 4)
@@ -82,12 +84,12 @@ async def test_a_host_that_is_not_listed_is_refused_and_the_run_is_told() -> Non
     async with far_side() as far, running_proxy(*rules(far)) as run:
         status, body = await run.ask(connect("evil.example:443"))
         assert status == 403
-        assert body == b"refused evil.example:443, not in the allowlist of provider 'claude'\n"
+        assert body == b"refused evil.example:443, not in the allowlist of provider claude\n"
         status, _ = await run.ask(get(f"http://evil.example:{far.port}/"))
         assert status == 403
     assert [str(one) for one in run.decisions] == [
-        "refused evil.example:443, not in the allowlist of provider 'claude'",
-        f"refused evil.example:{far.port}, not in the allowlist of provider 'claude'",
+        "refused evil.example:443, not in the allowlist of provider claude",
+        f"refused evil.example:{far.port}, not in the allowlist of provider claude",
     ]
     assert run.ended == []
     assert far.untouched
@@ -538,6 +540,95 @@ async def test_a_run_that_has_sent_too_much_sends_nothing_more() -> None:
     assert [one.sent for one in run.ended] == [600, 0, 0]
 
 
+async def test_what_several_proxies_of_a_run_send_adds_up() -> None:
+    uploads = Uploads(Limits(upload_a_run=3_000))
+    hello = client_hello("far.test")
+    async with far_side() as far:
+        for passes in (True, False):
+            async with running_proxy(*rules(far), uploads=uploads) as run:
+                child = await run.tunnel("far.test", far.port)
+                child.writer.write(hello + b"x" * (2_500 - len(hello)))
+                heard = await hear(child, 2_500) if passes else await child.rest()
+                assert len(heard) == (2_500 if passes else 0)
+                child.writer.close()
+
+
+async def test_what_is_in_heads_counts_as_sent() -> None:
+    limits = Limits(upload_a_run=20_000)
+    async with far_side(answer_ok) as far, running_proxy(*rules(far), limits=limits) as run:
+        asked = (
+            f"GET http://far.test:{far.port}/?{'x' * 6_000} HTTP/1.1\r\n"
+            f"Host: far.test:{far.port}\r\nX: {'y' * 6_000}\r\n"
+            f"Proxy-Authorization: Bearer {TOKEN}\r\n\r\n"
+        ).encode()
+        assert [(await run.ask(asked))[0] for _ in range(3)] == [200, 413, 413]
+    assert far.connections == 1
+
+
+ODD_ANSWERS = {
+    "it changes protocols": b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\nraw bytes",
+    "its length is said twice": (
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok!"
+    ),
+    "it is longer than it says": b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok" + b"HTTP/1.1 2",
+    "it is shorter than it says": b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok",
+    "it has both framings": (
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 1\r\n\r\n"
+        b"2\r\nok\r\n0\r\n\r\n"
+    ),
+    "a field hides another": (
+        b"HTTP/1.1 200 OK\r\nx: a\rset-cookie: b\r\ncontent-length: 2\r\n\r\nok"
+    ),
+    "a field is folded": b"HTTP/1.1 200 OK\r\nx: a\r\n b: c\r\ncontent-length: 2\r\n\r\nok",
+    "it has hints before it": (
+        b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" * 3
+        + b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+    ),
+    "it has a trailer": (
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: set-cookie\r\n\r\n"
+        b"2;x=y\r\nok\r\n0\r\nset-cookie: a=b\r\n\r\n"
+    ),
+}
+
+
+CUT_OFF = ("it changes protocols", "it is shorter than it says", "it has both framings")
+
+
+@pytest.mark.parametrize("odd", ODD_ANSWERS)
+async def test_an_odd_answer_comes_back_with_one_meaning_or_not_at_all(odd: str) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(ODD_ANSWERS[odd])
+
+    async with far_side(serve) as far, running_proxy(*rules(far)) as run:
+        child = await run.child()
+        child.writer.write(
+            f"GET http://far.test:{far.port}/ HTTP/1.1\r\nHost: far.test:{far.port}\r\n"
+            f"Proxy-Authorization: Bearer {TOKEN}\r\n\r\n".encode()
+        )
+        got = await child.rest()
+        child.writer.close()
+    reader = h11.Connection(h11.CLIENT)
+    reader.send(h11.Request(method="GET", target="/", headers=[("host", "far.test")]))
+    reader.send(h11.EndOfMessage())
+    reader.receive_data(got)
+    reader.receive_data(b"")
+    fields, body = dict[bytes, bytes](), b""
+    try:
+        while not isinstance(event := reader.next_event(), h11.EndOfMessage):
+            assert not isinstance(event, h11.InformationalResponse)
+            if isinstance(event, h11.Response):
+                fields = dict(event.headers)
+                assert event.status_code in (200, 502)
+            elif isinstance(event, h11.Data):
+                body += event.data
+    except h11.RemoteProtocolError:
+        assert odd in CUT_OFF, got
+    assert body in (b"", b"ok") or b"broke" in body
+    assert not {b"set-cookie", b"upgrade", b"link", b"b"} & set(fields)
+    assert fields.get(b"connection", b"close") == b"close"
+
+
 async def test_a_body_that_says_it_is_too_large_is_refused_before_anybody_is_asked() -> None:
     limits = Limits(upload_a_connection=1_000)
     async with far_side(answer_ok) as far, running_proxy(*rules(far), limits=limits) as run:
@@ -586,12 +677,32 @@ async def test_further_connections_are_turned_away_until_there_is_room() -> None
             assert (await run.ask(b""))[0] == 503
         assert [one.reason for one in run.decisions if one.verdict == "refused"] == [
             "there are too many connections at once"
-        ]
+        ] * 3
         for child in children:
             child.writer.close()
         await until(lambda: len(run.ended) == 2)
         child = await run.tunnel("far.test", far.port)
         child.writer.close()
+
+
+async def test_a_proxy_that_is_overloaded_for_long_ends_with_its_tunnels() -> None:
+    limits = Limits(connections=2, turned_away=3)
+
+    async def overload(far: Far) -> None:
+        async with running_proxy(*rules(far), limits=limits) as run:
+            children = [await run.tunnel("far.test", far.port) for _ in range(2)]
+            for _ in range(4):
+                assert (await run.ask(b""))[0] == 503
+            await asyncio.wait({run.task}, timeout=PATIENCE_S)
+            for child in children:
+                assert await child.rest() == b""
+                child.writer.close()
+            with pytest.raises(ConnectionRefusedError):
+                await run.child()
+
+    async with far_side() as far:
+        with pytest.raises(EgressError, match="overloaded: there are too many connections"):
+            await overload(far)
 
 
 async def test_a_closed_port_is_told_and_not_a_refusal() -> None:
@@ -675,6 +786,20 @@ async def test_when_the_run_ends_so_does_everything_of_its_proxy() -> None:
         assert len(run.ended) == 1
         async with asyncio.timeout(PATIENCE_S):
             await far.ended.wait()
+
+
+async def test_who_knocks_while_the_proxy_ends_is_not_let_in() -> None:
+    for _ in range(20):
+        async with running_proxy() as run:
+            assert (await run.ask(b"it serves by now\r\n\r\n"))[0] == 400
+            knocking = [socket.create_connection(("127.0.0.1", run.port)) for _ in range(8)]
+            # The sockets are ready now, and the proxy hears of them as it is told to end.
+            run.task.cancel()
+            with suppress(asyncio.CancelledError):
+                await run.task
+        for each in knocking:
+            each.close()
+        gc.collect()  # what is left behind is a warning, and that is an error
 
 
 async def test_a_run_with_its_tunnels_needs_little_memory() -> None:

@@ -11,6 +11,7 @@
     relay         a tunnel that is open
     exchange      a plain HTTP request and its answer
     broker        calls with a key that children do not have
+    scrubbing     … and do not find in an answer (pure)
     limits        how much a run may do through its proxy
     reports       what a proxy tells its run
 

@@ -5,22 +5,27 @@ Rules
   * The child shows the run's token where the provider expects a key. Any other key is refused.
   * Only the calls of the provider's dialect pass, method and path exactly.
   * Only fields that such calls need are passed on; the key replaces the token.
-  * Redirects are passed back and not followed; a field that holds the key is not passed back.
+  * Redirects are passed back and not followed. The key is not passed back: not in a field, not in
+    the body, not in a reason.
+  * Whoever keeps the books is asked before each call and hears each answer.
   * When the run has ended, so has the token.
 """
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from infloop.egress.client import Client, Destination
-from infloop.egress.protocol import Refusal, same_secret
-from infloop.errors import SettingsError
+from infloop.egress.protocol import Refusal
+from infloop.egress.scrubbing import Scrubber
+from infloop.errors import EgressError, SettingsError
 from infloop.policy.routes import ROUTES, Dialect, Route, find_route
+from infloop.policy.secrets import same_secret
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -47,17 +52,29 @@ _MOST_ANSWERED = 1 << 40
 
 
 class Meter(Protocol):
-    """Listens to an answer to learn what it cost."""
+    """Listens to the answer to one call, to learn what it cost."""
+
+    def answered(self, status: int, content_type: str) -> None:
+        """Take note that there is an answer."""
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece."""
+        """Take the next piece of it."""
 
-    def finish(self) -> None:
-        """Take note that it is over, or broke off."""
+    def finish(self, *, asked: bool) -> None:
+        """Take note that it is over, or broke off; `asked` if anything had been sent.
+
+        Once is enough, and more often changes nothing.
+        """
 
 
-NewMeter: TypeAlias = "Callable[[Route, int, str], Meter | None]"
-"""Make the meter of an answer from its route, status and content type."""
+class Books(Protocol):
+    """Keeps count of what calls cost, and says when there must be no more of them."""
+
+    async def refusal(self) -> str:
+        """Return why no call may be made now, or nothing."""
+
+    def meter(self, dialect: Dialect, route: Route) -> Meter | None:
+        """Return who listens to a call, if it can cost something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +88,13 @@ class Account:
     key: str = field(repr=False)
     private_ok: bool = False
     routes: Sequence[Route] = ()
-    meter: NewMeter | None = None
 
     def __post_init__(self) -> None:
-        if not (self.key.isascii() and self.key.isprintable() and self.key.strip()):
-            raise SettingsError(f"the key of provider {self.provider!r} is empty or not plain text")
+        if not (self.key.isascii() and self.key.isprintable() and self.key.split() == [self.key]):
+            raise SettingsError(
+                f"the key of provider {self.provider!r} is empty, or has blanks or letters in it "
+                "that no key has"
+            )
 
     @property
     def calls(self) -> Sequence[Route]:
@@ -108,10 +127,12 @@ class Broker:
         token: str,
         limits: Limits,
         lookup: Lookup | None = None,
+        books: Books | None = None,
     ) -> None:
         self._accounts = {account.provider: account for account in accounts}
         self._token = token
         self._limits = limits
+        self._books = books
         self._client = Client(
             [Destination.of(one.base_url, private_ok=one.private_ok) for one in accounts],
             lookup=lookup,
@@ -147,6 +168,10 @@ class Broker:
             return Refusal(found.status, found.reason)
         return Call(account, found.route, found.query)
 
+    async def refusal(self) -> str:
+        """Return why no call may be made now, whatever it is: what may be spent is spent."""
+        return await self._books.refusal() if self._books else ""
+
     def _shows_token(self, head: Head) -> bool:
         shown = []
         if (key := head.fields.get("x-api-key")) is not None:
@@ -158,6 +183,17 @@ class Broker:
 
     async def carry_out(self, call: Call, exchange: Exchange) -> None:
         """Ask the provider and pass its answer back; raise EgressError where that fails."""
+        meter = self._books.meter(call.account.dialect, call.route) if self._books else None
+        try:
+            await self._pass(call, exchange, meter)
+        except EgressError as error:
+            said = str(error).replace(call.account.key, "*")
+            raise EgressError(said, error.failure) from None
+        finally:
+            if meter is not None:
+                meter.finish(asked=exchange.sent > 0)
+
+    async def _pass(self, call: Call, exchange: Exchange, meter: Meter | None) -> None:
         async with self._client.stream(
             call.route.method,
             call.url,
@@ -169,7 +205,10 @@ class Broker:
         ) as response:
             key = call.account.key
             shown = {name: text for name, text in response.headers.items() if key not in text}
-            await exchange.answer(_heard(call, response), shown)
+            if meter is not None:
+                meter.answered(response.status, response.headers.get("content-type", ""))
+            async with aclosing(_told(response, meter, key)) as chunks:
+                await exchange.answer(replace(response, chunks=chunks), shown)
 
 
 def _headers(head: Head, account: Account) -> dict[str, str]:
@@ -185,18 +224,20 @@ def _headers(head: Head, account: Account) -> dict[str, str]:
             return {**passed, "authorization": f"Bearer {account.key}"}
 
 
-def _heard(call: Call, response: Response) -> Response:
-    """Return the answer with the account's meter listening to it."""
-    make = call.account.meter
-    content_type = response.headers.get("content-type", "")
-    meter = make(call.route, response.status, content_type) if make else None
-    return response if meter is None else replace(response, chunks=_metered(response, meter))
+async def _told(response: Response, meter: Meter | None, key: str) -> AsyncGenerator[bytes]:
+    """Yield an answer's body without the key, with the meter listening to it.
 
-
-async def _metered(response: Response, meter: Meter) -> AsyncGenerator[bytes]:
-    try:
-        async for chunk in response.chunks:
+    The end of an answer in one piece is shown when it is counted: the next call may follow at once.
+    """
+    scrubber, last = Scrubber(key), b""
+    streamed = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+    async for chunk in response.chunks:
+        if meter is not None:
             meter.feed(chunk)
-            yield chunk
-    finally:
-        meter.finish()
+        shown, last = (chunk, b"") if streamed else (last, chunk)
+        if cleaned := scrubber.feed(shown):
+            yield cleaned
+    if meter is not None:
+        meter.finish(asked=True)
+    if rest := scrubber.feed(last) + scrubber.finish():
+        yield rest

@@ -247,7 +247,9 @@ def _readable(place: Place) -> Iterator[None]:
         raise EgressError(f"{who} did not answer in time", "timeout") from None
     except httpcore2.ConnectError as error:
         raise EgressError(f"{who} cannot be reached: {error}", "unreachable") from None
-    except httpcore2.LocalProtocolError as error:
-        raise EgressError(f"the request to {who} cannot be sent: {error}") from None
+    except httpcore2.LocalProtocolError:
+        # What it says of a header holds the header, and that may be a key.
+        said = f"the request to {who} cannot be sent: HTTP does not allow what is in its head"
+        raise EgressError(said) from None
     except (httpcore2.NetworkError, httpcore2.ProtocolError, ssl.SSLError) as error:
         raise EgressError(f"the connection to {who} broke: {error}", "broken") from None

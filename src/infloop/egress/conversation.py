@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
     from infloop.egress.limits import Limits, Uploads
-    from infloop.egress.reports import Kind
+    from infloop.egress.reports import Kind, Why
     from infloop.egress.resolve import Lookup
     from infloop.errors import EgressFailure
     from infloop.policy.hosts import Allowlist, Place, Scheme, Verdict
@@ -72,9 +72,10 @@ class Terms:
 class Refused(Exception):
     """The child's wish is refused; it is told so if it can still be told."""
 
-    def __init__(self, status: int, reason: str, rule: str = "") -> None:
+    def __init__(self, status: int, why: Why, reason: str, rule: str = "") -> None:
         super().__init__(reason)
         self.status = status
+        self.why: Why = why
         self.rule = rule
 
 
@@ -108,7 +109,7 @@ class Conversation:
         self._port = 0
         self._speaks_http = True
         self._connect_by = 0.0
-        self._late: Refused | Failed = Refused(408, "the request did not come in time")
+        self._late: Refused | Failed = Refused(408, "limit", "the request did not come in time")
 
     async def hold(self) -> None:
         """Do what the child asks for, or say why not. Never raises for what a child does."""
@@ -119,7 +120,7 @@ class Conversation:
             except TimeoutError:
                 raise self._late from None
         except Refused as error:
-            decision = self._report("refused", str(error), error.rule)
+            decision = self._report("refused", str(error), error.rule, error.why)
             await self._tell(Refusal(error.status, str(decision)))
         except Failed as error:
             await self._tell(Refusal(error.status, str(error)))
@@ -141,8 +142,10 @@ class Conversation:
             self._wire.transport.write(refusal_answer(refusal))
             await self._wire.hang_up(self._limits.head_s)
 
-    def _report(self, verdict: Verdict, reason: str, rule: str = "") -> Decision:
-        decision = Decision(self._number, self._kind, self._host, self._port, verdict, reason, rule)
+    def _report(self, verdict: Verdict, reason: str, rule: str = "", why: Why = "") -> Decision:
+        decision = Decision(
+            self._number, self._kind, self._host, self._port, verdict, reason, rule, why
+        )
         self._terms.on_decision(decision)
         return decision
 
@@ -151,17 +154,17 @@ class Conversation:
             if not await self._wire.more():
                 raise ConnectionResetError
         if isinstance(got, Refusal):
-            raise Refused(got.status, got.reason)
+            raise Refused(got.status, "malformed", got.reason)
         head, size = got
         self._wire.take(size)
         return head
 
     async def _obey(self, head: Head) -> None:
         if asyncio.get_running_loop().time() >= self._terms.until:
-            raise Refused(403, "the time for connections of the run is used up")
+            raise Refused(403, "limit", "the time for connections of the run is used up")
         match understand(head):
             case Refusal(status, reason):
-                raise Refused(status, reason)
+                raise Refused(status, "malformed", reason)
             case Tunnel(host, port):
                 await self._tunnel(head, host, port)
             case Forward(place):
@@ -173,19 +176,21 @@ class Conversation:
         """Decide about a host and report it; return the addresses to dial."""
         self._host, self._port = host, port
         if self._terms.token and not holds_token(head, self._terms.token):
-            raise Refused(407, "the token of the run is missing or wrong")
+            raise Refused(407, "token", "the token of the run is missing or wrong")
         ruling = self._terms.allowed.judge(host, port, scheme)
         if not ruling.allowed:
-            raise Refused(403, ruling.reason, ruling.rule)
+            why: Why = "denied" if ruling.rule else "not-listed"
+            raise Refused(403, why, ruling.reason, ruling.rule)
         patience_s = self._limits.connect_s
-        late = Refused(504, f"the name was not resolved in {patience_s:g} s")
+        late = Refused(504, "unresolved", f"the name was not resolved in {patience_s:g} s")
         self._connect_by = self._within(patience_s, late)
         try:
             addresses = await addresses_to_dial(
                 host, port, gate=self._terms.allowed, lookup=self._terms.lookup
             )
         except EgressError as error:
-            raise Refused(_STATUS[error.failure], str(error)) from None
+            why = "address" if error.failure == "refused" else "unresolved"
+            raise Refused(_STATUS[error.failure], why, str(error)) from None
         self._report("allowed", ruling.reason, ruling.rule)
         self._late = Failed(504, f"{authority(host, port)} did not answer in {patience_s:g} s")
         return addresses
@@ -246,22 +251,22 @@ class Conversation:
             raise Failed(_STATUS[error.failure], f"{where}: {error}") from None
 
     async def _check_hello(self, host: str) -> None:
-        self._within(self._limits.hello_s, Refused(403, "no ClientHello came in time"))
+        self._within(self._limits.hello_s, Refused(403, "hello", "no ClientHello came in time"))
         while (why := refuse_hello(self._wire.received, host)) is None:
             if not await self._wire.more():
-                raise Refused(403, "the tunnel was closed before a ClientHello came")
+                raise Refused(403, "hello", "the tunnel was closed before a ClientHello came")
         if why:
-            raise Refused(403, why)
+            raise Refused(403, "hello", why)
 
     async def _carry(self, upstream: Wire, traffic: _Traffic) -> None:
         if self._wire.transport.is_closing() or upstream.transport.is_closing():
             return
-        self._within(self._limits.connection_s, Refused(403, _TIME_IS_UP))
+        self._within(self._limits.connection_s, Refused(403, "limit", _TIME_IS_UP))
         relay = Relay(self._wire, upstream, self._terms.uploads.refuse)
         self._terms.relays.add(relay)
         try:
             if reason := await relay.over:
-                raise Refused(403, reason)
+                raise Refused(403, "limit", reason)
         finally:
             relay.end()
             traffic.sent, traffic.received = relay.sent, relay.received
@@ -295,14 +300,16 @@ class Conversation:
         self._kind = "broker"
         broker = self._terms.broker
         if head.fields.get("host") not in self._terms.own_names:
-            raise Refused(400, "the Host field does not name this proxy")
+            raise Refused(400, "malformed", "the Host field does not name this proxy")
         if broker is None or not head.target.startswith(PREFIX):
-            raise Refused(403, "there is nothing here")
+            raise Refused(403, "call", "there is nothing here")
         call = broker.judge(head)
         if isinstance(call, Refusal):
-            raise Refused(call.status, call.reason)
+            raise Refused(call.status, "token" if call.status == 401 else "call", call.reason)
         place = parse_url(call.account.base_url)
         self._host, self._port = place.host, place.port
+        if why := await broker.refusal():
+            raise Refused(402, "budget", why)
         self._report("allowed", f"a call of provider {call.account.provider!r}", str(call.route))
         async with self._exchanging(head, self._limits.call_body) as exchange:
             await broker.carry_out(call, exchange)
@@ -312,7 +319,7 @@ class Conversation:
         """Pass a request on; end it when the child hangs up, for nobody waits for its answer."""
         task = asyncio.current_task()
         assert task is not None
-        self._within(self._limits.connection_s, Refused(403, _TIME_IS_UP))
+        self._within(self._limits.connection_s, Refused(403, "limit", _TIME_IS_UP))
         exchange = Exchange(self._wire, head, self._limits.idle_s, self._may_upload(most))
         if self._wire.ended:
             raise ConnectionResetError
@@ -320,14 +327,17 @@ class Conversation:
         with self._accounted() as traffic:
             try:
                 if (head.length or 0) > most:
-                    raise Refused(413, f"the request's body is larger than {most} bytes")
+                    raise Refused(413, "limit", f"the request's body is larger than {most} bytes")
+                if reason := self._terms.uploads.refuse(head.size, 0):
+                    raise Refused(413, "limit", reason)
                 yield exchange
                 self._speaks_http = False
                 await self._wire.hang_up(self._limits.idle_s)
             except EgressError as error:
                 self._speaks_http = not exchange.answered
                 if error.failure in ("refused", "too-large"):
-                    raise Refused(_STATUS[error.failure], str(error)) from None
+                    why: Why = "limit" if error.failure == "too-large" else "address"
+                    raise Refused(_STATUS[error.failure], why, str(error)) from None
                 raise Failed(_STATUS[error.failure], str(error)) from None
             finally:
                 self._wire.on_gone = None

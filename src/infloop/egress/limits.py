@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one proxy; times in seconds, sizes in bytes."""
+    """Bounds of one proxy; times in seconds, sizes in bytes.
+
+    When so many were `turned_away` in a row, it is overloaded and ends.
+    """
 
     head_s: float = 10
     hello_s: float = 10
@@ -16,6 +19,7 @@ class Limits:
     connection_s: float = 6 * 3600
     run_s: float = 24 * 3600
     connections: int = 256
+    turned_away: int = 256
     upload_a_connection: int = 1 << 30
     upload_a_run: int = 4 << 30
     call_body: int = 32 << 20

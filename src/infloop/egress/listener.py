@@ -5,11 +5,19 @@ from __future__ import annotations
 import socket
 from typing import TypeAlias
 
+from infloop.errors import EgressError
+
 Listener: TypeAlias = socket.socket
 
 _BACKLOG = 128
 
 
 def listen_on_loopback() -> Listener:
-    """Return a socket that listens on a free port of 127.0.0.1; whoever asks closes it."""
-    return socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
+    """Return a socket that listens on a free port of 127.0.0.1; whoever asks closes it.
+
+    Raises EgressError where that cannot be had.
+    """
+    try:
+        return socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
+    except OSError as error:
+        raise EgressError(f"the proxy of this run cannot start: {error}", "broken") from None

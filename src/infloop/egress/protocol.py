@@ -13,7 +13,6 @@ Rules
 from __future__ import annotations
 
 import binascii
-import hmac
 import re
 from base64 import b64decode
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.errors import EgressError
 from infloop.policy.hosts import DEFAULT_PORTS, parse_authority, parse_url
+from infloop.policy.secrets import same_secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,6 +74,11 @@ class Head:
         if "transfer-encoding" in self.fields:
             return None
         return int(self.fields.get("content-length", "0"))
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of it the child wrote."""
+        return len(self.target) + sum(len(name) + len(text) for name, text in self.fields.items())
 
     def passed_on(self) -> dict[str, str]:
         """Return the fields that are for the other side and not for us."""
@@ -220,11 +225,6 @@ def holds_token(head: Head, token: str) -> bool:
     return same_secret(shown, token)
 
 
-def same_secret(shown: str, secret: str) -> bool:
-    """Compare in constant time; nothing equals an empty secret."""
-    return bool(secret) and hmac.compare_digest(shown.encode(), secret.encode())
-
-
 def refusal_answer(refusal: Refusal) -> bytes:
     """Return the whole answer to an order that is refused."""
     body = f"{refusal.reason}\n".encode("utf-8", "backslashreplace")
@@ -239,11 +239,14 @@ def refusal_answer(refusal: Refusal) -> bytes:
 
 _PHRASES = {
     400: "Bad Request",
+    401: "Unauthorized",
+    402: "Payment Required",
     403: "Forbidden",
     405: "Method Not Allowed",
     407: "Proxy Authentication Required",
     408: "Request Timeout",
     413: "Content Too Large",
+    417: "Expectation Failed",
     431: "Request Header Fields Too Large",
     502: "Bad Gateway",
     503: "Service Unavailable",

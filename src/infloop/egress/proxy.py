@@ -4,7 +4,8 @@ Rules
   * What is not allowed is refused; what is not understood is refused; what goes wrong is refused.
   * `serve` raises when the proxy cannot go on, and when a decision cannot be reported. Its
     connections end with it, so the run that waits for it fails and nothing goes round it.
-  * When there are too many connections, further ones are turned away.
+  * When there are too many connections, further ones are turned away; when that goes on, the proxy
+    is overloaded and ends.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from infloop.egress.broker import Broker
+    from infloop.egress.reports import Why
     from infloop.egress.resolve import Lookup
     from infloop.policy.hosts import Allowlist
 
@@ -52,11 +54,13 @@ class Proxy:
         limits: Limits | None = None,
         lookup: Lookup | None = None,
         broker: Broker | None = None,
+        uploads: Uploads | None = None,
         port: int = 0,
     ) -> None:
         """Take the rules. An empty `token` is for a listener that only the run's children reach.
 
-        `port` is the one that children know it by, where that is not the listener's own.
+        `uploads` is what several proxies of a run share. `port` is the one that children know it
+        by, where that is not the listener's own.
         """
         self._allowed = allowed
         self._token = token
@@ -65,10 +69,11 @@ class Proxy:
         self._limits = limits or Limits()
         self._lookup = lookup or SystemLookup()
         self._broker = broker
+        self._uploads = uploads or Uploads(self._limits)
         self._port = port
         self._numbers = 0
         self._open = 0
-        self._turning_away = False
+        self._turned_away = 0
 
     async def serve(self, listener: socket.socket) -> None:
         """Accept on a listening socket until cancelled, then close it; EgressError on failure."""
@@ -95,7 +100,7 @@ class Proxy:
         return Terms(
             allowed=self._allowed,
             limits=self._limits,
-            uploads=Uploads(self._limits),
+            uploads=self._uploads,
             lookup=self._lookup,
             token=self._token,
             own_names=frozenset((authority(host, port), authority("localhost", port))),
@@ -117,6 +122,9 @@ class Proxy:
                 loop.add_reader(listener, knock)
 
         def knock() -> None:
+            if failure.done():  # the proxy is ending: nobody is let in any more
+                loop.remove_reader(listener)
+                return
             try:
                 for _ in range(_AT_ONCE):
                     self._welcome(listener.accept()[0], terms, tasks)
@@ -137,21 +145,22 @@ class Proxy:
             self._turn_away(child)
             return
         child.settimeout(0)
-        self._turning_away = False
+        self._turned_away = 0
         self._open += 1
         self._numbers += 1
         task = tasks.create_task(self._converse(child, self._numbers, terms))
         task.add_done_callback(lambda _: child.close())  # it may end before it has begun
 
     def _turn_away(self, child: socket.socket) -> None:
-        if not self._turning_away:
-            self._turning_away = True
-            self._refuse(self._numbers, _TOO_MANY)
         with child, suppress(OSError):
             child.send(refusal_answer(Refusal(503, _TOO_MANY)))
+        self._refuse(self._numbers, _TOO_MANY, "overload")
+        self._turned_away += 1
+        if self._turned_away > self._limits.turned_away:
+            raise EgressError(f"it is overloaded: {_TOO_MANY}, and they do not end")
 
-    def _refuse(self, number: int, reason: str) -> None:
-        self._on_decision(Decision(number, "unknown", "", 0, "refused", reason))
+    def _refuse(self, number: int, reason: str, why: Why) -> None:
+        self._on_decision(Decision(number, "unknown", "", 0, "refused", reason, why=why))
 
     async def _converse(self, child: socket.socket, number: int, terms: Terms) -> None:
         try:
@@ -159,7 +168,7 @@ class Proxy:
             _, wire = await loop.connect_accepted_socket(Wire, child)
             await Conversation(number, wire, terms).hold()
         except Exception as error:  # noqa: BLE001  the edge of a task: this connection ends
-            self._refuse(number, f"the proxy failed: {error!r}")
+            self._refuse(number, f"the proxy failed: {error!r}", "failure")
         finally:
             self._open -= 1
 

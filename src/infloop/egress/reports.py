@@ -9,6 +9,23 @@ from infloop.policy.hosts import Verdict, authority
 
 Kind: TypeAlias = Literal["tunnel", "request", "broker", "unknown"]
 
+Why: TypeAlias = Literal[
+    "",
+    "not-listed",  # no list has the host
+    "denied",  # the operator's denial has it
+    "address",  # the name leads to an address that is not dialled
+    "unresolved",  # the name leads nowhere
+    "token",  # it was not shown, or another one
+    "malformed",  # what came is not plainly a request
+    "hello",  # a tunnel was used for something else than TLS with its host
+    "call",  # the broker does not make such calls
+    "budget",  # what calls may cost is spent
+    "limit",  # too much, too slow or too long
+    "overload",  # too many connections at once
+    "failure",  # we have a defect
+]
+"""Why a connection was refused, in one word; nothing if it was not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -24,6 +41,7 @@ class Decision:
     verdict: Verdict
     reason: str
     rule: str = ""
+    why: Why = ""
 
     def __str__(self) -> str:
         where = authority(self.host, self.port) if self.host else "a connection"

@@ -8,6 +8,7 @@ protected     which files need a person to be brought home
 rate          how often something may happen
 routes        which calls may be made with a key
 permissions   whether an agent that asks may use a tool
+secrets       whether somebody knows a secret
 spending      whether more money may be spent
 taint         what a value from outside may reach
 """

@@ -93,7 +93,7 @@ def _inherited(server_env: Mapping[str, str], passthrough: Sequence[str]) -> dic
         check_passthrough(entry)
     exact = {entry for entry in passthrough if not entry.endswith("*")}
     prefixes = tuple(entry[:-1] for entry in passthrough if entry.endswith("*"))
-    return {
+    inherited = {
         name: value
         for name, value in server_env.items()
         if not _never_inherited(name)
@@ -101,9 +101,22 @@ def _inherited(server_env: Mapping[str, str], passthrough: Sequence[str]) -> dic
             name in _BASE
             or name in exact
             or name.startswith(_BASE_PREFIX)
-            or (prefixes and name.startswith(prefixes) and not _loads_code(name))
+            or (
+                prefixes
+                and name.startswith(prefixes)
+                and not _loads_code(name)
+                and not name.startswith(_STEERS_PROGRAMS_PREFIXES)
+            )
         )
     }
+    if "PATH" in inherited:
+        inherited["PATH"] = _absolute(inherited["PATH"])
+    return inherited
+
+
+def _absolute(path: str) -> str:
+    """Leave out what means the working directory: a program found there may be the last agent's."""
+    return ":".join(entry for entry in path.split(":") if entry.startswith("/"))
 
 
 def parse_passthrough(text: str) -> tuple[str, ...]:

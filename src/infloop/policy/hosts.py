@@ -191,7 +191,7 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True)
 class RuleList:
-    """Somebody's rules. `owner` is how people call them: `provider 'claude'`, `the operator`."""
+    """Somebody's rules. `owner` is how people call them: `provider claude`, `the operator`."""
 
     owner: str
     rules: tuple[Rule, ...] = ()
@@ -218,8 +218,10 @@ class Allowlist:
             for rule in entries.rules:
                 if rule.allows(host, port, scheme):
                     return Ruling("allowed", f"in the allowlist of {entries.owner}", str(rule))
-        owners = " or ".join(entries.owner for entries in self.lists) or "anybody"
-        return Ruling("refused", f"not in the allowlist of {owners}")
+        owners = " or ".join(entries.owner for entries in self.lists if entries.rules)
+        return Ruling(
+            "refused", f"not in the allowlist of {owners}" if owners else "no host is listed"
+        )
 
     def refuse_address(self, host: str, port: int, address: Address) -> str:
         """Return why an address of an allowed host is not dialled, or nothing."""

@@ -10,16 +10,17 @@ KINDS = frozenset(Permissions.model_fields) - {"default"}
 
 
 class Ruling(NamedTuple):
-    """Whether it may, and by what."""
+    """Whether it may, and by what; with `asks`, a person may say otherwise."""
 
     allowed: bool
     why: str
+    asks: bool = False
 
 
 def rule_on(permissions: Permissions, kind: str, *, skips_prompts: bool = False) -> Ruling:
     """Decide on the use of a tool of this kind; a kind that nobody knows is `default`.
 
-    Nobody is there to be asked while a run goes on, and silence denies.
+    What is to be asked for is denied until somebody has answered: silence denies.
     """
     if skips_prompts:
         return Ruling(allowed=True, why="this node skips permission prompts")
@@ -27,5 +28,5 @@ def rule_on(permissions: Permissions, kind: str, *, skips_prompts: bool = False)
     decision = named or permissions.default
     rule = f"permissions.{kind if named else 'default'} is {decision!r}"
     if decision == "ask":
-        return Ruling(allowed=False, why=f"{rule}, and nobody answered")
+        return Ruling(allowed=False, why=f"{rule}, and nobody answered", asks=True)
     return Ruling(decision == "allow", rule)

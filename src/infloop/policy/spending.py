@@ -3,7 +3,8 @@
 Rules
   * A cap is used up when what was spent reaches it. What is being asked at that moment goes on, so
     the cap is passed by at most what was in flight.
-  * Only what a provider reported is money. What it did not report is unknown, never nothing.
+  * Only what a provider reported is money. What it did not report is unknown, never nothing. Under
+    a cap little may be unknown: whoever keeps answers from telling what they cost is stopped.
   * A window begins at midnight of a day of the local calendar: today, Monday, the first of the
     month. `process` has no beginning of its own: it is whatever this process has asked for.
 """
@@ -15,6 +16,9 @@ from datetime import date, timedelta
 from typing import Literal, TypeAlias
 
 Window: TypeAlias = Literal["process", "day", "week", "month"]
+
+MOST_UNTOLD = 10
+"""So many answers in one step may keep to themselves what they cost, where there is a cap."""
 
 MOST_USD = 1_000_000.0
 """More than any call costs; what claims to be more is no amount."""
@@ -79,6 +83,15 @@ def run_refusal(spent_usd: float, limit_usd: float) -> str:
     return (
         f"budget: the run spent ${spent_usd:.4f}, interrupted steps included, and its limit is "
         f"${limit_usd:.4f} (INFLOOP_MAX_RUN_COST_USD, or limits.maxCostUsd in the workflow)"
+    )
+
+
+def untold_refusal(answers: int) -> str:
+    """Return why an agent may ask nothing more whose answers do not tell what they cost."""
+    return (
+        f"budget: {answers} answers to this agent broke off, or ended, without telling what they "
+        "cost, so nobody can say whether the limit on cost is reached; let the agent ask for usage "
+        "(stream_options.include_usage) and hear its answers out, or remove the limit"
     )
 
 

@@ -44,8 +44,8 @@ _STRICTNESS: Mapping[Carrier, tuple[str, ...]] = {
 _OURS = frozenset(
     {
         *("broke", "completed", "costUsd", "durationMs", "exitCode", "failed", "iterations"),
-        *("language", "met", "mode", "noProgress", "op", "scores", "sessionTokens", "status"),
-        *("timedOut", "tokens", "winner_index", "worktreePath"),
+        *("language", "met", "mode", "noProgress", "op", "scores", "sessionCostUsd"),
+        *("sessionTokens", "status", "timedOut", "tokens", "winner_index", "worktreePath"),
     }
 )
 # What chooses where and as what something runs, instead of being read by it.

@@ -13,6 +13,7 @@
     acp             an agent that is a program and speaks the Agent Client Protocol
     acp_conversation  one prompt put to it, as its client
     acp_files       files that it reads and writes through us
+    asking          what it wants a person to allow
     jsonrpc         messages, one a line
     outbox          what is to be written to a program
     http            a model behind an HTTP API, by a manifest

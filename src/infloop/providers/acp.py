@@ -2,9 +2,9 @@
 
 Each request starts the program, through the sandbox, with nothing of our environment but what the
 manifest names, and puts one prompt to it (see acp_conversation). What the agent asks leave for is
-decided by the manifest's `permissions`, and recorded. Its answer to the prompt is the result,
-however its program leaves after that. One that is left early is told to cancel before its process
-tree is ended.
+decided by the manifest's `permissions`, or by a person where they say so, and recorded. Its answer
+to the prompt is the result, however its program leaves after that. One that is left early is told
+to cancel before its process tree is ended.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 from infloop.providers.acp_conversation import Conversation
 from infloop.providers.acp_files import AgentFiles
 from infloop.providers.arguments import program_of
+from infloop.providers.asking import Asking
 from infloop.providers.base import Done, Notice
 from infloop.providers.cli import how_to_help
 from infloop.providers.frames import one_line
@@ -25,9 +26,12 @@ from infloop.providers.outbox import Outbox
 from infloop.sandbox.base import ChildRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
+    from infloop.model.approval import Question
     from infloop.model.provider import AcpProvider
+    from infloop.policy.permissions import Ruling
+    from infloop.providers.asking import Ask
     from infloop.providers.base import Part, Request
     from infloop.providers.cli import ProviderEnvironment
     from infloop.sandbox.base import ChildResult, Sandbox
@@ -38,7 +42,10 @@ FAREWELL_S = 0.3
 
 
 class AcpAgent:
-    """Asks the program of one manifest; `program` takes the place of its `bin`."""
+    """Asks the program of one manifest; `program` takes the place of its `bin`.
+
+    Without `consult` nobody is asked for leave, and silence denies.
+    """
 
     def __init__(
         self,
@@ -46,6 +53,7 @@ class AcpAgent:
         sandbox: Sandbox,
         environment: ProviderEnvironment,
         *,
+        consult: Ask | None = None,
         program: str = "",
         after_result_ms: int = AFTER_RESULT_MS,
         greeting_ms: int = GREETING_MS,
@@ -54,6 +62,7 @@ class AcpAgent:
         self._manifest = manifest
         self._sandbox = sandbox
         self._environment = environment
+        self._consult = consult
         self._program = program_of(program or manifest.bin)
         self._after_result_ms = after_result_ms
         self._greeting_ms = greeting_ms
@@ -62,14 +71,27 @@ class AcpAgent:
         """Run the program, put the prompt to it, and yield what it says."""
         outbox = Outbox()
         files = AgentFiles(request.cwd)
-        conversation = Conversation(request, self._manifest.permissions, outbox, files)
+        asking = Asking(self._consult) if self._consult else None
+
+        def consult(question: Question, then: Callable[[Ruling], Part]) -> None:
+            assert asking is not None
+            asking.put(question, lambda ruling: heard.tell(then(ruling)))
+
+        conversation = Conversation(
+            request, self._manifest, outbox, files, consult if asking else None
+        )
         child = ChildRequest(
             argv=(self._program, *self._manifest.args),
             cwd=request.cwd,
             env=self._environment(self._manifest.env_passthrough),
             stdin=outbox.pieces(),
         )
-        heard = Hearing(conversation, request.idle_timeout_ms, self._after_result_ms)
+        heard = Hearing(
+            conversation,
+            request.idle_timeout_ms,
+            self._after_result_ms,
+            lambda: asking is not None and asking.is_open,
+        )
 
         def conclude(result: ChildResult | None) -> Done:
             return heard.conclusion(None if heard.ending else result)
@@ -101,3 +123,5 @@ class AcpAgent:
                     yield part
         finally:
             waiting.cancel()
+            if asking is not None:
+                await asking.close()

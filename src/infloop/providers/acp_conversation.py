@@ -2,7 +2,8 @@
 
     initialize -> session/new, load or resume -> (the model is chosen) -> session/prompt
 
-Lines go in; parts come out, and what is to be answered goes to the outbox. Nothing waits here.
+Lines go in; parts come out, and what is to be answered goes to the outbox. Nothing waits here: what
+a person is asked is answered when it is.
 
 This is the only file that knows the package `agent-client-protocol`, and it uses the package's
 messages alone. Its connection starts a task for every message it reads, so that an agent that
@@ -21,8 +22,10 @@ from pydantic import BaseModel, ValidationError
 
 from infloop import __version__
 from infloop.errors import StepError
+from infloop.model.approval import question
 from infloop.policy.permissions import rule_on
 from infloop.providers.base import (
+    NO_USAGE,
     Cost,
     Done,
     Notice,
@@ -60,7 +63,8 @@ from infloop.sandbox.capture import Capture
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from infloop.model.provider import Permissions
+    from infloop.model.approval import Question
+    from infloop.model.provider import AcpProvider
     from infloop.model.values import JsonObject
     from infloop.policy.permissions import Ruling
     from infloop.providers.acp_files import AgentFiles
@@ -69,12 +73,27 @@ if TYPE_CHECKING:
     from infloop.providers.lines import Line
     from infloop.providers.outbox import Outbox
 
+    Consult = Callable[[Question, Callable[[Ruling], Part]], None]
+    """Asks a person, and has what is made of the answer told."""
+
 Message = TypeVar("Message", bound=BaseModel)
 
 AUTH_REQUIRED = -32000
 MOST_RESULT_BYTES = 1 << 20
 MOST_TOOLS = 10_000
 LONGEST_NAME = 1_000
+
+_WANTS = {
+    "execute": "to run",
+    "edit": "to edit",
+    "delete": "to delete",
+    "move": "to move",
+    "read": "to read",
+    "search": "to search",
+    "fetch": "to fetch",
+}
+_TOLD = ("kind", "rawInput", "content", "locations")
+"""What a person is shown of a tool beside its title."""
 
 _STOPPED = {
     "max_tokens": "the agent reached its limit of tokens",
@@ -102,12 +121,20 @@ class Conversation:
     """Puts one request to an agent and reads what it says; see `hearing.Reader`."""
 
     def __init__(
-        self, request: Request, permissions: Permissions, outbox: Outbox, files: AgentFiles
+        self,
+        request: Request,
+        manifest: AcpProvider,
+        outbox: Outbox,
+        files: AgentFiles,
+        consult: Consult | None = None,
     ) -> None:
         self._request = request
-        self._permissions = permissions
+        self._name = manifest.id
+        self._permissions = manifest.permissions
         self._outbox = outbox
         self._files = files
+        self._consult = consult
+        self._unanswered: dict[Id, None] = {}
         self._calls = 0
         self._then: Callable[[Any], list[Part]] | None = None
         self._model = request.wanted_model
@@ -118,7 +145,9 @@ class Conversation:
         self._message: str | None = None
         self._speaking = False
         self._last = Capture("stdout", MOST_RESULT_BYTES, None)
+        self._counted = NO_USAGE
         self._spent = 0.0
+        self._told_spent = False
 
     # -- what a Reader does --------------------------------------------------------------------
 
@@ -172,6 +201,8 @@ class Conversation:
 
     def cancel(self) -> None:
         """Tell the agent to stop, and that there is no more to come."""
+        for caller in self._unanswered:
+            self._outbox.put(_permission(caller, None))
         if self._prompting and not self._ended:
             stop = schema.CancelNotification(session_id=self._session)
             self._outbox.put(notify(AGENT_METHODS["session_cancel"], _json(stop)))
@@ -233,6 +264,9 @@ class Conversation:
 
     def _on_continued(self, session: str, result: object) -> list[Part]:
         self._session = session
+        self._counted = self._request.session_usage
+        if not self._told_spent:
+            self._spent = self._request.session_cost_usd
         return [Session(session), *self._choose_model(as_object(result))]
 
     def _on_opened(self, result: object) -> list[Part]:
@@ -268,13 +302,24 @@ class Conversation:
 
     def _on_answered(self, result: object) -> list[Part]:
         answer = as_object(result)
-        used = _usage(_fitting(schema.Usage, answer.get("usage")), self._model)
+        used = self._used(_usage(_fitting(schema.Usage, answer.get("usage")), self._model))
         stopped = as_words(answer.get("stopReason"))
         error = ""
         if stopped != "end_turn":
             error = _STOPPED.get(stopped) or f"the agent stopped: {one_line(stopped, 80)!r}"
         unseen = [tool.part for tool in self._tools.values() if not tool.shown]
         return [*unseen, *([used] if used.counts else []), self._end(error)]
+
+    def _used(self, total: Usage) -> Usage:
+        """Return what the session has used beyond what is counted already.
+
+        A total that is less says that the agent does not remember the turns before.
+        """
+        before = self._counted
+        forgot = (
+            total.input_tokens < before.input_tokens or total.output_tokens < before.output_tokens
+        )
+        return total if forgot else total.beyond(before)
 
     # -- updates -------------------------------------------------------------------------------
 
@@ -312,10 +357,16 @@ class Conversation:
         return [Text(apart + text)]
 
     def _on_spent(self, cost: schema.Cost | None) -> list[Part]:
-        """Count what the session has cost beyond what is counted already."""
+        """Count what the session has cost beyond what is counted already.
+
+        A first total that is less says that the agent does not remember the turns before.
+        """
         total = as_dollars(cost.amount) if cost and cost.currency.upper() == "USD" else None
         if total is None:
             return []
+        if not self._told_spent and total < self._spent:
+            self._spent = 0.0
+        self._told_spent = True
         beyond, self._spent = total - self._spent, max(total, self._spent)
         return [Cost(beyond)] if beyond > 0 and self._prompting else []
 
@@ -360,15 +411,26 @@ class Conversation:
         known = self._tools.get(asked.tool_call.tool_call_id, _KnownTool("other", "a tool"))
         # By its own word: a kind that the package does not know is none of those it does.
         kind = as_words(as_object(params.get("toolCall")).get("kind")) or known.kind
+        what = asked.tool_call.title or known.title
+
+        def settle(ruling: Ruling) -> Part:
+            self._unanswered.pop(caller, None)
+            option, ruling = _option(asked.options, ruling)
+            self._outbox.put(_permission(caller, option))
+            return _ruled(ruling, kind, what)
+
         ruling = self._rule(kind)
-        option, ruling = _option(asked.options, ruling)
-        outcome: schema.AllowedOutcome | schema.DeniedOutcome
-        if option is None:
-            outcome = schema.DeniedOutcome(outcome="cancelled")
-        else:
-            outcome = schema.AllowedOutcome(outcome="selected", option_id=option)
-        self._outbox.put(reply(caller, _json(schema.RequestPermissionResponse(outcome=outcome))))
-        return [*shown, _ruled(ruling, kind, asked.tool_call.title or known.title)]
+        can_be_allowed = any(option.kind == "allow_once" for option in asked.options)
+        if self._consult is None or not ruling.asks or not can_be_allowed:
+            return [*shown, settle(ruling)]
+        self._unanswered[caller] = None
+        self._consult(self._question(kind, what, as_object(params.get("toolCall"))), settle)
+        return shown
+
+    def _question(self, kind: str, what: str, tool: JsonObject) -> Question:
+        wants = _WANTS.get(kind) or f"leave for a tool ({one_line(kind, 20)})"
+        told = {name: tool[name] for name in _TOLD if name in tool}
+        return question("permission", f"{self._name} wants {wants}: {one_line(what)}", told)
 
     def _on_read(self, caller: Id, params: JsonObject) -> list[Part]:
         asked = _fitting(schema.ReadTextFileRequest, params)
@@ -416,6 +478,16 @@ class Conversation:
     def _unreadable(self, caller: Id, method: str) -> list[Part]:
         self._outbox.put(refuse(caller, INVALID_PARAMS, f"the params of {method} do not fit"))
         return [Stderr(f"{method} came with params that do not fit, and was refused\n")]
+
+
+def _permission(caller: Id, option: str | None) -> bytes:
+    """Return the answer to a request for leave: the option that is taken, if any."""
+    outcome: schema.AllowedOutcome | schema.DeniedOutcome
+    if option is None:
+        outcome = schema.DeniedOutcome(outcome="cancelled")
+    else:
+        outcome = schema.AllowedOutcome(outcome="selected", option_id=option)
+    return reply(caller, _json(schema.RequestPermissionResponse(outcome=outcome)))
 
 
 def _json(message: BaseModel) -> JsonObject:
@@ -472,7 +544,7 @@ def _values(option: schema.SessionConfigOptionSelect) -> set[str]:
 
 
 def _usage(told: schema.Usage | None, model: str) -> Usage:
-    """Return the tokens of the turn; `total` shows whether the cache's are among those read."""
+    """Return the tokens of the session; `total` shows whether the cache's are among those read."""
     if told is None:
         return Usage()
     cached, written = as_count(told.cached_read_tokens), as_count(told.cached_write_tokens)

@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 
 from infloop.errors import StepError
+from infloop.policy.protected import plain
 from infloop.workspace import beneath
 
 MOST_BYTES = 8 << 20
@@ -41,7 +42,7 @@ class AgentFiles:
     def write(self, path: str, text: str) -> None:
         """Make a file, or put another in its place at once; its mode stays."""
         inner = self._inner(path)
-        if any(name.lower() == b".git" for name in inner.split(b"/")):
+        if any(plain(os.fsdecode(name)) == ".git" for name in inner.split(b"/")):
             raise StepError(f"{path[:200]!r} is git's own and is not written")
         data = text.encode("utf-8", "replace")
         try:

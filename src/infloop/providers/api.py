@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from infloop.egress.client import Client, Destination
 from infloop.errors import EgressError, StepError

@@ -7,7 +7,6 @@ Cancelling the task that reads the parts must leave nothing of the provider runn
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """Tokens used since the last `Usage`, and by which model where that is known.
 
     `input_tokens` counts all that was read: of these `cached_tokens` came from a cache and
@@ -64,9 +62,10 @@ NO_USAGE = Usage()
 class Request(msgspec.Struct, frozen=True):
     """One prompt, with what a provider may need to know about where it comes from.
 
-    With `session_id` the agent's own session is continued where it can be; `session_usage` is what
-    was counted of that session before, for an agent that reports the session's total. An agent
-    that says nothing for `idle_timeout_ms` (0: no limit) is ended as stalled.
+    With `session_id` the agent's own session is continued where it can be; `session_usage` and
+    `session_cost_usd` are what was counted of that session before, for an agent that reports the
+    session's total. An agent that says nothing for `idle_timeout_ms` (0: no limit) is ended as
+    stalled.
     """
 
     prompt: str
@@ -83,6 +82,7 @@ class Request(msgspec.Struct, frozen=True):
     skip_permissions: bool = False
     session_id: str = ""
     session_usage: Usage = NO_USAGE
+    session_cost_usd: float = 0.0
     idle_timeout_ms: int = 0
 
     @property
@@ -91,15 +91,13 @@ class Request(msgspec.Struct, frozen=True):
         return (self.model or self.profile).strip()
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """A piece of what the agent says."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True):
     """The agent used a tool or a sub-agent; never part of what it says."""
 
     name: str
@@ -112,8 +110,7 @@ class Tool:
         return f"[{self.kind}: {self.name}] {self.summary}"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(msgspec.Struct, frozen=True):
     """What a tool or a sub-agent answered."""
 
     summary: str
@@ -125,15 +122,13 @@ class ToolResult:
         return f"[{self.kind} result] {self.summary}"
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(msgspec.Struct, frozen=True):
     """One line about the agent, not by it, that begins with its topic: `[permissions] …`."""
 
     line: str
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimited:
+class RateLimited(msgspec.Struct, frozen=True):
     """The account's usage limit is reached; it is lifted at `until_ms`, milliseconds since 1970."""
 
     until_ms: int
@@ -148,29 +143,25 @@ class RateLimited:
         return f"rate limited until {until:%Y-%m-%dT%H:%M:%SZ}"
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True):
     """Money spent since the last `Cost`, in US dollars; None when some was and nobody knows it."""
 
     usd: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(msgspec.Struct, frozen=True):
     """The agent's own name for this conversation."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stderr:
+class Stderr(msgspec.Struct, frozen=True):
     """Diagnostic text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """The end: exit code, the last message, and why it failed if it did."""
 
     exit_code: int | None = 0

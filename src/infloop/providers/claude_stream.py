@@ -8,8 +8,9 @@ counts of `usage` leave sub-agents out, those of `modelUsage` do not.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from infloop.providers.base import (
     Cost,

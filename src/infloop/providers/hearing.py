@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
 
 from infloop.providers.base import Done, Notice, Part, Stderr, Text
 from infloop.providers.lines import MAX_LINE_CHARS, Line, Lines
 from infloop.sandbox.base import Valve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from infloop.sandbox.base import ChildResult, Stream
 
@@ -38,9 +39,18 @@ class Reader(Protocol):
 
 
 class Hearing:
-    """What the program has said and nobody has taken yet, and how long to wait for more."""
+    """What the program has said and nobody has taken yet, and how long to wait for more.
 
-    def __init__(self, reader: Reader, idle_ms: int, after_ms: int) -> None:
+    While `is_excused` says so the program's silence is not its own: it waits for a person.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        idle_ms: int,
+        after_ms: int,
+        is_excused: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.valve = Valve()
         self.news = asyncio.Event()
         self.ending: Done | None = None
@@ -48,6 +58,7 @@ class Hearing:
         self._reader = reader
         self._idle_s = idle_ms / 1000
         self._after_s = after_ms / 1000
+        self._is_excused = is_excused
         self._out, self._err = Lines(), Lines()
         self._cut = False
         self._parts: deque[Part] = deque()
@@ -71,7 +82,8 @@ class Hearing:
                 self.valve.turn(closed=True)
 
     def tell(self, part: Part) -> None:
-        """Take a part that the program did not say itself."""
+        """Take a part that the program did not say itself; its silence counts anew."""
+        self._heard_from()
         self._add([part])
         self.news.set()
 
@@ -128,7 +140,7 @@ class Hearing:
         """Return how many seconds to wait from now on; None is for ever."""
         if self.ending is not None:
             return max(0.0, self._since + self._after_s - self._clock())
-        if self._idle_s and not self.valve.closed:
+        if self._idle_s and not self.valve.closed and not self._is_excused():
             return max(0.0, self._since + self._idle_s - self._clock())
         return None
 

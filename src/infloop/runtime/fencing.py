@@ -7,7 +7,9 @@ the fence up; at `host` nothing but the proxy variables point the way, and the r
 Rules
   * The operator and the workflow can only make the network narrower, never wider.
   * Where there is an allowlist, each child has its proxy before it begins and loses its network
-    with it: a proxy that cannot start, or dies, ends the run.
+    with it: a proxy that cannot start, dies or is overloaded ends the run.
+  * Where a confined child works, and what its workflow lists for it, is no link and lies behind
+    none: an earlier child of the same directories could have made it, and chosen where it leads.
   * A key that a provider's manifest says how to broker never reaches the child, under whatever
     name: it gets a token that is worth nothing once the child has ended.
 """
@@ -22,14 +24,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from infloop.egress.broker import PREFIX, Broker
-from infloop.egress.limits import Limits
+from infloop.egress.limits import Limits, Uploads
 from infloop.egress.listener import listen_on_loopback
 from infloop.egress.proxy import Proxy
-from infloop.errors import EgressError, GuardError, SettingsError, WorkflowError
-from infloop.model.events import Notice
+from infloop.errors import BudgetError, EgressError, GuardError, SettingsError, WorkflowError
 from infloop.policy.hosts import Allowlist, RuleList, rule_list
 from infloop.runtime.homes import furnished
 from infloop.runtime.inplace import InPlace
+from infloop.runtime.telling import TELL_SECONDS
 from infloop.sandbox.base import SandboxAround
 from infloop.sandbox.fence import Fence
 from infloop.sandbox.proxying import proxy_variables
@@ -40,16 +42,15 @@ if TYPE_CHECKING:
 
     from infloop.egress.broker import Account
     from infloop.egress.listener import Listener
-    from infloop.egress.reports import Decision
-    from infloop.model.events import Event
     from infloop.model.values import JsonObject
+    from infloop.runtime.seen import Seen
+    from infloop.runtime.telling import Telling
     from infloop.sandbox.base import ChildRequest, ChildResult, OnOutput, OnStarted, Sandbox
     from infloop.workspace.places import Places
 
 Egress: TypeAlias = Literal["open", "allowlist", "none"]
 
 _STRICTER: tuple[Egress, ...] = ("open", "allowlist", "none")
-_MOST_REFUSALS = 50
 _INNER_PORT = 3128
 _LOOPBACK = "127.0.0.1"
 
@@ -138,6 +139,7 @@ class RunFence:
         self._make_home = make_home
         self._workflow = workflow
         self._in_place = in_place or InPlace(sandbox.level)
+        self.uploads = Uploads(Limits())
         asked = workflow.get("egress")
         own: Egress = "allowlist" if rules.enforce else "open"
         wanted: Egress = next((each for each in _STRICTER if each == asked), "open")
@@ -156,9 +158,14 @@ class RunFence:
         """The level at which the children run."""
         return self._sandbox.level
 
-    def around(self, post: Callable[[Event], None], path: str, node: str, needs: Needs) -> Sandbox:
-        """Return the sandbox that one step is given, for children with such needs."""
-        return FencedSandbox(self, self._sandbox, Reports(post, path, node), node, needs)
+    def around(
+        self, telling: Telling, node: str, needs: Needs, seen: Seen | None = None
+    ) -> Sandbox:
+        """Return the sandbox that one step is given, for children with such needs.
+
+        `seen` takes note of what their calls cost that are made with a key they do not have.
+        """
+        return FencedSandbox(self, self._sandbox, telling, node, needs, seen)
 
     def allowlist(self, needs: Needs) -> Allowlist:
         """Return where a child with such needs may connect."""
@@ -171,15 +178,19 @@ class RunFence:
         """Return the home that an agent has in every round; none for other children."""
         return self._make_home(node) if self._make_home and needs.owner else ""
 
-    def at_work(self, cwd: str, reports: Reports) -> AbstractAsyncContextManager[Places]:
+    def at_work(self, cwd: str, telling: Telling) -> AbstractAsyncContextManager[Places]:
         """Give what a child may reach of the repositories where it works; see to it afterwards."""
         more = _texts(self._workflow.get("writePaths"))
-        return self._in_place.at_work(cwd, more, reports.planted)
+        return self._in_place.at_work(cwd, more, telling.planted)
 
     def fence(self, needs: Needs, request: ChildRequest, home: str, places: Places) -> Fence:
-        """Return what a child may reach, but for its network."""
-        read = (*places.read, *needs.read, *_texts(self._workflow.get("readPaths")))
-        write = (*places.write, *needs.write, *_texts(self._workflow.get("writePaths")))
+        """Return what a child may reach, but for its network; GuardError for what a link names."""
+        readable = _texts(self._workflow.get("readPaths"))
+        writable = _texts(self._workflow.get("writePaths"))
+        for path in (*readable, *writable, *(() if places.is_its_own else (request.cwd,))):
+            _refuse_link(path)
+        read = (*places.read, *needs.read, *readable)
+        write = (*places.write, *needs.write, *writable)
         return Fence(
             read=(*request.reads, *read),
             write=(request.cwd, *write),
@@ -193,13 +204,20 @@ class FencedSandbox(SandboxAround):
     """Runs the children of one step behind their run's fence."""
 
     def __init__(
-        self, fence: RunFence, inner: Sandbox, reports: Reports, node: str, needs: Needs
+        self,
+        fence: RunFence,
+        inner: Sandbox,
+        telling: Telling,
+        node: str,
+        needs: Needs,
+        seen: Seen | None,
     ) -> None:
         super().__init__(inner)
         self._run_fence = fence
-        self._reports = reports
+        self._telling = telling
         self._node = node
         self._needs = needs
+        self._seen = seen
 
     async def run(
         self,
@@ -215,7 +233,7 @@ class FencedSandbox(SandboxAround):
             return await self._run(request, on_output, on_started)
         needs = self._needs
         home = self._run_fence.home(self._node, needs)
-        async with self._run_fence.at_work(request.cwd, self._reports) as places:
+        async with self._run_fence.at_work(request.cwd, self._telling) as places:
             request = replace(request, fence=self._run_fence.fence(needs, request, home, places))
             if not home:
                 return await self._run(request, on_output, on_started)
@@ -228,7 +246,7 @@ class FencedSandbox(SandboxAround):
     ) -> ChildResult:
         if not self._needs_door:
             return await self._inner.run(request, on_output=on_output, on_started=on_started)
-        async with Door(self._run_fence, self._needs, self._reports) as door:
+        async with Door(self._run_fence, self._needs, self._telling, self._seen) as door:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     request = door.open(request, self.level, tasks)
@@ -251,12 +269,14 @@ class FencedSandbox(SandboxAround):
 class Door:
     """The one way out of a child: its proxy, its broker, and the listener that leads there."""
 
-    def __init__(self, fence: RunFence, needs: Needs, reports: Reports) -> None:
+    def __init__(self, fence: RunFence, needs: Needs, telling: Telling, seen: Seen | None) -> None:
         self._egress = fence.egress
         self._needs = needs
         self._token = secrets.token_urlsafe(24)
         self._allowed = fence.allowlist(needs) if fence.egress != "open" else Allowlist()
-        self._reports = reports
+        self._uploads = fence.uploads
+        self._telling = telling
+        self._seen = seen
         self._serving: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
         self._broker: Broker | None = None
@@ -264,15 +284,21 @@ class Door:
     async def __aenter__(self) -> Self:
         credential = self._needs.credential
         if credential is not None:
-            broker = Broker([credential.account], token=self._token, limits=Limits())
+            broker = Broker(
+                [credential.account], token=self._token, limits=Limits(), books=self._seen
+            )
             self._broker = await self._stack.enter_async_context(broker)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
+        self._telling.settle()
 
     def open(self, request: ChildRequest, level: str, tasks: asyncio.TaskGroup) -> ChildRequest:
         """Return the request of a child that finds its way here."""
+        self._serving.append(tasks.create_task(self._tell()))
+        if self._seen is not None and self._broker is not None:
+            self._serving.append(tasks.create_task(_end_when_spent(self._seen)))
         if level == "host" or self._egress == "open":
             listener = listen_on_loopback()
             port = listener.getsockname()[1]
@@ -300,12 +326,18 @@ class Door:
         for task in self._serving:
             task.cancel()
 
+    async def _tell(self) -> None:
+        while True:
+            await asyncio.sleep(TELL_SECONDS)
+            self._telling.settle()
+
     def _serve(self, listener: Listener, port: int, token: str, tasks: asyncio.TaskGroup) -> None:
         proxy = Proxy(
             self._allowed,
             token=token,
-            on_decision=self._reports.decided,
+            on_decision=self._telling.decided,
             broker=self._broker,
+            uploads=self._uploads,
             port=port,
         )
         self._serving.append(tasks.create_task(proxy.serve(listener)))
@@ -315,30 +347,9 @@ class Door:
         return credential.given_to(request, self._token, port) if credential else request
 
 
-class Reports:
-    """Writes what was refused to a step into its run: each thing once, and not too many."""
-
-    def __init__(self, post: Callable[[Event], None], path: str, node: str) -> None:
-        self._post = post
-        self._path = path
-        self._node = node
-        self._said: set[str] = set()
-
-    def planted(self, said: str) -> None:
-        """Note what a child did to a repository that is not its own."""
-        self._post(Notice(f"[git] {said}", self._path, self._node, "warning"))
-
-    def decided(self, decision: Decision) -> None:
-        """Note a decision about a connection."""
-        if decision.verdict == "allowed":
-            return
-        said = str(decision)
-        if said in self._said or len(self._said) > _MOST_REFUSALS:
-            return
-        self._said.add(said)
-        if len(self._said) > _MOST_REFUSALS:
-            said = "refused more connections, which are not listed any more"
-        self._post(Notice(f"[egress] {said}", self._path, self._node, "warning"))
+async def _end_when_spent(seen: Seen) -> None:
+    """Raise when what the child's calls may cost is spent, which ends the child and its step."""
+    raise BudgetError(await seen.spent())
 
 
 def _reason(group: BaseExceptionGroup) -> BaseException:
@@ -354,11 +365,27 @@ def _first(group: BaseExceptionGroup) -> BaseException:
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
+def real_path(path: str) -> str:
+    """Return where a path leads now, links followed."""
+    return os.path.realpath(path)
+
+
+def _refuse_link(path: str) -> None:
+    """Raise if what is at a path is somewhere else in truth."""
+    real = real_path(path)
+    if real != os.path.normpath(path):
+        raise GuardError(
+            f"{path!r} leads to {real!r} by a link, which a child may have made to be let in "
+            "there; if it is yours, let the workflow name the directory itself"
+        )
+
+
 def _give(directories: Sequence[str], user: tuple[int, int]) -> None:
     """Let the children's user have what was made for one of them."""
     for directory in directories:
-        for folder, _, files in os.walk(directory):
-            for path in (folder, *(f"{folder}/{name}" for name in files)):
+        # The way in last: until then nobody can have put anything else in their place.
+        for folder, _, files in os.walk(directory, topdown=False):
+            for path in (*(f"{folder}/{name}" for name in files), folder):
                 os.chown(path, *user, follow_symlinks=False)
 
 
