@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import shutil
 import socket
@@ -21,11 +22,14 @@ from confinement import give, need_bubblewrap, new_directory
 from infloop.errors import MissingPart, SettingsError
 from infloop.sandbox.base import ChildRequest, ChildResult
 from infloop.sandbox.bubblewrap import BubblewrapSandbox
-from infloop.sandbox.cgroup import find_parent
+from infloop.sandbox.cgroup import find_parent, remove_left
 from infloop.sandbox.fence import Fence, Limits
+from infloop.sandbox.keeper import all_processes, below
 from infloop.sandbox.launch import Bubble, Launch
 from infloop.sandbox.pool import KeeperPool
 from infloop.sandbox.programs import needed_paths
+from infloop.sandbox.records import MARK
+from infloop.sandbox.relay import Relays
 from infloop.sandbox.trusted import find_bubblewrap
 from infloop.sandbox.view import can_be_home, refuse
 from test_guard import ATTACKS, attack_request
@@ -446,6 +450,38 @@ async def test_much_passes_through_a_local_port(world: World) -> None:
         assert int(await world.says(script, local_ports=(port,))) == (8 << 20) + len("hello\n")
 
 
+async def test_a_child_cannot_use_up_the_servers_descriptors_by_local_connections() -> None:
+    held: list[asyncio.StreamWriter] = []
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held.append(writer)
+        await reader.read()
+        writer.close()
+
+    async with contextlib.AsyncExitStack() as stack:
+        server = await stack.enter_async_context(await asyncio.start_server(hold, "127.0.0.1", 0))
+        listener = socket.create_server(("127.0.0.1", 0), backlog=400)
+        place = listener.getsockname()
+        relays = Relays()
+        stack.push_async_callback(relays.close)
+        await relays.open({server.sockets[0].getsockname()[1]: listener})
+        clients = [await asyncio.open_connection(*place) for _ in range(300)]
+        ended = [asyncio.create_task(reader.read(1)) for reader, _ in clients]
+        await until(lambda: len(held) + sum(task.done() for task in ended) == 300)
+        assert len(held) == 256
+        for _, writer in clients:
+            writer.close()
+        await asyncio.wait(ended)
+        while len(held) == 256:  # as soon as there is room for it again
+            reader, writer = await asyncio.open_connection(*place)
+            clients.append((reader, writer))
+            writer.write_eof()
+            await reader.read(1)
+        for each in (*(writer for _, writer in clients), *held):
+            each.close()
+            await each.wait_closed()
+
+
 async def test_a_local_service_that_is_not_there_only_closes(world: World) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -462,7 +498,7 @@ async def test_a_local_service_that_is_not_there_only_closes(world: World) -> No
         ("Max open files", Limits(open_files=99), 99),
         ("Max file size", Limits(file_bytes=2 << 20), 2 << 20),
         ("Max data size", Limits(memory_bytes=1 << 30), 1 << 30),
-        ("Max core file size", Limits(), 0),
+        ("Max core file size", Limits(), 1),
     ],
 )
 async def test_limits_hold_before_the_child_begins(
@@ -501,6 +537,24 @@ def test_memory_is_bounded_where_a_group_is_ours_to_divide(tmp_path: Path) -> No
         (folder / "cgroup.procs").write_text("")
     assert find_parent(tmp_path / "cgroup", own) == group.parent
     assert find_parent(tmp_path / "cgroup", tmp_path / "none") is None
+
+
+def test_groups_that_a_killed_server_left_are_removed_and_those_of_the_living_are_not(
+    tmp_path: Path,
+) -> None:
+    for name in ("infloop-left", "infloop-held", "infloop-used/member", "other"):
+        (tmp_path / name).mkdir(parents=True)
+    held = os.open(tmp_path / "infloop-held", os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        remove_left(tmp_path)
+    finally:
+        os.close(held)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "infloop-held",
+        "infloop-used",
+        "other",
+    ]
 
 
 async def test_the_held_process_joins_its_group_before_it_begins(tmp_path: Path) -> None:
@@ -621,6 +675,20 @@ async def test_a_child_dies_at_once_with_its_server_and_with_its_keeper(
             )
             os.kill(int(keeper), 9)
         await until(lambda: alive(token) == [])
+
+
+async def test_bubblewrap_bears_the_name_of_its_childs_record(world: World) -> None:
+    """Killed before it has asked to die with its keeper, it is found by that alone."""
+    seen: list[list[bytes]] = []
+
+    def look(pid: int, _: int) -> None:
+        tree = [pid, *(each.pid for each in below({pid}, all_processes()))]
+        seen.extend(Path(f"/proc/{each}/environ").read_bytes().split(b"\0") for each in tree)
+
+    child = {"env": {MARK: "i-0.1", "OTHER": "x"}, "on_started": look}
+    assert (await world.run("true", **child)).exit_code == 0
+    assert [words for words in seen if words[0]] == [[b"RUN_BY_INFLOOP=i-0.1", b""]] * len(seen)
+    assert seen
 
 
 # What it needs outside the system's directories

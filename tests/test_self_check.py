@@ -15,10 +15,12 @@ import pytest
 from canaries import USER, place
 from confinement import need_bubblewrap
 from infloop.errors import MissingPart, SettingsError
+from infloop.model.isolation import LEVELS
 from infloop.sandbox import probes
+from infloop.sandbox.decoys import decoys
 from infloop.sandbox.guard import missing_piece
 from infloop.sandbox.host import HostSandbox
-from infloop.sandbox.levels import LEVELS, Choice, Place, choose, open_level, prove
+from infloop.sandbox.levels import Choice, Place, choose, open_level, prove
 from infloop.sandbox.self_check import ATTEMPTS, PROMISED, PROMISES, QUICK, self_check
 
 if TYPE_CHECKING:
@@ -227,3 +229,26 @@ def test_the_doctor_prints_what_an_agent_reaches_at_host() -> None:
 
 def test_the_doctor_fails_for_a_level_that_is_not_there() -> None:
     assert "read-only root" in doctor("--level", "container", code=1)
+
+
+async def test_nothing_is_done_as_root_where_the_canaries_user_could_put_links() -> None:
+    if USER is None:
+        pytest.skip("only root gives its canaries away")
+    done: list[tuple[str, str]] = []
+    watching = True
+
+    def note(event: str, arguments: tuple[object, ...]) -> None:
+        if watching and event in ("os.chown", "os.chmod", "socket.bind", "os.mkdir"):
+            done.append((event, str(arguments[1 if event == "socket.bind" else 0])))
+
+    sys.addaudithook(note)
+    try:
+        with place() as parent:
+            async with decoys(str(parent), USER) as made:
+                top = str(made.workspace.parent)
+                below = [each for each in done if each[1].startswith(top)]
+    finally:
+        watching = False
+    given = below.index(("os.chown", top))
+    assert given == len(below) - 1
+    assert ("os.chown", f"{top}/outside/agent.sock") in below

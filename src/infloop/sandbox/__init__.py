@@ -25,6 +25,7 @@
     confine     a guarded child's last steps before it becomes its program
     connect_broker  answers a guarded child's connect() calls
     private     a child's own home and temp, made before it and removed after it
+    scratch     the directory they lie in, gone with the server or at the next start
     finishing   work that must be finished although its task is cancelled
     view        what a sandboxed child sees, as arguments for bubblewrap
     root        what this machine's root directory looks like

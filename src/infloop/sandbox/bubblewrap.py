@@ -18,9 +18,9 @@ import pwd
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from infloop.errors import SettingsError
+from infloop.errors import GuardError, SettingsError
 from infloop.sandbox.base import ChildResult
-from infloop.sandbox.cgroup import bounded_group, find_parent
+from infloop.sandbox.cgroup import bounded_group, find_parent, remove_left
 from infloop.sandbox.fence import Fence
 from infloop.sandbox.host import find_program
 from infloop.sandbox.launch import FIRST_EXTRA_FD, Bubble, Launch
@@ -29,6 +29,7 @@ from infloop.sandbox.pool import KeeperPool
 from infloop.sandbox.programs import needed_paths
 from infloop.sandbox.proxying import proxy_variables
 from infloop.sandbox.reach import can_reach, can_write
+from infloop.sandbox.records import MARK
 from infloop.sandbox.relay import Relays
 from infloop.sandbox.root import look_at_root
 from infloop.sandbox.seccomp import as_file, sandbox_filter
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from infloop.sandbox.base import ChildRequest, OnOutput, OnStarted
 
 _DEFAULT_HOME = "/home/agent"
+_NO_LISTENER = "no listener could be opened in its network"  # as `bubble` says it
 _MAX_ARGUMENTS = 9000
 _SEPARATION = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
@@ -76,6 +78,8 @@ class BubblewrapSandbox:
         self._root = look_at_root()
         self._hidden = [os.path.realpath(path) for path in hidden]
         self._groups = find_parent()
+        if self._groups:
+            remove_left(self._groups)
         self._pool = KeeperPool(user=user, modules=("bubble",))
 
     @property
@@ -138,7 +142,7 @@ class BubblewrapSandbox:
         return Launch(
             program=self._bwrap,
             argv=("bwrap", "--args", str(arguments), "--", program, *request.argv[1:]),
-            env={},
+            env={name: value for name, value in request.env.items() if name == MARK},
             cwd="/",
             descriptors=tuple(files.descriptors),
             bubble=_bubble(fence, relays, joins=joins),
@@ -185,7 +189,12 @@ class BubblewrapSandbox:
         return ""
 
     def _explained(self, result: ChildResult) -> ChildResult:
-        """Return the result with bubblewrap's own words where it could not do its part."""
+        """Return the result with bubblewrap's own words where it could not do its part.
+
+        Raises GuardError when nobody listens where the child would find its proxy.
+        """
+        if _NO_LISTENER in result.error:
+            raise GuardError(f"the proxy of this run cannot start: {result.error}")
         said = result.stderr.strip().rpartition("\n")[2]
         if not result.error or not said.startswith("bwrap: "):
             return result

@@ -3,11 +3,14 @@
 The kernel bounds a group of processes, and groups are directories. One of ours can be made where
 the service manager has given us a directory that hands the memory controller down to its members:
 the server's own group, or one above it. Where there is none, only single processes are bounded.
+
+A group is locked while its server lives. One that a killed server left is removed by the next.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 from pathlib import Path
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 _MOUNT = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
+_PREFIX = "infloop-"
 
 
 def find_parent(mount: Path = _MOUNT, own: Path = _OWN) -> Path | None:
@@ -41,19 +45,43 @@ def find_parent(mount: Path = _MOUNT, own: Path = _OWN) -> Path | None:
 @contextlib.contextmanager
 def bounded_group(parent: Path, memory_bytes: int) -> Iterator[int]:
     """Make a group; yield the descriptor to which the id of its first process is written."""
-    group = parent / f"infloop-{secrets.token_hex(8)}"
+    group = parent / f"{_PREFIX}{secrets.token_hex(8)}"
     group.mkdir()
     try:
-        (group / "memory.max").write_text(str(memory_bytes))
-        with contextlib.suppress(FileNotFoundError):
-            (group / "memory.swap.max").write_text("0")
-        joining = os.open(group / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
-        try:
+        with _locked(group), _joinable(group, memory_bytes) as joining:
             yield joining
-        finally:
-            os.close(joining)
     finally:
         group.rmdir()
+
+
+def remove_left(parent: Path) -> None:
+    """Remove the groups of servers that are gone; their processes are gone too, or it stays."""
+    for group in parent.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError), _locked(group):
+            group.rmdir()
+
+
+@contextlib.contextmanager
+def _locked(group: Path) -> Iterator[None]:
+    """Hold the lock of a group; raise OSError when somebody else does."""
+    held = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(held)
+
+
+@contextlib.contextmanager
+def _joinable(group: Path, memory_bytes: int) -> Iterator[int]:
+    (group / "memory.max").write_text(str(memory_bytes))
+    with contextlib.suppress(FileNotFoundError):
+        (group / "memory.swap.max").write_text("0")
+    joining = os.open(group / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        yield joining
+    finally:
+        os.close(joining)
 
 
 def _hands_memory_down(group: Path) -> bool:

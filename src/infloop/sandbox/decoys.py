@@ -116,12 +116,13 @@ class Decoys:
     async def put_up(self, stack: contextlib.AsyncExitStack) -> None:
         """Have everything in place, until the stack is left."""
         self._make_files()
+        stack.callback(self._close_servers)
+        await self._open_services()
+        self._give_away()
         # A container may have no shared memory, or none that can be written.
         if os.access(self._shared_memory.parent, os.W_OK):
             self._share_memory()
             stack.callback(self._shared_memory.unlink)
-        stack.callback(self._close_servers)
-        await self._open_services()
         stack.callback((await self._open_datagrams()).close)
         stack.enter_context(self._system_v_memory())
         await stack.enter_async_context(self._process())
@@ -135,11 +136,14 @@ class Decoys:
         self._repository = _tree(git)
         for secret in (self.outside / "secret", self.home / ".ssh/id_canary"):
             secret.write_text(self.token)
+        self.outside.chmod(0o777)
+
+    def _give_away(self) -> None:
+        """Make everything the user's, who from then on may put links in its place."""
         if self._user:
             top = self.workspace.parent
-            for path in (top, *top.rglob("*")):
-                os.chown(path, *self._user)
-        self.outside.chmod(0o777)
+            for path in (*top.rglob("*"), top):  # the way in last
+                os.chown(path, *self._user, follow_symlinks=False)
 
     def _share_memory(self) -> None:
         self._shared_memory.write_text(self.token)
@@ -194,9 +198,10 @@ class Decoys:
     async def _process(self) -> AsyncIterator[None]:
         """Keep a process with a secret in its environment and a mark in its arguments."""
         started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        argv = ("/bin/sh", "-c", "sleep 600 & wait", self._mark)
+        argv = ("/bin/sh", "-c", "read -r _", self._mark)
         env = {"SECRET": self.token, "PATH": os.defpath}
-        request = ChildRequest(argv, "/", env, grace_ms=0)
+        # Its input ends when we do, and so does it: it is on no record.
+        request = ChildRequest(argv, "/", env, stdin=_nothing_yet(), grace_ms=0)
         launch = Launch(argv[0], argv, env, "/")
         pool = KeeperPool(max_idle=0, user=self._user)
         async with asyncio.TaskGroup() as tasks:
@@ -209,6 +214,11 @@ class Decoys:
                 yield
             finally:
                 await pool.close()
+
+
+async def _nothing_yet() -> AsyncIterator[bytes]:
+    await asyncio.get_running_loop().create_future()
+    yield b""
 
 
 class _Datagrams(asyncio.DatagramProtocol):

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infloop.errors import MissingPart, SettingsError
+from infloop.errors import GuardError, MissingPart, SettingsError
 from infloop.sandbox import landlock
 from infloop.sandbox.base import ChildResult
 from infloop.sandbox.connect_broker import ConnectBroker
@@ -206,7 +206,10 @@ async def _open_peers(fence: Fence) -> dict[Peer, Peer]:
     if fence.network == "proxy":
         if fence.on_listening is None:
             raise ConnectionError("its network has a proxy and nobody answers there")
-        listener = socket.create_server((_LOOPBACK, 0), backlog=_BACKLOG)
+        try:
+            listener = socket.create_server((_LOOPBACK, 0), backlog=_BACKLOG)
+        except OSError as error:
+            raise GuardError(f"the proxy of this run cannot start: {error}") from None
         # The child's port may be taken on this machine, whose loopback all children share.
         peers[_LOOPBACK, fence.proxy_port] = listener.getsockname()
         try:

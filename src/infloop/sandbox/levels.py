@@ -11,10 +11,11 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never, get_args
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from infloop import __version__
 from infloop.errors import MissingPart, SettingsError
+from infloop.model.isolation import LEVELS
 from infloop.sandbox import container
 from infloop.sandbox.bubblewrap import BubblewrapSandbox
 from infloop.sandbox.guard import ContainerSandbox, GuardSandbox
@@ -23,11 +24,8 @@ from infloop.sandbox.self_check import QUICK, self_check
 from infloop.sandbox.trusted import PLACES
 
 if TYPE_CHECKING:
+    from infloop.model.isolation import Level
     from infloop.sandbox.base import Sandbox
-
-Level: TypeAlias = Literal["container", "sandbox", "guard", "host"]
-LEVELS: tuple[Level, ...] = get_args(Level)
-"""All levels, the strongest first."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

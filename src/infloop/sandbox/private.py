@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_HOLD_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _AT_ONCE = 1000
 
 
@@ -73,7 +74,8 @@ def remove_tree(directory: str) -> None:
             os.rmdir(name, dir_fd=beside)
     finally:
         os.close(beside)
-    os.rmdir(top)  # noqa: PTH106  (as above)
+        with contextlib.suppress(OSError):  # what could not be removed stays in it
+            os.rmdir(top)  # noqa: PTH106  (as above)
 
 
 def _empty(fd: int, beside: int, names: Iterator[str]) -> list[str]:
@@ -96,8 +98,13 @@ def _some_entries(fd: int) -> list[os.DirEntry[str]]:
 
 def _move(directory: str, fd: int | None, beside: int, names: Iterator[str]) -> str:
     """Move a directory beside the others and return its new name."""
-    # Without these rights its owner could neither move nor open it.
-    os.chmod(directory, 0o700, dir_fd=fd)
+    held = os.open(directory, _HOLD_DIRECTORY, dir_fd=fd)
+    try:
+        # Without these rights its owner could neither move nor open it. By what is held and not by
+        # its name, under which somebody may by now have put a link to anything of ours.
+        os.chmod(f"/proc/self/fd/{held}", 0o700)  # noqa: PTH101  (as above)
+    finally:
+        os.close(held)
     name = next(names)
     os.rename(directory, name, src_dir_fd=fd, dst_dir_fd=beside)
     return name

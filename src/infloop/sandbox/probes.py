@@ -501,7 +501,7 @@ def leave_daemon(known: Canaries) -> object:
             for fd in set(range(32)) - {writing}:
                 with contextlib.suppress(OSError):
                     os.close(fd)
-            script = "import time; time.sleep(600)"
+            script = "import time; time.sleep(150)"  # longer than a battery may take
             os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", script, known["orphan"]])
         os._exit(0)
     os.close(writing)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 16
 _DIAL_S = 5.0
+_MOST_CONNECTIONS = 256
+"""Of one child at once: each takes two descriptors of the server, which needs some itself."""
 
 
 class Relays:
@@ -44,6 +46,9 @@ class Relays:
     async def _serve(
         self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        if len(self._connections) >= _MOST_CONNECTIONS:
+            writer.close()
+            return
         task = asyncio.current_task()
         assert task
         self._connections.add(task)

@@ -9,13 +9,15 @@ the first rule that applies decides, and what no rule names is allowed.
     other processes' memory, kernel surface, mounts, …      EPERM
     namespaces                                              EPERM (clone3: ENOSYS, so that the C
                                                             library falls back to clone)
+    programs that run as their owner, whoever starts them   EPERM: left in a workspace, one would
+                                                            make its user of any other user
     sockets                                                 TCP, UDP and NETLINK_ROUTE only;
                                                             socketpair without datagrams, which
                                                             could be sent to any address
 
 Level `guard` has no namespaces, so there more is refused: System V and POSIX queues and memory,
-other processes' limits, and, unless the network is open, everything but TCP to an address that
-connect() may ask for.
+other processes' limits and priorities, and, unless the network is open, everything but TCP to an
+address that connect() may ask for.
 """
 
 from __future__ import annotations
@@ -53,6 +55,9 @@ _STREAM, _DATAGRAM, _SEQUENCED = 1, 2, 5
 _KIND_BITS = 0xF
 _TCP, _UDP, _ROUTE = 6, 17, 0
 _MSG_FASTOPEN = 0x20000000
+_RUNS_AS_ITS_OWNER = 0o4000
+_PROCESS, _GROUP = 0, 1
+_IO_PROCESS, _IO_GROUP = 1, 2
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """For each machine its column in the tables below, and what the kernel calls it."""
@@ -135,7 +140,7 @@ _DENIED_WITHOUT_NAMESPACES: dict[str, tuple[int | None, int | None]] = {
     "mq_unlink": (241, 181),
 }
 
-_JUDGED: dict[str, tuple[int, int]] = {
+_JUDGED: dict[str, tuple[int | None, int | None]] = {
     "ioctl": (16, 29),
     "socket": (41, 198),
     "connect": (42, 203),
@@ -144,11 +149,21 @@ _JUDGED: dict[str, tuple[int, int]] = {
     "listen": (50, 201),
     "socketpair": (53, 199),
     "clone": (56, 220),
+    "chmod": (90, None),
+    "fchmod": (91, 52),
     "personality": (135, 92),
+    "setpriority": (141, 140),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setaffinity": (203, 122),
+    "ioprio_set": (251, 30),
+    "fchmodat": (268, 53),
     "unshare": (272, 97),
     "prlimit64": (302, 261),
     "sendmmsg": (307, 269),
+    "sched_setattr": (314, 274),
     "clone3": (435, 435),
+    "fchmodat2": (452, 452),
 }
 
 
@@ -179,7 +194,7 @@ def guard_filter(connecting: Connecting, machine: str = platform.machine()) -> b
     Raises MissingPart for a machine whose system calls are not known here.
     """
     denied = _denied(machine, _DENIED | _DENIED_WITHOUT_NAMESPACES)
-    judged = _judged(machine) | {_number(machine, "prlimit64"): _limits_of_others()}
+    judged = _judged(machine) | _judged_among_others(machine)
     if connecting != "open":
         judged |= _judged_closed_network(machine, ask=connecting == "asked")
     return _assemble(_program(machine, denied, judged))
@@ -211,8 +226,29 @@ def _judged(machine: str) -> dict[int, _Block]:
         "personality": _only_if_argument_is(0, 0, _ASK_PERSONALITY),
         "socket": _sockets(datagrams=True),
         "socketpair": _socket_pairs(),
+        "chmod": _unless_any_bit(1, _RUNS_AS_ITS_OWNER),
+        "fchmod": _unless_any_bit(1, _RUNS_AS_ITS_OWNER),
+        "fchmodat": _unless_any_bit(2, _RUNS_AS_ITS_OWNER),
+        "fchmodat2": _unless_any_bit(2, _RUNS_AS_ITS_OWNER),
     }
-    return {_number(machine, name): block for name, block in verdicts.items()}
+    return _by_number(machine, verdicts)
+
+
+def _judged_among_others(machine: str) -> dict[int, _Block]:
+    """Return the calls by which a child could slow down other processes of its user.
+
+    Only itself may be named, as 0: a filter does not know which other ids are the child's own.
+    """
+    verdicts = {
+        "prlimit64": _only_if_argument_is(0, 0),
+        "sched_setparam": _only_if_argument_is(0, 0),
+        "sched_setscheduler": _only_if_argument_is(0, 0),
+        "sched_setaffinity": _only_if_argument_is(0, 0),
+        "sched_setattr": _only_if_argument_is(0, 0),
+        "setpriority": _only_itself(_PROCESS, _GROUP),
+        "ioprio_set": _only_itself(_IO_PROCESS, _IO_GROUP),
+    }
+    return _by_number(machine, verdicts)
 
 
 def _judged_closed_network(machine: str, *, ask: bool) -> dict[int, _Block]:
@@ -226,7 +262,7 @@ def _judged_closed_network(machine: str, *, ask: bool) -> dict[int, _Block]:
         "sendmsg": _unless_any_bit(2, _MSG_FASTOPEN),
         "sendmmsg": _unless_any_bit(3, _MSG_FASTOPEN),
     }
-    return {_number(machine, name): block for name, block in verdicts.items()}
+    return _by_number(machine, verdicts)
 
 
 def _sockets(*, datagrams: bool) -> _Block:
@@ -255,8 +291,12 @@ def _socket_pairs() -> _Block:
     ]
 
 
-def _limits_of_others() -> _Block:
-    return _only_if_argument_is(0, 0)
+def _only_itself(*kinds: int) -> _Block:
+    """Return what lets a call say "my process" or "my group", and not "all of my user"."""
+    block = [_load_argument(0)]
+    for kind in kinds:
+        block += _when(_EQUAL, kind, _only_if_argument_is(1, 0))
+    return [*block, _refuse(errno.EPERM)]
 
 
 def _only_if_argument_is(index: int, *values: int) -> _Block:
@@ -327,8 +367,10 @@ def _known(machine: str) -> tuple[int, int]:
         ) from None
 
 
-def _number(machine: str, name: str) -> int:
-    return _JUDGED[name][_known(machine)[0]]
+def _by_number(machine: str, verdicts: dict[str, _Block]) -> dict[int, _Block]:
+    column = _known(machine)[0]
+    numbers = {name: _JUDGED[name][column] for name in verdicts}
+    return {n: verdicts[name] for name, n in numbers.items() if n is not None}
 
 
 def _denied(machine: str, table: dict[str, tuple[int | None, int | None]]) -> list[int]:

@@ -1,0 +1,82 @@
+"""Forks processes whose runs start children that want to outlive them; see test_orphans.py.
+
+A process records what was interrupted, says so, and then drives runs whose children detach in
+every way, each with its number among its arguments. It never stops saying `tick`, so that it can be
+killed at any moment, however little happens at that moment (see forking).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import infloop.catalog
+import infloop.runtime.service
+import infloop.sandbox.bubblewrap
+import infloop.sandbox.guard
+import infloop.sandbox.levels
+import infloop.sandbox.scratch
+import infloop.store.sqlite  # noqa: F401
+from forking import fork_for_each_line, say
+from web_world import workflow
+from world import World, world
+
+TICK_S = 0.002
+
+# What each writes is thrown away: with the pipes open, its step would wait for it.
+ASLEEP = "sh -c '{deaf}sleep {time} & wait' </dev/null >/dev/null 2>&1"
+DEAF = 'trap "" HUP INT TERM; '
+WAYS = (
+    "sleep {time}",
+    "sleep {time} & sleep {time} & sleep {time}",
+    "(sh -c 'sleep {time} & sleep {time} & exit' &) ; sleep {time}",
+    f"setsid -f {ASLEEP}; sleep {{time}}",
+    f"(setsid setsid -f {ASLEEP} &) ; exit 0",
+    f"{{deaf}}(setsid -f {ASLEEP} &) ; sleep {{time}}",
+    "while :; do sleep 0.02; (sleep {time} &) ; done",
+)
+
+
+def line(number: int) -> str:
+    """A shell line whose processes are to outlive everything; each has the number in its name."""
+    deaf = DEAF if number % 3 == 0 else ""
+    return WAYS[number % len(WAYS)].format(time=f"86400.{number}", deaf=deaf)
+
+
+async def work(folder: Path, number: int) -> None:
+    settings = json.loads((folder / "settings.json").read_text())
+    tempfile.tempdir = str(folder / "tmp")
+    say(f"process {os.getpid()}")
+    async with asyncio.TaskGroup() as tasks:
+        ticking = tasks.create_task(tick())
+        async with world(folder, **settings) as here:
+            recovered = await here.service.recover()
+            say(f"recovered {' '.join(recovered.failed)}")
+            if number:
+                await drive(here, number)
+        ticking.cancel()
+    say("done")
+
+
+async def drive(here: World, number: int) -> None:
+    """Drive two runs whose children live until somebody ends them."""
+    runs = [await here.start(workflow(f"w{at}", "true", line(number))) for at in range(2)]
+    say(f"began {' '.join(runs)}")
+    for run_id in runs:
+        await here.finish(run_id)
+
+
+async def tick() -> None:
+    while True:
+        await asyncio.sleep(TICK_S)
+        say("tick")
+
+
+if __name__ == "__main__":
+    fork_for_each_line(work)
