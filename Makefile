@@ -6,13 +6,14 @@ BENCH_READY := .venv-bench/.ready
 COMPILE := .venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate
 
-.PHONY: help demo test test-agents test-container check docs bench console lock clean
+.PHONY: help demo test test-agents test-container test-load check docs bench console lock clean
 
 help:
 	@echo "make demo      watch a loop turn failing tests green"
 	@echo "make test      run the tests"
 	@echo "make test-agents  drive the real claude and codex against a model of our own"
 	@echo "make test-container  build the image and look at it from inside, with podman, as root"
+	@echo "make test-load  ten thousand webhooks while the server is killed twice"
 	@echo "make check     everything that must hold: style, types, layers, documents, tests"
 	@echo "make docs      remake the generated parts of the documents"
 	@echo "make bench     measure infloop beside its peers"
@@ -27,11 +28,15 @@ test: $(READY)
 	@.venv/bin/pytest -n auto -q $(PYTEST)
 
 test-agents: $(READY)
-	@.venv/bin/pytest -q tests/agents/real_agents.py tests/agents/real_confined.py $(PYTEST)
+	@.venv/bin/pytest -q tests/agents/real_agents.py tests/agents/real_confined.py \
+	  tests/agents/real_mcp.py $(PYTEST)
 
 test-container: $(READY)
 	@tools/container_engine.sh
 	@INFLOOP_TEST_CONTAINER=1 .venv/bin/pytest -q tests/test_container.py $(PYTEST)
+
+test-load: $(READY)
+	@INFLOOP_TEST_LOAD=10000 .venv/bin/pytest -q tests/test_webhook_load.py $(PYTEST)
 
 check: $(READY)
 	.venv/bin/ruff check

@@ -17,11 +17,17 @@ from typing import TypeAlias
 
 @dataclass(slots=True)
 class Sample:
-    """One measurement: so much work, so much time. `cpu` counts all threads of the process."""
+    """One measurement: so much work, so much time. `cpu` counts all threads of the process.
+
+    Where it matters, `slow` is how long all but the slowest hundredth took at most, in seconds, and
+    `memory` how much there was at the end, in bytes.
+    """
 
     count: int
     wall: float = 0.0
     cpu: float = 0.0
+    slow: float = 0.0
+    memory: float = 0.0
 
 
 Figure: TypeAlias = Callable[[Sample], float]
@@ -40,6 +46,16 @@ def cpu(sample: Sample) -> float:
 def rate(sample: Sample) -> float:
     """Pieces of work per second."""
     return sample.count / sample.wall
+
+
+def slow(sample: Sample) -> float:
+    """Seconds within which all but the slowest hundredth was done."""
+    return sample.slow
+
+
+def memory(sample: Sample) -> float:
+    """Bytes at the end."""
+    return sample.memory
 
 
 @contextmanager

@@ -57,7 +57,7 @@ async def talking(folder: Path, talker: Talker) -> AsyncIterator[RunService]:
         parts = Parts(
             sandbox=sandbox,
             environment=lambda extra=None: dict(extra or {}),
-            provider=lambda name, around: talker,
+            provider=lambda name, around, ask: talker,
             limits=Limits(0, 0),
         )
         try:

@@ -25,7 +25,18 @@ from typing import Any
 import report
 from benchmark import Benchmark, Contender, Rounds, Sample
 
-NAMES = ("control", "effects", "commands", "spawn", "deltas", "start", "history", "check", "proxy")
+NAMES = (
+    "control",
+    "effects",
+    "commands",
+    "spawn",
+    "deltas",
+    "start",
+    "history",
+    "check",
+    "proxy",
+    "server",
+)
 PEERS = ("langgraph", "langgraph-checkpoint-sqlite", "dbos", "prefect")
 OUT = Path(__file__).parent / "out"
 PATIENCE_SECONDS = 600

@@ -19,7 +19,8 @@ The script is an object. `do` is what it does with a prompt, one action after th
     stay                 does not leave when its input ends
 
 `before` is what it does before anything else, `initialize` and `session` are merged into those
-answers, `replay` is what it does when a session is loaded. What it reads is in `heard.jsonl`.
+answers, `replay` is what it does when a session is loaded, and `later`, if there is one, what it
+does with the prompt after that. What it reads is in `heard.jsonl`.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class Agent:
             self.send(id=number, result={"sessionId": SESSION, **self.script.get("session", {})})
         elif method in ("session/load", "session/resume"):
             self.session = params["sessionId"]
+            self.script["do"] = self.script.get("later", self.script["do"])
             self.perform(self.script.get("replay", []), None)
             self.send(id=number, result=self.script.get("session", {}))
         elif method == "session/prompt":

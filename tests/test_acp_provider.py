@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from infloop.errors import StepError
+from infloop.model.events import StepFinished
 from infloop.model.provider import AcpProvider, Permissions, parse_provider
 from infloop.policy.environment import child_environment
 from infloop.policy.permissions import KINDS, rule_on
@@ -34,8 +35,11 @@ from infloop.providers.base import (
     Usage,
 )
 from infloop.sandbox.host import HostSandbox
+from playbook import edges, node, workflow
 from provider_conformance import VARIABLES, acp_agent
+from world import world
 
+AGENT = Path(__file__).parent / "acp_agent.py"
 DEADLINE_S = 30.0
 STOP = {"stop": "end_turn"}
 ALL_ALLOWED = {"default": "allow"}
@@ -174,12 +178,12 @@ def test_a_permission_that_is_misspelt_is_a_problem(permissions: object, place: 
 def test_the_kind_of_a_tool_decides(
     permissions: dict[str, Any], kind: str, allowed: bool, why: str
 ) -> None:
-    assert rule_on(Permissions(**permissions), kind) == (allowed, why)
+    assert rule_on(Permissions(**permissions), kind) == (allowed, why, "'ask'" in why)
 
 
 def test_a_node_that_skips_prompts_allows_everything() -> None:
     ruling = rule_on(Permissions(edit="deny"), "edit", skips_prompts=True)
-    assert ruling == (True, "this node skips permission prompts")
+    assert ruling == (True, "this node skips permission prompts", False)
 
 
 def test_the_documents_have_every_kind_and_a_manifest_that_is_right() -> None:
@@ -387,6 +391,46 @@ async def test_a_session_is_loaded_and_what_it_replays_is_not_said_again(
     assert parts == [Session("sess-9"), Text("new"), Cost(0.5), Done(0, "new")]
     assert bench.told("session/load")["sessionId"] == "sess-9"
     assert bench.told("session/prompt")["sessionId"] == "sess-9"
+
+
+def used(read: int, said: int) -> dict[str, Any]:
+    return {
+        **STOP,
+        "usage": {"totalTokens": read + said, "inputTokens": read, "outputTokens": said},
+    }
+
+
+@pytest.mark.parametrize(
+    ("later", "tokens", "cost"),
+    [
+        ([spent(0.75), used(150, 15)], {"input": 50, "output": 5, "cached": 0}, 0.25),
+        ([spent(0.25), used(30, 4)], {"input": 30, "output": 4, "cached": 0}, 0.25),
+    ],
+    ids=["all turns of the session", "an agent that forgot the turn before"],
+)
+async def test_what_an_earlier_turn_of_the_session_used_is_counted_once(
+    tmp_path: Path, later: list[dict[str, Any]], tokens: dict[str, int], cost: float
+) -> None:
+    script = {"do": [spent(0.5), used(100, 10)], "later": later}
+    (tmp_path / "script.json").write_text(json.dumps(script))
+    fields = {"bin": sys.executable, "args": [str(AGENT), str(tmp_path / "script.json")]}
+    (tmp_path / "data/providers").mkdir(parents=True)
+    (tmp_path / "data/providers/some.json").write_bytes(manifest(**fields))
+    asking = node("a", "agent", providerId="some", prompt="go", continueSession=True)
+    rounds = node("l", "loop", [asking], maxIterations=2)
+    async with world(tmp_path, snapshots=False) as here:
+        done = await here.run(workflow([node("s", "start"), rounds], edges("s next l")))
+        assert done.status == "succeeded", (done.result, done.said("stderr"))
+        first, second = (
+            each.outputs
+            for each in done.events
+            if isinstance(each, StepFinished) and each.node.endswith("a")
+        )
+        booked = await here.settled(2)
+    assert (first["tokens"], first["costUsd"]) == ({"input": 100, "output": 10, "cached": 0}, 0.5)
+    assert (second["tokens"], second["costUsd"]) == (tokens, cost)
+    assert second["sessionCostUsd"] == 0.5 + cost
+    assert booked.usd == 0.5 + cost
 
 
 async def test_an_agent_that_can_resume_needs_to_replay_nothing(

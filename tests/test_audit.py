@@ -474,26 +474,17 @@ async def test_a_whole_line_that_is_no_entry_stays_and_is_named(tmp_path: Path) 
 
 async def test_where_nothing_can_be_written_nothing_counts_as_recorded(tmp_path: Path) -> None:
     (tmp_path / "audit").write_text("a file in its place")
-    async with aclosing_quietly(tmp_path / "audit") as log:
+    async with log_in(tmp_path / "audit") as log:
         with pytest.raises(AuditError, match="cannot be used"):
             await log.record("trigger.created", Actor("api-token"))
     assert issubclass(AuditError, StoreError)
-
-
-@asynccontextmanager
-async def aclosing_quietly(folder: Path) -> AsyncIterator[AuditLog]:
-    """A log whose end fails too."""
-    log = AuditLog(folder, SetClock().now_ms, max_bytes=1 << 20, max_files=5)
-    yield log
-    with pytest.raises(AuditError):
-        await log.close()
 
 
 async def test_a_link_in_place_of_the_log_is_not_followed(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("")
     current(tmp_path).symlink_to(elsewhere)
-    async with aclosing_quietly(tmp_path) as log:
+    async with log_in(tmp_path) as log:
         with pytest.raises(AuditError):
             await log.record("trigger.created", Actor("api-token"))
     assert elsewhere.read_text() == ""

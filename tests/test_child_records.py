@@ -188,6 +188,34 @@ def test_what_outlived_server_and_keeper_is_ended_before_the_next_one_serves(
         assert [entry["runId"] for entry in found] == [run_id]
 
 
+@pytest.mark.claim("I56")
+@pytest.mark.parametrize("command", [["resume"], ["rewind", "--to", "c1", "--yes"], ["cancel"]])
+def test_what_outlived_its_run_is_ended_before_somebody_goes_on_with_it(
+    tmp_path: Path, command: list[str]
+) -> None:
+    then = f"test -e {tmp_path}/go || sleep 600"
+    line = daemonizing(tmp_path, alone=True, bare=False, then=then)
+    with process(tmp_path, isolation="host") as server:
+        run_id = start(server, "w", line)
+        left = [identified(pid_in(tmp_path / name)) for name in ("child", "daemon")]
+        kill_with_keepers(server)
+    assert all(lives(each) for each in left)
+    (tmp_path / "go").touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "infloop", command[0], run_id, *command[1:]],
+        cwd=tmp_path,
+        env=environment(tmp_path, isolation="host"),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"run {run_id[:8]}, step c1: processes left running" in done.stderr
+    assert not any(lives(each) for each in left)
+    assert records(tmp_path) == []
+
+
 def complaints(folder: Path) -> str:
     return (folder / "stderr").read_text()
 

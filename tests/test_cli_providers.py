@@ -6,12 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from infloop.errors import StepError
 from infloop.model.provider import CliProvider, parse_provider

@@ -16,7 +16,7 @@ import pytest
 
 from infloop.runtime.homes import Homes, furnished
 from playbook import edges, node, workflow
-from world import Finished, World, world
+from world import Finished, World, scripted, world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,6 +169,33 @@ async def test_without_the_key_nothing_is_withheld(
 
 
 # -- the home --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", CONFINED)
+async def test_a_run_that_paused_finds_the_homes_of_its_agents_when_it_goes_on(
+    top: Path, level: str
+) -> None:
+    manifest(top)
+    scripted(top / "data/providers", "paid", *[{"do": [{"cost": 0.6}]}] * 3)
+    note = "(home / 'session').open('a').write('x'); print((home / 'session').read_text())"
+    body = [
+        node("a", "agent", providerId="it", prompt=note),
+        node("b", "agent", providerId="paid", prompt="go"),
+    ]
+    root = workflow(
+        [node("s", "start"), node("l", "loop", body, maxIterations=3)],
+        edges("s next l", "a next b"),
+        onBudget="pause",
+        limits={"maxCostUsd": 1.0},
+    )
+    async with world(top, **settings(level)) as here:
+        paused = await here.run(root)
+        assert paused.status == "paused", paused.result
+        await here.service.recover()
+        await here.service.resume(paused.run_id, max_cost_usd=5.0)
+        ended = await here.finish(paused.run_id)
+    assert ended.status == "succeeded", ended.result
+    assert ended.said().split() == ["x", "xx", "xxx"]
 
 
 @pytest.mark.parametrize("level", CONFINED)

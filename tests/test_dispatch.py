@@ -6,14 +6,18 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infloop.engine.graph import Definition
+from infloop.store import writer
 from infloop.store.queue import Queued
-from web_world import Client, Here, here, process, put_workflow, wait_for, workflow
+from infloop.store.sqlite import JOURNAL_FILE
+from web_world import Client, Events, Here, here, process, put_workflow, wait_for, workflow
 from world import scripted
 
 
@@ -118,6 +122,54 @@ async def test_a_run_whose_workflow_is_gone_is_dropped_and_the_next_begins(tmp_p
         await asyncio.to_thread(look, served.client)
 
 
+async def test_a_run_that_is_refused_when_its_turn_comes_says_why(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", workflow("strict", "true", isolation="container"))
+
+    def look(client: Client) -> None:
+        with Events(client, "/api/events") as events:
+            (refused,) = start(client, "strict", 1)
+            told = events.until("trigger_dropped")[-1]
+        assert told["reason"] == "workflow-refused"
+        assert "asks for isolation 'container'" in told["message"]
+        dropped = client.get(f"/api/runs/{refused}").json()["run"]
+        assert dropped["status"] == "dropped"
+        assert dropped["reason"].startswith("workflow-refused: workflow 'strict' asks")
+        (entry,) = client.get("/api/audit?event=queue.dropped").json()["entries"]
+        assert (entry["runId"], entry["outcome"]) == (refused, "workflow-refused")
+
+    async with here(tmp_path) as served:
+        await asyncio.to_thread(look, served.client)
+
+
+async def test_what_can_neither_begin_nor_be_given_back_waits_again_as_soon_as_the_disk_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "BUSY_S", 0.05)
+    put_workflow(tmp_path / "data", workflow("tiny", "true"))
+    async with here(tmp_path) as served:
+        dispatcher = served.parts.dispatcher
+        load, other = dispatcher._load, sqlite3.connect(tmp_path / "data" / JOURNAL_FILE)
+        tried = asyncio.Event()
+
+        async def load_and_block(workflow_id: str) -> Definition:
+            """Let another process hold the database from after the entry was taken."""
+            if not tried.is_set():
+                other.execute("BEGIN IMMEDIATE")
+                tried.set()
+            return await load(workflow_id)
+
+        monkeypatch.setattr(dispatcher, "_load", load_and_block)
+        run_id = await queued(served, "tiny")
+        async with asyncio.timeout(20):
+            await tried.wait()
+            while not dispatcher._unbegun:
+                await asyncio.sleep(0.02)
+        other.rollback()
+        other.close()
+        found = await asyncio.to_thread(served.client.finished, run_id)
+        assert found["status"] == "succeeded"
+
+
 def agent(name: str, provider: str) -> dict[str, Any]:
     node = {"id": "a", "type": "agent", "config": {"providerId": provider, "prompt": "go"}}
     return {
@@ -175,18 +227,24 @@ def test_what_was_promised_is_run_exactly_once_although_the_server_is_killed(
 ) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
-    line = f"echo x >> {marks}/$$; sleep 0.05"
-    put_workflow(tmp_path / "data", workflow("marks", line, onCrash="resume"))
-    promised: list[str] = []
-    for _ in range(2):
+    line = f"echo x >> {marks}/{{{{inputs.mark}}}}; sleep 0.05"
+    inputs = [{"name": "mark", "type": "string"}]
+    put_workflow(tmp_path / "data", workflow("marks", line, onCrash="resume", inputs=inputs))
+    promised: dict[str, str] = {}
+    for kill in range(2):
         with process(tmp_path, max_concurrent_runs="2") as served:
-            promised += start(served.client, "marks", 12)
+            for mark in (f"{kill}-{number}" for number in range(12)):
+                asked = {"workflowId": "marks", "inputs": {"mark": mark}}
+                promised[mark] = served.client.post("/api/run", asked).json()["runId"]
             served.end(signal.SIGKILL)
     with process(tmp_path, max_concurrent_runs="4") as served:
-        runs = [served.client.finished(each) for each in promised]
+        runs = [served.client.finished(each) for each in promised.values()]
         assert {run["status"] for run in runs} == {"succeeded"}
         listed = served.client.get("/api/runs?limit=500").json()["runs"]
-        assert sorted(run["runId"] for run in listed) == sorted(promised)
+        assert sorted(run["runId"] for run in listed) == sorted(promised.values())
+    times = {mark.name: len(mark.read_text().split()) for mark in marks.iterdir()}
+    assert times.keys() == promised.keys()
+    assert sum(times.values()) <= len(promised) + 2 * 2  # a step that was killed begins again
 
 
 @pytest.mark.claim("I57")

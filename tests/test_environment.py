@@ -27,6 +27,7 @@ SECRETS = {
     "XDG_RUNTIME_DIR": "/canary/run",
     "LD_PRELOAD": "",
     "PYTHONPATH": "/canary/python",
+    "GIT_SSH_COMMAND": "/canary/ssh",
     "CLAUDECODE": "1",
     "CLAUDE_CODE_ENTRYPOINT": "cli",
     "CLAUDE_CODE_SSE_PORT": "4711",
@@ -85,6 +86,8 @@ async def seen_by_a_child(
         ("C*", {"CLAUDE_CODE_USE_BEDROCK"}),
         ("L*", set()),
         ("PYTHON*", set()),
+        ("GIT*,GIT_*", set()),
+        ("GIT_SSH_COMMAND", {"GIT_SSH_COMMAND"}),
         ("PYTHONPATH", {"PYTHONPATH"}),
     ],
 )
@@ -184,6 +187,19 @@ def test_a_workflow_cannot_set_what_is_no_variable_name(name: str) -> None:
 def test_a_workflow_cannot_set_a_value_with_a_nul() -> None:
     with pytest.raises(StepError, match="NUL"):
         child_environment(PLAIN, (), {"GIVEN": "a\0INFLOOP_X=1"})
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        (".:/usr/bin:", "/usr/bin"),
+        (":/a:bin:../b:/c", "/a:/c"),
+        ("node_modules/.bin:~/bin", ""),
+        ("/a::/b", "/a:/b"),
+    ],
+)
+def test_the_working_directory_is_on_no_childs_path(path: str, kept: str) -> None:
+    assert child_environment({"PATH": path}, (), {}) == {"PATH": kept}
 
 
 def test_a_workflow_may_replace_a_harmless_inherited_variable() -> None:

@@ -6,15 +6,17 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from infloop.errors import UsageError
+from infloop.errors import StoreError, UsageError
 from infloop.model.trigger import Trigger, Watch
 from infloop.model.workflow import InputSpec, Workflow
 from infloop.runtime.clock import SystemClock
 from infloop.triggers.filewatch import (
+    AGAIN_MS,
     LONGEST_DEBOUNCES,
     MAX_PATHS,
     BadGlob,
@@ -139,6 +141,18 @@ def test_what_never_stops_changing_starts_a_run_all_the_same() -> None:
     assert 4 <= len(taken) <= 5
 
 
+def test_what_could_not_be_used_is_handed_out_again_after_a_while() -> None:
+    debounce = Debounce(0)
+    debounce.changed([f"f{number}" for number in range(MAX_PATHS + 5)], 0)
+    taken = debounce.take(0)
+    assert taken is not None
+    debounce.put_back(taken, 0)
+    assert debounce.wait_ms(0) == AGAIN_MS
+    assert debounce.take(AGAIN_MS - 1) is None
+    assert debounce.take(AGAIN_MS) == taken
+    assert debounce.wait_ms(AGAIN_MS) is None
+
+
 def test_a_flood_of_files_is_counted_and_named_in_part() -> None:
     debounce = Debounce(0)
     debounce.changed((f"{n:05}" for n in range(5_000)), 0)
@@ -193,11 +207,20 @@ class Yard:
         self.told: list[str] = []
         self.own = OwnWrites()
         self.fails = False
+        self.refused: list[Changes] = []
+        self.refusals: list[bool | Exception] = []
 
-    async def start(self, trigger: Trigger, changes: Changes) -> None:
+    async def start(self, trigger: Trigger, changes: Changes) -> bool:
         if self.fails:
             raise UsageError("there is no workflow")
+        if self.refusals:
+            self.refused.append(changes)
+            refusal = self.refusals.pop(0)
+            if isinstance(refusal, Exception):
+                raise refusal
+            return refusal
         self.started.append((trigger.id, changes))
+        return True
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -311,6 +334,18 @@ async def test_what_is_wrong_with_one_trigger_is_told_and_keeps_no_other_from_st
         await yard.until(
             lambda: bool(yard.started), lambda: (tmp_path / "a").write_text(os.urandom(4).hex())
         )
+
+
+@pytest.mark.parametrize("refusal", [False, StoreError("the disk is full")], ids=str)
+async def test_changes_that_there_is_no_room_for_are_kept(
+    tmp_path: Path, refusal: bool | Exception
+) -> None:
+    yard = Yard(trigger(tmp_path, "*"))
+    yard.refusals = [refusal]
+    names = (f"file-{number}" for number in count())
+    async with yard.open():
+        await yard.until(lambda: bool(yard.refused), lambda: (tmp_path / next(names)).touch())
+        await yard.until(lambda: yard.names() >= set(yard.refused[0].paths))
 
 
 def test_the_names_of_files_are_from_outside() -> None:

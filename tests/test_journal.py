@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import uvloop
 from hypothesis import given, settings
@@ -826,7 +827,6 @@ async def test_what_is_not_there_is_not_found(opening: Any, tmp_path: Path) -> N
             journal.events("nope"),
             journal.load("nope"),
             journal.scope("nope"),
-            journal.index_run("nope"),
             journal.output_page("nope", "a", "b", 0, 1),
             journal.fork("nope", 5, new_run("r2")),
             journal.append("nope", 1, [at(2, passed())]),
@@ -883,6 +883,19 @@ def _pragma(connection: sqlite3.Connection, name: str) -> object:
     return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
+WITH_ROW_IDS = 6
+
+
+def _events_as_before_row_ids(connection: sqlite3.Connection) -> list[Event | Output]:
+    events = [started().event, finished(stdout="done")]
+    for seq, event in enumerate(events, 1):
+        connection.execute(
+            "INSERT INTO stretch VALUES (1, ?, ?, 1, 0, 0, 'events', 'c', NULL, ?)",
+            (seq, seq, b"\0" + msgspec.json.encode([(seq, 5, event)])),
+        )
+    return events
+
+
 @pytest.mark.parametrize("version", range(len(MIGRATIONS) + 1))
 async def test_a_database_of_any_earlier_version_is_brought_up_to_date(
     tmp_path: Path, version: int
@@ -897,9 +910,13 @@ async def test_a_database_of_any_earlier_version_is_brought_up_to_date(
             " owner, epoch, status, started_at, last_seq, events, steps, output_bytes)"
             " VALUES ('old', 'w', 'W', 'h', 'c', '{}', 'o', 1, 'succeeded', 1, 0, 0, 0, 0)"
         )
+    kept = _events_as_before_row_ids(connection) if 0 < version < WITH_ROW_IDS else []
     connection.close()
     async with await open_journal(tmp_path) as journal:
         assert await journal.count() == (1 if version else 0)
+        if version:
+            assert [item.event for item in await journal.events("old")] == kept
+            assert await journal.prune("w", 0) == 1
         await settled(journal, new_run(), at(2, finished(stdout="needle")))
         (hit,) = await journal.search("needle")
         assert hit.run.id == "r1"

@@ -24,7 +24,6 @@ from infloop.store.instances import Instances
 from infloop.store.queue import (
     REMEMBERED_MS,
     Full,
-    Hold,
     Queue,
     Queued,
     QueuedRun,
@@ -100,6 +99,23 @@ async def taken(store: Store, owner: str = "me") -> QueueEntry:
 
 
 # -- order -----------------------------------------------------------------------------------------
+
+
+@every_queue
+async def test_several_are_handed_out_together_as_far_as_there_is_room(
+    opening: Opening, tmp_path: Path
+) -> None:
+    async with opening(tmp_path) as store:
+        await put(store, "a", "b", "c", workflow_id="two")
+        await put(store, "d", "e", workflow_id="unknown")
+        await put(store, "f", workflow_id="full")
+        await put(store, "g", "h", workflow_id="many")
+        room = {"two": 2, "full": 0, "many": 9}
+        entries = await store.queue.take_some("me", 4, room=room)
+        assert [entry.run.id for entry in entries] == ["a", "b", "d", "g"]
+        assert {entry.state for entry in entries} == {"taken"}
+        assert await waiting(store) == ["c", "e", "f", "h"]
+        assert await store.queue.take_some("me", 0, room={}) == []
 
 
 @every_queue
@@ -413,7 +429,7 @@ async def test_what_is_held_stays_on_disk_and_goes_on_after_a_restart(
         await store.queue.hold("before", "what may be spent is spent", NOW)
         assert await store.queue.take("before") is None
         assert await put(store, "b") == [2]
-        assert await store.queue.holds() == [Hold("before", "what may be spent is spent", NOW)]
+        assert await store.queue.owners() == ["before"]
     async with opening(tmp_path) as store:
         assert await store.queue.take("before") is None
         assert await take_all(store, "after") == ["a", "b"]
@@ -428,7 +444,7 @@ async def test_a_hold_can_be_released_and_binds_nobody_else(
         await store.queue.hold("me", "spent", NOW)
         assert (await taken(store, "other")).run.id == "a"
         await store.queue.release("me")
-        assert await store.queue.holds() == []
+        assert await store.queue.owners() == ["other"]
         assert await take_all(store) == ["b"]
 
 
@@ -472,7 +488,7 @@ async def test_what_a_process_took_is_handed_out_again_once_it_is_dead(tmp_path:
             child.kill()
             child.communicate(timeout=30)
         assert await return_from_the_dead(store.queue, instances) == 1
-        assert await store.queue.holds() == []
+        assert await store.queue.owners() == []
         assert await take_all(store) == ["a", "b"]
         with pytest.raises(Fenced):
             await store.queue.start(*to_start(await store.queue.entry("a"), owner))

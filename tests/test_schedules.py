@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from infloop.errors import StoreError, UsageError
+from infloop.errors import AuditError, StoreError, UsageError
 from infloop.model.trigger import Schedule, Trigger
 from infloop.model.workflow import InputSpec, Workflow
 from infloop.runtime.clock import SetClock
@@ -351,6 +351,38 @@ async def test_a_full_queue_is_asked_again_and_nothing_is_lost(tmp_path: Path) -
     office.open()
     await office.at(NINE + 40_000)
     assert office.times == [NINE]
+
+
+@pytest.mark.parametrize("error", [StoreError("the disk is full"), AuditError("no"), OSError("no")])
+async def test_a_store_that_cannot_be_used_now_is_asked_again(
+    tmp_path: Path, error: Exception
+) -> None:
+    office = Office(tmp_path, trigger())
+    await office.at(NINE - HOUR)
+    office.answers = [error]
+    await office.at(NINE)
+    assert (office.started, office.told) == ([], [f"cannot be started now: {error}"])
+    await office.at(NINE + 20_000)
+    assert office.times == [NINE]
+
+
+async def test_a_state_that_cannot_be_written_stops_no_schedule_and_is_written_later(
+    tmp_path: Path,
+) -> None:
+    office = Office(tmp_path, trigger())
+    await office.at(NINE - HOUR)
+    folder = tmp_path / "triggers"
+    folder.rename(tmp_path / "aside")
+    folder.write_text("in the way")
+    await office.at(NINE)
+    await office.at(NINE + DAY)
+    assert office.times == [NINE, NINE + DAY]
+    folder.unlink()
+    (tmp_path / "aside").rename(folder)
+    await office.at(NINE + DAY + 1)
+    office.open()
+    await office.at(NINE + DAY + 2)
+    assert office.times == [NINE, NINE + DAY]
 
 
 async def test_one_that_cannot_be_started_is_told_and_keeps_no_other_from_starting(

@@ -174,3 +174,22 @@ def test_a_runaway_run_leaves_the_server_responsive(tmp_path: Path) -> None:
             assert served.client.get("/api/workflows").status == 200
         assert served.client.post(f"/api/runs/{run_id}/cancel").status == 202
         assert served.client.finished(run_id)["status"] == "cancelled"
+
+
+def test_the_server_can_begin_without_importing_the_api() -> None:
+    look = (
+        "import sys, infloop.web.app, infloop.web.listening, infloop.web.triggering;"
+        "print([name for name in ('fastapi', 'infloop.web.api') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
+def test_the_first_answers_are_right_although_the_api_is_not_ready(tmp_path: Path) -> None:
+    with process(tmp_path) as served:
+        assert served.client.get("/healthz").json() == {"status": "ok"}
+        assert served.client.post("/api/webhook/nobody-knows-this-address").status == 401
+        assert served.client.get("/api/runs").json()["runs"] == []
+        page = served.client.get("/metrics").body.decode()
+        for route in ("/healthz", "/api/webhook/{trigger_id}", "/api/runs"):
+            assert f'route="{route}"' in page

@@ -260,7 +260,7 @@ async def test_a_paused_run_can_be_cancelled_by_another_process(tmp_path: Path) 
         ended = await here.run(paid)
         assert ended.result.status == "paused"
     async with world(tmp_path) as here:
-        await here.service.cancel_paused(ended.run_id, "enough")
+        await here.service.cancel_undriven(ended.run_id, "enough")
         assert (await here.service.journal.run(ended.run_id)).status == "cancelled"
 
 

@@ -74,6 +74,27 @@ def test_a_stale_version_overwrites_nothing(served: Process, client: Client) -> 
     assert (served.data / "workflows/shared.json").read_bytes() == before
 
 
+def test_a_file_without_a_version_has_the_first(served: Process, client: Client) -> None:
+    put_workflow(served.data, workflow("by-hand", "true"))
+    loaded = client.get("/api/workflows/by-hand").json()["workflow"]
+    saved = client.ask("PUT", "/api/workflows/by-hand", {**loaded, "name": "Saved"})
+    assert (saved.status, saved.json()["workflow"]["version"]) == (200, 2)
+    assert client.ask("PUT", "/api/workflows/by-hand", loaded).status == 409
+
+
+@pytest.mark.parametrize("content", [b'{"id": "broken", "nodes": [', b"[]", b"", b"\xff"])
+def test_a_broken_file_is_not_overwritten(served: Process, client: Client, content: bytes) -> None:
+    file = served.data / "workflows/broken.json"
+    file.write_bytes(content)
+    for version in ({}, {"version": 1}):
+        answer = client.ask("PUT", "/api/workflows/broken", {**workflow("broken"), **version})
+        assert (answer.status, answer.json()["error"]) == (409, "stale-version")
+        assert "mend it or delete" in answer.json()["message"]
+    assert file.read_bytes() == content
+    assert client.get("/api/workflows").status == 200
+    assert client.ask("DELETE", "/api/workflows/broken").status == 204
+
+
 def test_a_preset_is_copied_and_never_changed_or_deleted(client: Client) -> None:
     preset = client.get("/api/workflows/fix-until-green").json()["workflow"]
     assert client.ask("DELETE", "/api/workflows/fix-until-green").status == 404
@@ -207,6 +228,24 @@ def test_a_run_is_begun_again_from_one_of_its_steps(client: Client) -> None:
     assert client.get(f"/api/runs/{run['runId']}/diff").json() == {"directories": []}
 
 
+def test_a_run_that_is_named_is_stopped_as_by_cancel(client: Client) -> None:
+    assert client.post("/api/run/stop", {"runId": "nobody"}).status == 404
+    over = client.run("tiny")["runId"]
+    assert client.post("/api/run/stop", {"runId": over}).status == 409
+    ids = [client.post("/api/run", {"workflowId": "long"}).json()["runId"] for _ in range(6)]
+
+    def statuses() -> list[str]:
+        return [client.get(f"/api/runs/{each}").json()["run"]["status"] for each in ids]
+
+    wait_for(lambda: statuses() == ["running"] * 4 + ["queued"] * 2)
+    assert client.post("/api/run/stop", {"runId": ids[-1]}).status == 200
+    assert statuses() == ["running"] * 4 + ["queued", "removed"]
+    for each in ids[-2::-1]:
+        assert client.post("/api/run/stop", {"runId": each}).status == 200
+    ended = [client.finished(each)["status"] for each in ids]
+    assert ended == ["cancelled"] * 4 + ["removed"] * 2
+
+
 def test_a_directory_that_is_none_is_refused(client: Client) -> None:
     for cwd in ("relative", "/nowhere/at/all", "/etc/passwd", ""):
         answer = client.post("/api/run", {"workflowId": "tiny", "cwd": cwd})
@@ -243,13 +282,29 @@ def test_a_connection_shows_that_it_has_a_token_and_never_the_token(
     assert client.get(f"{path}/lab").status == 404
 
 
+def test_a_connection_that_cannot_be_saved_stays_as_it_was(served: Process, client: Client) -> None:
+    path = "/api/providers/hermes-local"
+    folder = served.data / "connections"
+    folder.mkdir(exist_ok=True)
+    content = json.dumps({"label": "Old", "host": "http://h", "token": "t", "ports": [{"port": 1}]})
+    old = folder / "old.hermes.local.json"
+    old.write_text(content)
+    (folder / "old.json").mkdir()
+    changed = {"label": "New", "host": "http://h", "ports": [1]}
+    assert client.ask("PUT", f"{path}/old", changed).status == 500
+    assert old.read_text() == content
+    (folder / "old.json").rmdir()
+    assert client.ask("PUT", f"{path}/old", changed).status == 200
+    assert not old.exists()
+    assert json.loads((folder / "old.json").read_text())["token"] == "t"
+    client.ask("DELETE", f"{path}/old")
+
+
 def test_providers_are_listed_by_label(client: Client) -> None:
     providers = client.get("/api/providers").json()["providers"]
     labels = [each["label"].lower() for each in providers]
     assert labels == sorted(labels)
     assert {"claude", "codex"} <= {each["id"] for each in providers}
-    agents = client.get("/api/providers/claude/agents?cwd=relative").json()
-    assert agents == {"agents": [], "error": "agent listing unavailable"}
     assert client.get("/api/providers/claude/profiles").status == 400
     assert client.get("/api/providers/nobody/profiles").status == 404
 

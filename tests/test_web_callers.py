@@ -434,8 +434,12 @@ def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(token: str) -
     assert token.strip() == "" or token not in str(refused.value)
 
 
-def test_a_short_token_draws_a_warning() -> None:
-    assert "INFLOOP_API_TOKEN" in decide_posture("0.0.0.0", "secret").warnings[0]
+def test_a_short_token_draws_a_warning_where_it_is_not_refused() -> None:
+    for decided in (
+        decide_posture("127.0.0.1", "secret"),
+        decide_posture("0.0.0.0", "secret", allow_insecure=True),
+    ):
+        assert "INFLOOP_API_TOKEN" in decided.warnings[0]
 
 
 def test_a_host_that_is_none_cannot_be_listed() -> None:

@@ -229,7 +229,7 @@ async def test_a_client_that_never_reads_costs_one_batch(tmp_path: Path) -> None
 
 async def test_a_listener_that_falls_behind_is_told_by_a_gap() -> None:
     news = News()
-    news.keep()
+    news.watch(lambda _: None)
     for number in range(3 * RING_ITEMS):
         news.publish({"type": "x", "number": number})
     listening = news.listen(0)
@@ -242,7 +242,7 @@ async def test_a_listener_that_falls_behind_is_told_by_a_gap() -> None:
 
 async def test_what_steps_return_counts_as_memory_too() -> None:
     news = News()
-    news.keep()
+    news.watch(lambda _: None)
     large = StepFinished("a", "a", "agent", "next", {"stdout": "x" * 100_000})
     for number in range(1, 1_001):
         news.publish(Recorded("r", number, 0, "cid", large))

@@ -13,8 +13,9 @@ from urllib.parse import urlencode
 import pytest
 
 from infloop.errors import StoreError
+from infloop.policy.secrets import same_secret
 from infloop.runtime.clock import SetClock
-from infloop.web.credentials import SESSION_MS, Sessions, same_secret
+from infloop.web.credentials import SESSION_MS, Sessions
 from web_world import TOKEN, Answer, Client, Here, here, process
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -69,6 +70,7 @@ async def test_a_wrong_token_opens_nothing_and_is_written_down(tmp_path: Path) -
         audit = await served.ask("GET", "/api/audit?event=login")
     entries = audit.json()["entries"]
     assert [entry["event"] for entry in entries] == ["login.failed"] * 6
+    assert {entry["actor"]["kind"] for entry in entries} == {"anonymous"}
     assert "wrong" not in str([entry["details"] for entry in entries])
 
 

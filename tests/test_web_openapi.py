@@ -16,6 +16,7 @@ GOOD = {
     "provider_id": "claude",
     "connection_id": "lab",
     "queue_id": "q-none",
+    "approval_id": "none",
     "trigger_id": "aaaaaaaaaaaaaaaaaaaaaa",
 }
 BODIES: dict[str, Any] = {
@@ -24,6 +25,7 @@ BODIES: dict[str, Any] = {
     "POST /api/workflows/check": workflow("fresh", "true"),
     "POST /api/run": {"workflowId": "tiny"},
     "POST /api/runs/{run_id}/rewind": {"step": "c1"},
+    "POST /api/approvals/{approval_id}": {"decision": "deny"},
     "POST /api/triggers": {"name": "t", "enabled": True, "workflowId": "tiny"},
     "POST /api/providers/hermes-local": {"label": "L", "host": "http://h", "ports": [1]},
 }
@@ -92,6 +94,9 @@ def test_the_document_names_every_route_that_programs_rely_on(document: dict[str
         "POST /api/triggers/{trigger_id}/test",
         "GET /api/triggers/queue",
         "DELETE /api/triggers/queue/{queue_id}",
+        "GET /api/approvals",
+        "GET /api/approvals/{approval_id}",
+        "POST /api/approvals/{approval_id}",
         "GET /api/webhook-plugins",
         "POST /api/webhook/{trigger_id}",
     } <= listed

@@ -138,6 +138,23 @@ def environment(folder: Path, **settings: str) -> dict[str, str]:
     }
 
 
+def infloop(
+    folder: Path, *arguments: str, code: int = 0, **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end beside a server of `folder`; it must end as expected."""
+    done = subprocess.run(
+        [sys.executable, "-m", "infloop", *arguments],
+        cwd=folder,
+        env=environment(folder, **settings),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+    )
+    assert done.returncode == code, (arguments, done.stdout, done.stderr)
+    return done
+
+
 class Process:
     """A server process of its own."""
 

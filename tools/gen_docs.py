@@ -26,6 +26,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from infloop import cli
+from infloop.mcp_server.toolbox import UTILITIES
 from infloop.model import plugin, trigger
 from infloop.model import workflow as format_
 from infloop.model.audit import ACTORS, EVENTS
@@ -87,12 +88,24 @@ def audit(what: str) -> str:
     return table(("event", "meaning", ""), rows)
 
 
+def tools(_: str) -> str:
+    """Return the tools that MCP clients have beside those of workflows."""
+    rows = []
+    for tool in UTILITIES:
+        takes: Any = tool.schema["properties"]
+        needed: Any = tool.schema.get("required", [])
+        named = [f"`{name}`" if name in needed else f"`{name}`?" for name in takes]
+        rows.append((f"`{tool.name}`", ", ".join(named), tool.description))
+    return table(("tool", "takes", "what it does"), rows)
+
+
 PARTS: Mapping[str, Callable[[str], str]] = {
     "node": node,
     "fields": fields,
     "settings": settings,
     "help": help_text,
     "audit": audit,
+    "tools": tools,
 }
 
 Row = tuple[str, str, str, str, str]

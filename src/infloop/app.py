@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import shutil
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 from infloop.errors import SettingsError, StepError
@@ -24,22 +22,27 @@ if TYPE_CHECKING:
         Awaitable,
         Callable,
         Coroutine,
-        Iterator,
         Mapping,
         Sequence,
     )
 
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Scope
 
     from infloop.catalog import ProviderFiles, WorkflowCatalog
     from infloop.catalog.desk import CatalogDesk
     from infloop.engine.graph import Definition
+    from infloop.mcp_server.parts import McpParts
+    from infloop.mcp_server.tools import Caller
+    from infloop.model.approval import Approval
     from infloop.model.provider import ProgramProvider
     from infloop.model.provider import Provider as Manifest
     from infloop.model.values import JsonObject
     from infloop.nodes.base import Interpreters
+    from infloop.providers.asking import Ask
     from infloop.providers.base import Provider
+    from infloop.runtime.approvals import Approvals
     from infloop.runtime.clock import Clock
+    from infloop.runtime.dispatch import Dispatcher
     from infloop.runtime.fencing import Around, Credential, Needs
     from infloop.runtime.service import RunService
     from infloop.runtime.workspaces import Workspaces
@@ -112,11 +115,17 @@ async def open_history(chosen: Settings) -> AsyncIterator[History]:
 
 
 @asynccontextmanager
-async def open_service(chosen: Settings) -> AsyncIterator[RunService]:
-    """Open everything that is needed to drive runs, and take it all down again."""
+async def open_service(
+    chosen: Settings, audit: AuditLog | None = None
+) -> AsyncIterator[RunService]:
+    """Open everything that is needed to drive runs, and take it all down again.
+
+    `audit` is the log that this process has open, if it has.
+    """
     from infloop.runtime.clock import SystemClock
     from infloop.runtime.fencing import EgressRules
     from infloop.runtime.homes import Homes
+    from infloop.runtime.markers import RunMarkers
     from infloop.runtime.programs import confined_in
     from infloop.runtime.service import Parts, RunService
     from infloop.runtime.workspaces import Workspaces
@@ -129,7 +138,11 @@ async def open_service(chosen: Settings) -> AsyncIterator[RunService]:
     passthrough = parse_passthrough(chosen.child_env_passthrough)
     user = _service_user(chosen.service_user)
     environment = ChildEnvironment(_environ(user), passthrough)
-    async with open_history(chosen) as history, open_sandbox(chosen) as opened:
+    async with (
+        nullcontext(audit) if audit else open_audit(chosen) as log,
+        open_history(chosen) as history,
+        open_sandbox(chosen) as opened,
+    ):
         own = HostSandbox()  # for git, which we run ourselves
         workspaces = Workspaces(
             chosen.data_dir,
@@ -141,6 +154,7 @@ async def open_service(chosen: Settings) -> AsyncIterator[RunService]:
         )
         instance = await history.instances.register()
         records = ChildRecords(chosen.data_dir / "pids", instance.id)
+        markers = RunMarkers(chosen.data_dir / "active-runs", instance.row)
         try:
             parts = Parts(
                 sandbox=opened.sandbox,
@@ -167,6 +181,9 @@ async def open_service(chosen: Settings) -> AsyncIterator[RunService]:
                 max_output_bytes=chosen.max_output_bytes,
                 workspaces=workspaces,
                 records=records,
+                markers=markers,
+                audit=log,
+                approvals=_approvals(chosen, history, log),
             )
             async with RunService(
                 history.journal, history.instances, instance, clock, parts
@@ -176,6 +193,7 @@ async def open_service(chosen: Settings) -> AsyncIterator[RunService]:
             workspaces.close()
             await own.close()
             records.close()
+            markers.close()
             await instance.close()
 
 
@@ -199,8 +217,9 @@ class OpenedSandbox:
 async def open_sandbox(chosen: Settings) -> AsyncIterator[OpenedSandbox]:
     """Open the place where children live, at the level that the operator chose and that holds."""
     from infloop.sandbox.levels import Place, choose, open_level
+    from infloop.sandbox.scratch import scratch_directory
 
-    with _scratch() as scratch:
+    with scratch_directory() as scratch:
         place = Place(scratch, (str(chosen.data_dir),), _service_user(chosen.service_user))
         chosen.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         choice = await choose(chosen.isolation, place, chosen.data_dir / "levels.json")
@@ -209,14 +228,6 @@ async def open_sandbox(chosen: Settings) -> AsyncIterator[OpenedSandbox]:
             yield OpenedSandbox(sandbox, scratch, choice.why_host)
         finally:
             await sandbox.close()
-
-
-@contextmanager
-def _scratch() -> Iterator[str]:
-    """Give a directory that whoever children run as can enter."""
-    with TemporaryDirectory(prefix="infloop-") as folder:
-        Path(folder).chmod(0o711)
-        yield folder
 
 
 def _service_user(name: str) -> tuple[int, int] | None:
@@ -269,12 +280,50 @@ async def open_audit(chosen: Settings) -> AsyncIterator[AuditLog]:
         yield log
 
 
+@asynccontextmanager
+async def open_approvals(chosen: Settings) -> AsyncIterator[Approvals]:
+    """Open what waits for a person, for commands that list and answer it."""
+    async with open_audit(chosen) as audit, open_history(chosen) as history:
+        yield _approvals(chosen, history, audit)
+
+
+def _approvals(chosen: Settings, history: History, audit: AuditLog) -> Approvals:
+    from infloop.runtime.approvals import Approvals
+    from infloop.runtime.clock import SystemClock
+    from infloop.store.sqlite import SqliteJournal
+
+    assert isinstance(history.journal, SqliteJournal)
+
+    def missed() -> list[Approval]:
+        from infloop.catalog.triggers import TriggerFiles
+        from infloop.triggers.questions import missed_schedules
+        from infloop.triggers.scheduler import STATE_FILE, Marks
+
+        marks = Marks(chosen.triggers / STATE_FILE).load()
+        return missed_schedules(TriggerFiles(chosen.triggers).all(), marks) if marks else []
+
+    return Approvals(
+        history.journal.approvals,
+        history.journal,
+        history.instances,
+        SystemClock(),
+        audit,
+        timeout_ms=chosen.approval_timeout_ms,
+        missed=missed,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The HTTP server, ready to listen: what answers, and what it is made of."""
+    """The HTTP server, ready to listen: what answers, and what it is made of.
+
+    What most requests need and the first ones can wait for is made after `get_ready`.
+    """
 
     answers: ASGIApp
     parts: WebParts
+    metrics: ASGIApp
+    get_ready: Callable[[], object]
 
 
 @asynccontextmanager
@@ -288,6 +337,7 @@ async def open_server(
     `clock` is what sessions, limits and schedules go by; the machine's own unless it is given.
     """
     from infloop import __version__
+    from infloop.mcp_server.http import McpAddress
     from infloop.policy.rate import RateLimit
     from infloop.providers.profiles import offered_profiles
     from infloop.runtime.clock import SystemClock
@@ -295,7 +345,7 @@ async def open_server(
     from infloop.settings import shown_settings
     from infloop.store.sqlite import SqliteJournal
     from infloop.triggers.scheduler import STATE_FILE, Marks
-    from infloop.web.app import create_app
+    from infloop.web.app import create_app, create_metrics_app, later_api
     from infloop.web.credentials import Sessions
     from infloop.web.metrics import Metrics
     from infloop.web.parts import Places, WebParts
@@ -304,11 +354,10 @@ async def open_server(
 
     posture = server_posture(chosen)
     clock = clock or SystemClock()
-    async with open_service(chosen) as service, open_audit(chosen) as audit:
+    async with open_audit(chosen) as audit, open_service(chosen, audit) as service:
         assert isinstance(service.journal, SqliteJournal)
         assert service.workspaces is not None
         metrics = Metrics()
-        service.news.keep()
         service.news.watch(metrics.watch)
         dispatcher = Dispatcher(
             service,
@@ -353,7 +402,64 @@ async def open_server(
             settings=lambda: shown_settings(chosen),
             doctor=doctor,
         )
-        yield Server(create_app(parts), parts)
+        mcp = McpAddress(_mcp_parts(chosen, service, dispatcher, audit, clock), _mcp_caller)
+        api = later_api(parts, mcp)
+        yield Server(create_app(parts, api), parts, create_metrics_app(parts), api.get_ready)
+
+
+def _mcp_caller(scope: Scope) -> Caller:
+    """Return who sent a request to the MCP address, as the server's guards found."""
+    from infloop.mcp_server.tools import Caller
+    from infloop.model.audit import Actor
+
+    state = scope["state"]
+    return Caller(Actor(state["actor"], "mcp"), "http", state["correlation_id"])
+
+
+def _mcp_parts(
+    chosen: Settings,
+    service: RunService,
+    dispatcher: Dispatcher,
+    audit: AuditLog,
+    clock: Clock,
+) -> McpParts:
+    from infloop import __version__
+    from infloop.mcp_server.parts import McpParts
+
+    assert service.workspaces is not None
+    return McpParts(
+        service=service,
+        dispatcher=dispatcher,
+        workspaces=service.workspaces,
+        audit=audit,
+        clock=clock,
+        workflows=workflow_catalog(chosen),
+        known_providers=lambda: known_providers(chosen),
+        workdir=str(Path.cwd()),
+        version=__version__,
+    )
+
+
+@asynccontextmanager
+async def open_mcp(chosen: Settings) -> AsyncIterator[McpParts]:
+    """Open everything that `infloop mcp` needs: it drives the runs that its client starts."""
+    from infloop.runtime.clock import SystemClock
+    from infloop.runtime.dispatch import Dispatcher, Room
+    from infloop.store.sqlite import SqliteJournal
+
+    clock = SystemClock()
+    async with open_audit(chosen) as audit, open_service(chosen, audit) as service:
+        assert isinstance(service.journal, SqliteJournal)
+        dispatcher = Dispatcher(
+            service,
+            service.journal.queue,
+            clock,
+            audit,
+            _definition_loader(chosen),
+            Room(chosen.max_concurrent_runs, chosen.queue_limit),
+            own_only=True,
+        )
+        yield _mcp_parts(chosen, service, dispatcher, audit, clock)
 
 
 def server_posture(chosen: Settings) -> Posture:
@@ -376,17 +482,21 @@ def _definition_loader(chosen: Settings) -> Callable[[str], Awaitable[Definition
     catalog, folders = workflow_catalog(chosen), provider_folders(chosen)
     read_before: dict[str, tuple[object, Definition]] = {}
 
-    def load(workflow_id: str) -> Definition:
+    def read(workflow_id: str, known: frozenset[str]) -> Definition:
+        bundle = catalog.load_bundle(workflow_id, known_providers=known)
+        return Definition(bundle.root.id, bundle.plain())
+
+    async def load(workflow_id: str) -> Definition:
+        # Looking whether anything has changed takes less than going to another thread.
         known = frozenset(name for folder in folders for name in folder.ids())
         looks = folder_state(catalog.user_dir), folder_state(catalog.library_dir), known
         before = read_before.get(workflow_id)
         if before is None or before[0] != looks or None in looks:
-            bundle = catalog.load_bundle(workflow_id, known_providers=known)
-            before = looks, Definition(bundle.root.id, bundle.plain())
+            before = looks, await asyncio.to_thread(read, workflow_id, known)
             read_before[workflow_id] = before
         return before[1]
 
-    return lambda workflow_id: asyncio.to_thread(load, workflow_id)
+    return load
 
 
 @asynccontextmanager
@@ -453,7 +563,7 @@ def known_providers(chosen: Settings) -> list[str]:
 
 def _provider_finder(
     chosen: Settings, passthrough: tuple[str, ...]
-) -> Callable[[str, Around], Provider]:
+) -> Callable[[str, Around, Ask | None], Provider]:
     """Return the way from a provider's id to the provider; a changed manifest counts at once."""
     from infloop.model.provider import AcpProvider, CliProvider, HttpProvider
     from infloop.model.provider import ScriptedProvider as ScriptedManifest
@@ -469,7 +579,7 @@ def _provider_finder(
     def environment(passthrough: Sequence[str] = ()) -> dict[str, str]:
         return child_environment(_environ(user), (*allowed, *passthrough), {})
 
-    def find(provider_id: str, around: Around) -> Provider:
+    def find(provider_id: str, around: Around, ask: Ask | None) -> Provider:
         match _manifest(folders, provider_id):
             case None:
                 raise StepError(
@@ -492,7 +602,7 @@ def _provider_finder(
 
                 program = os.environ.get(bin_variable(provider_id), "")
                 sandbox = around(_needs(manifest, user))
-                return AcpAgent(manifest, sandbox, environment, program=program)
+                return AcpAgent(manifest, sandbox, environment, consult=ask, program=program)
             case HttpProvider() as manifest:
                 from infloop.providers.http import HttpAgent
 
@@ -517,7 +627,7 @@ def _needs(manifest: ProgramProvider, user: tuple[int, int] | None) -> Needs:
         return tuple(path for path in found if user is None or can_reach(path, user))
 
     return Needs(
-        f"provider {manifest.id!r}",
+        f"provider {manifest.id}",
         manifest.egress_allowlist or (),
         str(home),
         listed(manifest.home_read),
@@ -572,14 +682,21 @@ def find_interpreters(chosen: Settings) -> Interpreters:
     )
 
 
+def _installed(program: str) -> str | None:
+    """Return where a program is; what is in the working directory does not count."""
+    from infloop.sandbox.host import find_program
+
+    return find_program(program, os.environ.get("PATH", os.defpath))
+
+
 def _typescript(chosen: Settings) -> tuple[str, ...]:
-    deno = chosen.deno_bin or _packaged_deno() or shutil.which("deno")
+    deno = chosen.deno_bin or _packaged_deno() or _installed("deno")
     if deno:
         return (deno, "run", "--quiet", "--no-config", "--no-lock", "--allow-all", "--no-check")
-    bun = chosen.bun_bin or shutil.which("bun")
+    bun = chosen.bun_bin or _installed("bun")
     if bun:
         return (bun, "run")
-    node = chosen.node_bin or shutil.which("node")
+    node = chosen.node_bin or _installed("node")
     if node and (chosen.node_bin or _runs_typescript(Path(node))):
         return (node, "--disable-warning=ExperimentalWarning", "--experimental-strip-types")
     return ()

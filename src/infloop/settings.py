@@ -158,6 +158,15 @@ class Settings(BaseModel):
     egress_denylist: str = Field(
         "", description="Hosts and addresses that no child may connect to, by commas."
     )
+    approval_timeout_ms: int = Field(
+        600_000,
+        ge=0,
+        le=604_800_000,
+        description=(
+            "How long an agent waits for a person where its manifest says `ask`; then it is "
+            "denied. 0 means that nobody is asked and `ask` denies at once."
+        ),
+    )
     host: str = Field(
         "127.0.0.1",
         description=(
@@ -170,6 +179,15 @@ class Settings(BaseModel):
         ge=0,
         le=65_535,
         description="Its port; if it is in use, one of the next 20. 0 means any that is free.",
+    )
+    metrics_port: int = Field(
+        0,
+        ge=0,
+        le=65_535,
+        description=(
+            "A port of 127.0.0.1 where `infloop serve` answers `/metrics`, and nothing else, "
+            "without a token. 0 means none."
+        ),
     )
     api_token: str = Field(
         "",

@@ -4,6 +4,7 @@
     workflows   a workflow by path or id, with every workflow it calls
     saving      … saved: checked first, and nobody's work overwritten
     providers   the providers of a folder of manifests, or of connections
+    agents      the agents that a user or a project has defined for a program
     connections machines with model servers, which become providers
     triggers    what starts workflows by itself: found, written, given a new address
     plugins     who sends webhooks: those of a folder over those that come with infloop

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.catalog.files import file_looks
-from infloop.catalog.workflows import SUFFIXES
+from infloop.catalog.workflows import SUFFIXES, is_workflow_id
 from infloop.errors import UsageError, WorkflowError
-from infloop.model.names import is_file_name
 
 if TYPE_CHECKING:
     from infloop.catalog.plugins import PluginFiles
@@ -45,7 +44,7 @@ class CatalogDesk:
 
     def workflow(self, workflow_id: str) -> Workflow | None:
         """Return the workflow, or None when there is none that can be run."""
-        if not is_file_name(workflow_id) or workflow_id.endswith(".json"):  # that would be a path
+        if not is_workflow_id(workflow_id):
             return None
         looks = self._looks(workflow_id)
         before = self._read_before.get(workflow_id)

@@ -65,11 +65,12 @@ def save_workflow(catalog: WorkflowCatalog, checked: Checked, now_ms: int) -> Js
     private_directory(catalog.user_dir)
     with alone_in(catalog.user_dir, _LOCK_SECONDS, "saving a workflow"):
         own = _own_file(catalog.user_dir, name)
-        before = _content(own or _own_file(catalog.library_dir, name))
-        _refuse_stale(name, content.get("version"), before if own else {})
+        before = content_of(own or _own_file(catalog.library_dir, name))
+        if own:
+            _refuse_stale(name, content.get("version"), before)
         made: JsonObject = {
             **content,
-            "version": _whole(before.get("version")) + 1,
+            "version": whole(before.get("version", 1 if before else 0)) + 1,
             "createdAt": before.get("createdAt") or now_ms,
             "updatedAt": now_ms,
         }
@@ -91,23 +92,32 @@ def _own_file(folder: Path, workflow_id: str) -> Path | None:
     return next((path for path in found if path is not None), None)
 
 
-def _content(path: Path | None) -> JsonObject:
+def content_of(path: Path | None) -> JsonObject:
+    """Return what a workflow's file holds, unchecked; nothing if it is broken or not there."""
     if path is None:
         return {}
     try:
         found = json.loads(read_bounded(path))
-    except ValueError:
+    except (UsageError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
+def whole(value: object) -> int:
+    """Return a number that counts something; 0 for what is none."""
+    return value if isinstance(value, int) else 0
+
+
 def _refuse_stale(workflow_id: str, given: object, before: JsonObject) -> None:
-    if before and given != before.get("version"):
+    """Raise unless `given` is the version of the user's own file."""
+    if not before:
         raise Stale(
-            f"workflow {workflow_id!r} has version {before.get('version')!r} by now, and what you "
+            f"the file of workflow {workflow_id!r} is broken, and somebody's work may be in it; "
+            "mend it or delete the workflow first"
+        )
+    version = before.get("version", 1)
+    if given != version:
+        raise Stale(
+            f"workflow {workflow_id!r} has version {version!r} by now, and what you "
             f"changed was {given!r}; load it again, so that nobody's work is lost"
         )
-
-
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 0

@@ -23,7 +23,7 @@ from infloop.store.alone import alone_in
 from infloop.store.files import private_directory, write_private
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from infloop.catalog.files import FolderState
@@ -98,31 +98,41 @@ class TriggerFiles:
         with self._alone():
             self._write(trigger.id, trigger.to_json())
 
+    def change(self, trigger_id: str, made: Callable[[Trigger], Trigger]) -> Trigger:
+        """Write what `made` makes of a trigger; nobody else writes in between.
+
+        Raises UsageError, and writes nothing, if there is no such trigger that can be used.
+        """
+        with self._alone():
+            trigger = made(_usable(self._path(trigger_id)))
+            assert trigger.id == trigger_id
+            self._write(trigger_id, trigger.to_json())
+        return trigger
+
     def remove(self, trigger_id: str) -> None:
         """Delete a trigger; raise UsageError if there is none."""
-        path = self._path(trigger_id)
         with self._alone():
-            path.unlink(missing_ok=True)
+            self._path(trigger_id).unlink(missing_ok=True)
 
     def regenerate(self, trigger_id: str, now_ms: int) -> Trigger:
         """Give a trigger a new id; the old address is dead when this returns."""
-        path = self._path(trigger_id)
         with self._alone():
-            old = _read(path).trigger
-            if old is None:
-                raise UsageError(
-                    f"trigger {trigger_id!r} cannot be used; `infloop triggers` says why"
-                )
+            path = self._path(trigger_id)
+            old = _usable(path)
             trigger = old.model_copy(update={"id": new_trigger_id(), "updated_at": now_ms})
             self._write(trigger.id, trigger.to_json())
             path.unlink(missing_ok=True)
         return trigger
 
     def fired(self, trigger_id: str, now_ms: int) -> None:
-        """Remember when a trigger fired; the file is written at once, or by `settle`. Blocks."""
+        """Remember when a trigger fired; the file is written if that is due, or by `settle`."""
         self._fired_ms[trigger_id] = now_ms
-        if abs(now_ms - self._written_ms.get(trigger_id, 0)) >= _WRITE_EVERY_MS:
+        if self.is_due(trigger_id, now_ms):
             self._write_fired(trigger_id)
+
+    def is_due(self, trigger_id: str, now_ms: int) -> bool:
+        """Say whether a trigger that fires at this time has its file written: that blocks."""
+        return abs(now_ms - self._written_ms.get(trigger_id, 0)) >= _WRITE_EVERY_MS
 
     def settle(self) -> None:
         """Write what `fired` has put off; a server does so now and then, and before it ends."""
@@ -163,6 +173,13 @@ class TriggerFiles:
         if fired_ms is None:
             return
         self._written_ms[trigger_id] = fired_ms
+        try:
+            self._write_time(trigger_id, fired_ms)
+        except BaseException:
+            self._fired_ms.setdefault(trigger_id, fired_ms)  # `settle` tries again
+            raise
+
+    def _write_time(self, trigger_id: str, fired_ms: int) -> None:
         with self._alone():
             try:
                 path = within(self.folder, f"{trigger_id}.json")
@@ -182,6 +199,14 @@ class TriggerFiles:
         assert is_trigger_id(trigger_id)
         text = json.dumps(content, indent=2, ensure_ascii=False)
         write_private(self.folder / f"{trigger_id}.json", f"{text}\n".encode())
+
+
+def _usable(path: Path) -> Trigger:
+    trigger = _read(path).trigger
+    if trigger is None:
+        name = path.name.removesuffix(".json")
+        raise UsageError(f"trigger {name!r} cannot be used; `infloop triggers` says why")
+    return trigger
 
 
 def _read(path: Path) -> Entry:

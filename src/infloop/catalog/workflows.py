@@ -58,6 +58,11 @@ class Bundle:
         return {one.id: one.to_json() for one in (self.root, *self.children.values())}
 
 
+def is_workflow_id(text: str) -> bool:
+    """Say whether a workflow can be looked up under this id; a path to a file is none."""
+    return is_file_name(text) and not text.endswith(".json")
+
+
 class WorkflowCatalog:
     """The user's workflows over the library's."""
 

@@ -19,6 +19,7 @@ What they share:
     plain       a run as plain lines, or as JSON lines
     live        a run drawn on a terminal
     watching    sees the runs of this process through to their end
+    recording   what somebody asks of a run, in the audit log
 
 Nothing is imported before it is needed: `infloop --help` answers at once.
 """
@@ -46,12 +47,14 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("costs", "show what agents and judges have cost"),
     ("audit", "read the audit log, or prove that nobody changed it"),
     ("cancel", "stop a run, whichever process drives it"),
+    ("approvals", "list what waits for an answer, allow or deny it"),
     ("resume", "go on with runs whose process died"),
     ("rewind", "begin a new run from a step of an earlier one, with the files as they were"),
     ("diff", "show what a run or a step changed"),
     ("apply", "bring an agent's work home"),
     ("worktrees", "list, prune or restore the worktrees of agents"),
     ("serve", "serve the HTTP API, and run what waits in the queue"),
+    ("mcp", "let an MCP client start workflows and follow them"),
     ("export", "write a run's record as JSON"),
     ("import", "read run records"),
     ("connections", "list, add or remove machines with model servers"),

@@ -1,7 +1,7 @@
 """Stop a run, whichever process drives it.
 
 The process that drives the run ends its children, settles the run as cancelled and this command
-says so. A run whose process died is settled as cancelled here.
+says so. A run that paused or whose process died is settled as cancelled here.
 
   infloop cancel 1f3a9c2e
   infloop cancel last
@@ -38,26 +38,32 @@ def main(args: argparse.Namespace) -> int:
 
 async def _cancel(settings: Settings, name: str) -> int:
     from infloop import app
-    from infloop.cli.advice import short
+    from infloop.cli.recording import record
     from infloop.errors import UsageError
     from infloop.runtime.clock import SystemClock
     from infloop.runtime.recovery import shown_status
 
-    async with app.open_history(settings) as history:
-        row = await find_run(history.journal, name)
-        status = await shown_status(row, history.instances)
-        if status in ("running", "stalled"):
-            await history.journal.request_stop(row.id, REASON, SystemClock().now_ms())
-            return await _wait(history, row.id)
-    if status == "paused":
-        await _settle_paused(settings, row.id)
-        print(f"{short(row.id)}  cancelled (it had paused)")
-        return 0
-    if status != "interrupted":
-        raise UsageError(f"run {row.id!r} has {status} already; there is nothing to stop")
-    await _settle(settings, row.id)
-    print(f"{short(row.id)}  cancelled (its process had died)")
-    return 0
+    async with app.open_audit(settings) as audit:
+        async with app.open_history(settings) as history:
+            row = await find_run(history.journal, name)
+            status = await shown_status(row, history.instances)
+            if status in ("succeeded", "failed", "cancelled"):
+                raise UsageError(f"run {row.id!r} has {status} already; there is nothing to stop")
+            await record(audit, "run.stopped", row)
+            if status in ("running", "stalled"):
+                await history.journal.request_stop(row.id, REASON, SystemClock().now_ms())
+                return await _wait(history, row.id)
+        async with app.open_service(settings, audit) as service:
+            ended = await service.cancel_undriven(row.id, REASON)
+    before = "it had paused" if status == "paused" else "its process had died"
+    return _said(row.id, ended.status, f" ({before})")
+
+
+def _said(run_id: str, status: str, more: str = "") -> int:
+    from infloop.cli.advice import short
+
+    print(f"{short(run_id)}  {status}{more}")
+    return 0 if status == "cancelled" else 1
 
 
 async def _wait(history: History, run_id: str) -> int:
@@ -76,24 +82,4 @@ async def _wait(history: History, run_id: str) -> int:
             f"as soon as it does (`infloop why {short(run_id)}` shows how it is)"
         )
         return 1
-    row = await history.journal.run(run_id)
-    print(f"{short(run_id)}  {row.status}")
-    return 0 if row.status == "cancelled" else 1
-
-
-async def _settle(settings: Settings, run_id: str) -> None:
-    """Take the run over and stop it before any step begins again."""
-    from infloop import app
-
-    async with app.open_service(settings) as service:
-        await service.resume(run_id)
-        outcome = asyncio.create_task(service.wait(run_id))
-        await service.stop(run_id, REASON)
-        await outcome
-
-
-async def _settle_paused(settings: Settings, run_id: str) -> None:
-    from infloop import app
-
-    async with app.open_service(settings) as service:
-        await service.cancel_paused(run_id, REASON)
+    return _said(run_id, (await history.journal.run(run_id)).status)

@@ -17,15 +17,17 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from infloop.model.isolation import LEVELS
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
+    from infloop.model.isolation import Level
     from infloop.model.values import JsonObject
-    from infloop.sandbox.levels import Level, Place, Proof
+    from infloop.sandbox.levels import Place, Proof
     from infloop.sandbox.self_check import Check, Finding
 
-_LEVELS = ("container", "sandbox", "guard", "host")
 _SERVICE_USERS = ("infloop", "nobody")
 
 
@@ -33,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what can be given."""
     parser.add_argument("--attack", action="store_true", help="run the whole battery")
     parser.add_argument(
-        "--level", choices=_LEVELS, metavar="LEVEL", help=f"only this one: {', '.join(_LEVELS)}"
+        "--level", choices=LEVELS, metavar="LEVEL", help=f"only this one: {', '.join(LEVELS)}"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -48,15 +50,14 @@ def main(args: argparse.Namespace) -> int:
 async def examined() -> JsonObject:
     """Return which levels hold on this machine, for another program."""
     with _place() as place:
-        levels: Sequence[Level] = _LEVELS  # type: ignore[assignment]
-        proofs = [await _proof(level, place) for level in levels]
+        proofs = [await _proof(level, place) for level in LEVELS]
         return _object(await _versions(), place, proofs, [])
 
 
 async def _doctor(args: argparse.Namespace) -> int:
     from infloop.cli.terminal import json_line
 
-    asked: Sequence[Level] = (args.level,) if args.level else _LEVELS  # type: ignore[assignment]
+    asked: Sequence[Level] = (args.level,) if args.level else LEVELS
     with _place() as place:
         versions = await _versions()
         proofs = [await _proof(level, place) for level in asked]

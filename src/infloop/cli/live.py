@@ -12,13 +12,15 @@ from infloop.cli.advice import short
 from infloop.cli.figures import clock_time, duration
 from infloop.cli.outline import rounds
 from infloop.cli.terminal import one_line, plural, safe
+from infloop.runtime.approvals import how_to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from infloop.cli.labels import Labels
     from infloop.cli.story import Step, Story
     from infloop.cli.summary import Summary
+    from infloop.model.approval import Approval
     from infloop.model.events import Recorded
     from infloop.runtime.clock import Clock
 
@@ -31,7 +33,14 @@ class LiveView:
     """Draws a story again and again at the same place; what was drawn goes away at the end."""
 
     def __init__(
-        self, console: Console, story: Story, labels: Labels, run_id: str, name: str, clock: Clock
+        self,
+        console: Console,
+        story: Story,
+        labels: Labels,
+        run_id: str,
+        name: str,
+        clock: Clock,
+        asked: Callable[[], Sequence[Approval]] = tuple,
     ) -> None:
         self._console = console
         self._story = story
@@ -39,6 +48,7 @@ class LiveView:
         self._run_id = run_id
         self._name = name
         self._clock = clock
+        self._asked = asked
         self._remark = ""
         self._live = Live(
             console=console,
@@ -99,6 +109,11 @@ class LiveView:
         yield _line((f"  {plural(story.steps_done, 'step')} done", "dim"), (cost, "dim"))
         for line in self._said():
             yield Text(f"  │ {line}", style="dim", no_wrap=True, overflow="ellipsis")
+        for approval in self._asked():
+            yield _line((f"  ? waiting for an answer: {one_line(approval.title)}", "yellow"))
+            yield _line((f"    {one_line(how_to(approval))}", "yellow"))
+        if warning := story.notices.newest():
+            yield _line((f"  {warning.level}: {one_line(warning.message)}", "yellow"))
         if self._remark:
             yield _line((one_line(self._remark), "yellow"))
 

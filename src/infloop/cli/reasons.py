@@ -14,11 +14,13 @@ from infloop.cli.figures import clock_time, duration, moment
 from infloop.cli.outline import rounds
 from infloop.cli.terminal import indented, one_line, plural, safe
 from infloop.model.values import as_text
+from infloop.runtime.approvals import how_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from infloop.cli.story import Step, Story
+    from infloop.model.approval import Approval
     from infloop.model.events import Cause
     from infloop.model.values import JsonObject
     from infloop.store.base import InstanceRow, RunRow
@@ -40,6 +42,7 @@ class Evidence:
     process: InstanceRow | None
     said: str
     now: int
+    asked: Sequence[Approval] = ()
 
 
 def cause_text(cause: Cause) -> str:
@@ -100,8 +103,7 @@ def _doings(known: Evidence) -> Iterator[str]:
         if known.row.cause.kind != "rewind" or when != story.resumed_at[0]:
             yield f"  its process had died; it was resumed at {moment(when)}"
     for notice in story.notices:
-        if notice.level != "info":
-            yield f"  {notice.level}: {one_line(notice.message, 200)}"
+        yield f"  {notice.level}: {one_line(notice.message, 200)}"
 
 
 # -- what it does, or what stopped it --------------------------------------------------------
@@ -133,6 +135,9 @@ def _present(known: Evidence) -> Iterator[str]:
         yield "is between two steps"
     for step in positions:
         yield f"now at {_position(step, known.now)}"
+    for approval in known.asked:
+        yield f"waiting for an answer: {one_line(approval.title)}"
+        yield f"  {one_line(how_to(approval))}"
     yield from _last_lines(known.said)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from infloop.cli.watching import Begun
     from infloop.runtime.service import RunService
+    from infloop.store.audit import AuditLog
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,31 +64,36 @@ async def _resume(args: argparse.Namespace) -> int:
     from infloop import app
     from infloop.cli.watching import see_through
 
-    async with app.open_service(app.settings()) as service:
-        return await see_through(service, lambda: _begin(service, args), as_json=args.json)
+    settings = app.settings()
+    async with app.open_audit(settings) as audit, app.open_service(settings, audit) as service:
+        return await see_through(service, lambda: _begin(service, audit, args), as_json=args.json)
 
 
-async def _begin(service: RunService, args: argparse.Namespace) -> list[Begun]:
+async def _begin(service: RunService, audit: AuditLog, args: argparse.Namespace) -> list[Begun]:
     from infloop.cli.terminal import note
 
     if args.run:
         row = await find_run(service.journal, args.run)
-        return [await _begin_one(service, row.id, args)]
+        return [await _begin_one(service, audit, row.id, args)]
     found = await service.recover()
     for line in found.files:
         note(line)
     waiting = found.resumable
     if not waiting:
         note("there is no interrupted run to resume")
-    return [await _begin_one(service, run_id, args) for run_id in waiting]
+    return [await _begin_one(service, audit, run_id, args) for run_id in waiting]
 
 
-async def _begin_one(service: RunService, run_id: str, args: argparse.Namespace) -> Begun:
+async def _begin_one(
+    service: RunService, audit: AuditLog, run_id: str, args: argparse.Namespace
+) -> Begun:
     from infloop.cli.advice import short
+    from infloop.cli.recording import record
     from infloop.cli.terminal import note, plural
     from infloop.cli.watching import begun
 
     row = await service.journal.run(run_id)
+    await record(audit, "run.resumed", row)
     await service.resume(run_id, take_over=args.take_over, max_cost_usd=args.max_cost_usd)
     note(f"run {short(run_id)} goes on after {plural(row.steps, 'step')}")
     return begun(service, run_id, row.last_seq)

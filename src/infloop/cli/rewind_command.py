@@ -42,15 +42,18 @@ def main(args: argparse.Namespace) -> int:
 
 async def _rewind(args: argparse.Namespace) -> int:
     from infloop import app
+    from infloop.cli.recording import record
     from infloop.cli.terminal import note
     from infloop.cli.watching import see_through
 
-    async with app.open_service(app.settings()) as service:
+    settings = app.settings()
+    async with app.open_audit(settings) as audit, app.open_service(settings, audit) as service:
         row = await find_run(service.journal, args.run)
         plan = await service.plan_rewind(row.id, args.to)
         if not _agreed(plan, yes=args.yes):
             note("nothing was changed")
             return 1
+        await record(audit, "run.rewound", row, step=args.to)
         return await see_through(
             service, lambda: _begin(service, row.id, args.to), as_json=args.json
         )

@@ -49,34 +49,42 @@ def main(args: argparse.Namespace) -> int:
 
 async def _serve(chosen: Settings) -> int:
     import asyncio
+    from contextlib import nullcontext
 
     from infloop import app
     from infloop.cli.doctor_command import examined
     from infloop.cli.terminal import note
     from infloop.cli.watching import on_interrupt
     from infloop.model.audit import SYSTEM
-    from infloop.web.listening import address, listen, serve
+    from infloop.web.listening import address, listen, listen_for_metrics, serve
 
     stopping = asyncio.Event()
     posture = app.server_posture(chosen)
     for line in posture.warnings:
         note(line)
-    with listen(chosen.host, chosen.port) as listening, on_interrupt(stopping.set, _give_up):
+    port = chosen.metrics_port
+    with (
+        listen(chosen.host, chosen.port) as listening,
+        listen_for_metrics(port) if port else nullcontext() as figures,
+        on_interrupt(stopping.set, _give_up),
+    ):
         async with app.open_server(chosen, examined) as server:
             parts = server.parts
             if parts.service.why_host:
                 note(f"isolation: host, so children run as you: {parts.service.why_host}")
             await _recover(parts)
             url = address(listening, chosen.host)
-            details: JsonObject = {"address": url, "open": posture.open}
+            details: JsonObject = {"address": url, "open": posture.open, "metricsPort": port}
             await parts.audit.record("server.started", SYSTEM, details=details)
-            await serve(server.answers, parts, listening, stopping, lambda: _say(url))
+            metrics = (server.metrics, figures) if figures else None
+
+            def ready() -> None:
+                print(f"infloop serves {url}", flush=True)
+                server.get_ready()
+
+            await serve(server.answers, parts, listening, stopping, ready, metrics)
             await parts.audit.record("server.stopped", SYSTEM)
     return 0
-
-
-def _say(url: str) -> None:
-    print(f"infloop serves {url}", flush=True)
 
 
 async def _recover(parts: WebParts) -> None:
@@ -84,14 +92,10 @@ async def _recover(parts: WebParts) -> None:
     from infloop.cli.advice import short
     from infloop.cli.terminal import note
     from infloop.errors import InfloopError
-    from infloop.model.audit import SYSTEM
 
     found = await parts.service.recover()
     for line in found.files:
         note(line)
-    for run_id in (*found.failed, *found.resumable):
-        outcome = "failed" if run_id in found.failed else "resumed"
-        await parts.audit.record("run.recovered", SYSTEM, outcome=outcome, run_id=run_id)
     for run_id in found.failed:
         note(f"run {short(run_id)} was interrupted by a crash and is recorded as failed")
     for run_id in found.resumable:

@@ -62,6 +62,7 @@ def main(args: argparse.Namespace) -> int:
 async def _show(args: argparse.Namespace) -> int:
     from infloop import app
     from infloop.cli.past import whole_story
+    from infloop.runtime.outside import from_outside
     from infloop.runtime.recovery import shown_status
 
     async with app.open_history(app.settings()) as history:
@@ -72,24 +73,25 @@ async def _show(args: argparse.Namespace) -> int:
             return await _step(history, row, args)
         status = await shown_status(row, history.instances)
         story = await whole_story(history.journal, row.id)
+        outside = await from_outside(history.journal, row)
     if args.json:
         from infloop.cli.terminal import json_line
 
-        print(json_line(_run_object(row, status, story)))
+        print(json_line({**_run_object(row, status, story), "untrusted": [*outside]}))
     else:
-        _print_run(row, status, story)
+        _print_run(row, status, story, outside)
     return 0
 
 
 # -- the whole run ---------------------------------------------------------------------------
 
 
-def _print_run(row: RunRow, status: ShownStatus, story: Story) -> None:
+def _print_run(row: RunRow, status: ShownStatus, story: Story, outside: list[str]) -> None:
     from infloop.cli.advice import advice_lines
     from infloop.cli.outline import outline
     from infloop.cli.terminal import indented
 
-    for name, value in header(row, status, story):
+    for name, value in header(row, status, story, outside):
         print(f"{name:<12} {value}")
     print("steps")
     for line in outline(story, alive=status == "running", outputs=True):
@@ -106,8 +108,10 @@ def _print_run(row: RunRow, status: ShownStatus, story: Story) -> None:
         print(line)
 
 
-def header(row: RunRow, status: ShownStatus, story: Story) -> list[tuple[str, str]]:
-    """Return what a run is, as names and values."""
+def header(
+    row: RunRow, status: ShownStatus, story: Story, outside: list[str]
+) -> list[tuple[str, str]]:
+    """Return what a run is, as names and values; `outside` is what holds something untrusted."""
     from infloop.cli.figures import duration, moment
     from infloop.cli.reasons import cause_text, inputs_text
     from infloop.cli.terminal import one_line, plural
@@ -125,6 +129,8 @@ def header(row: RunRow, status: ShownStatus, story: Story) -> list[tuple[str, st
         lines.append(("cost", story.cost))
     if story.started and story.started.inputs:
         lines.append(("inputs", inputs_text(story.started.inputs)))
+    if outside:
+        lines.append(("untrusted", one_line(", ".join(outside))))
     if story.started and story.started.workdir:
         lines.append(("directory", one_line(story.started.workdir)))
     if story.isolation:

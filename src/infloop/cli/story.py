@@ -211,7 +211,7 @@ class Story:
                 self.stop, self.stopped_at = event, item.time
             case TemplateWarning():
                 self.missing.append(event)
-            case Notice():
+            case Notice() if event.level != "info":
                 self.notices.append(event)
             case TreeSaved(when="after", path=path) if path in self.active:
                 self.active[path].changed = event

@@ -253,21 +253,31 @@ def _change(desk: CatalogDesk, args: argparse.Namespace) -> int:
         made = files.regenerate(trigger.id, now)
         print(f"{trigger.id} is no more\nnew address: /api/webhook/{made.id}")
         return 0
-    update: dict[str, object] = {"updated_at": now}
     if args.action == "secret":
         if args.overlap < 0:
             raise UsageError(f"--overlap {args.overlap} is not a number of hours")
-        overlaps = args.overlap > 0 and trigger.secret
-        update["secret"] = _read_secret()
-        update["previous_secret"] = trigger.secret if overlaps else None
-        update["previous_secret_until"] = now + args.overlap * _HOUR_MS if overlaps else None
+        new = _read_secret()
+        files.change(trigger.id, lambda before: _with_secret(before, new, args.overlap, now))
         said = "has a new secret"
     else:
-        update["enabled"] = args.action == "enable"
+        update = {"enabled": args.action == "enable", "updated_at": now}
+        files.change(trigger.id, lambda before: before.model_copy(update=update))
         said = "is on" if args.action == "enable" else "is off"
-    files.save(trigger.model_copy(update=update))
     print(f"{trigger.id} {said}")
     return 0
+
+
+def _with_secret(before: Trigger, new: str, overlap_hours: int, now: int) -> Trigger:
+    """Return a trigger with a new secret; the one before it counts for a while."""
+    overlaps = overlap_hours > 0 and before.secret
+    return before.model_copy(
+        update={
+            "secret": new,
+            "previous_secret": before.secret if overlaps else None,
+            "previous_secret_until": now + overlap_hours * _HOUR_MS if overlaps else None,
+            "updated_at": now,
+        }
+    )
 
 
 def _adopt(desk: CatalogDesk, workflow_id: str) -> int:

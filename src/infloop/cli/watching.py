@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from infloop.cli.story import Story
     from infloop.cli.summary import Summary
+    from infloop.model.approval import Approval
     from infloop.model.events import Recorded, RunFinished
     from infloop.runtime.service import RunService
     from infloop.store.base import RunRow
@@ -191,12 +192,12 @@ async def _shown(service: RunService, run: Begun, *, as_json: bool, several: boo
     story = await story_so_far(service.journal, loaded, labels)
     view: View | None = JsonView() if as_json else None
     if view is None and not several:
-        view = _drawn(loaded.run, story, labels)
+        view = _drawn(service, loaded.run, story, labels)
     prefix = f"{short(run.run_id)}  " if several else ""
     return _Shown(run, loaded.run, story, view or PlainView(prefix, loaded.run.started_at))
 
 
-def _drawn(row: RunRow, story: Story, labels: Labels) -> View | None:
+def _drawn(service: RunService, row: RunRow, story: Story, labels: Labels) -> View | None:
     """Return a live view, if stdout is a terminal that can show one."""
     if not sys.stdout.isatty():
         return None
@@ -208,4 +209,8 @@ def _drawn(row: RunRow, story: Story, labels: Labels) -> View | None:
     console = Console(force_terminal=True)
     if console.is_dumb_terminal:
         return None
-    return LiveView(console, story, labels, row.id, row.workflow_name, SystemClock())
+
+    def asked() -> Sequence[Approval]:
+        return service.approvals.open_of(row.id) if service.approvals else ()
+
+    return LiveView(console, story, labels, row.id, row.workflow_name, SystemClock(), asked)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from infloop.app import History
     from infloop.cli.reasons import Evidence
     from infloop.cli.story import Story
+    from infloop.model.approval import Approval
     from infloop.store.base import Journal, RunRow
 
 SAID_SEQS = 2_000
@@ -64,7 +65,16 @@ async def _gather(name: str) -> Evidence:
             process=await history.journal.instance(row.owner),
             said=await _said(history, row, story),
             now=SystemClock().now_ms(),
+            asked=await _asked(row.id) if status == "running" else (),
         )
+
+
+async def _asked(run_id: str) -> list[Approval]:
+    """Return the questions that a run waits for."""
+    from infloop import app
+
+    async with app.open_approvals(app.settings()) as approvals:
+        return [each for each in await approvals.waiting() if each.run_id == run_id]
 
 
 async def _ancestors(journal: Journal, row: RunRow) -> list[RunRow]:

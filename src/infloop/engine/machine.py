@@ -407,7 +407,7 @@ class _Machine:
         config = resolve(node, FrameScope(self.state, frame, graph), warn)
         if node.type == "agent" and config.get("continueSession") is True:
             scope = FrameScope(self.state, frame, graph)
-            for name in ("sessionId", "sessionTokens"):
+            for name in ("sessionId", "sessionTokens", "sessionCostUsd"):
                 value = scope.lookup((node.id, name))
                 if not isinstance(value, Missing):
                     config = {**config, name: value}

@@ -24,8 +24,10 @@
     plugin      who sends webhooks, and how they are signed
     connection  machines with model servers
 
+    isolation   how far children are kept apart, in order
     events      what a run records, and its limits
     messages    the same as outside readers see it (the event names of the HTTP API)
+    approval    what waits for a person's answer
     audit       what the audit log records, who acted, and what never enters it
 
 Nothing here reads a clock, a disk or the environment.

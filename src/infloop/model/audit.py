@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonValue
 
 ActorKind: TypeAlias = Literal[
-    "cli", "api-token", "browser-session", "webhook", "mcp", "system", "open"
+    "cli", "api-token", "browser-session", "anonymous", "webhook", "mcp", "system", "open"
 ]
 
 ACTORS: Mapping[ActorKind, str] = {
     "cli": "Who ran the `infloop` command.",
     "api-token": "A program that gave the token.",
     "browser-session": "A browser that had logged in.",
+    "anonymous": "Somebody who did not prove who they are, such as by a wrong token.",
     "webhook": "The sender of a request to a trigger.",
     "mcp": "An MCP client that started infloop itself.",
     "system": "infloop, of its own accord: a schedule, a changed file, a start after a crash.",
@@ -49,6 +51,7 @@ EventName: TypeAlias = Literal[
     "trigger.moved",
     "trigger.deleted",
     "trigger.tested",
+    "trigger.answered",
     "webhook.accepted",
     "webhook.ignored",
     "webhook.refused",
@@ -59,6 +62,8 @@ EventName: TypeAlias = Literal[
     "run.stopped",
     "run.resumed",
     "run.rewound",
+    "egress.allowed",
+    "egress.refused",
     "queue.removed",
     "queue.dropped",
     "queue.held",
@@ -91,6 +96,9 @@ EVENTS: Mapping[EventName, EventKind] = {
     "trigger.moved": EventKind("A trigger got a new address; the old one is dead."),
     "trigger.deleted": EventKind("A trigger was deleted."),
     "trigger.tested": EventKind("A trigger was fired by hand."),
+    "trigger.answered": EventKind(
+        "Somebody said whether a run makes up for what a schedule missed."
+    ),
     "webhook.accepted": EventKind("A request to a trigger put a run into the queue.", routine=True),
     "webhook.ignored": EventKind(
         "A request to a trigger was not one that it waits for.", routine=True
@@ -99,10 +107,16 @@ EVENTS: Mapping[EventName, EventKind] = {
     "run.queued": EventKind("A run was put into the queue.", routine=True),
     "run.started": EventKind("A run began.", routine=True),
     "run.finished": EventKind("A run ended; the outcome says how.", routine=True),
-    "run.recovered": EventKind("A run whose process had died was recorded as interrupted."),
+    "run.recovered": EventKind("A run whose process had died was seen to; the outcome says how."),
     "run.stopped": EventKind("Somebody asked for a run to be stopped."),
     "run.resumed": EventKind("Somebody let an interrupted or paused run go on."),
     "run.rewound": EventKind("Somebody began a run anew from one of its steps."),
+    "egress.allowed": EventKind(
+        "Children of a step were let through to a host; the details count how often.", routine=True
+    ),
+    "egress.refused": EventKind(
+        "A connection of a step's child was refused; the outcome says why. Repetitions are counted."
+    ),
     "queue.removed": EventKind("Somebody took a waiting run out of the queue."),
     "queue.dropped": EventKind("A waiting run could not be started; the outcome says why."),
     "queue.held": EventKind("No waiting run is started from now on: what may be spent is spent."),
@@ -166,12 +180,12 @@ def fact(
     return Fact(
         utc_text(time),
         event,
-        Actor(actor.kind, _text(actor.name)),
+        actor if not actor.name else Actor(actor.kind, _text(actor.name)),
         _text(outcome),
         _text(correlation_id),
         _text(run_id),
         _text(workflow_id),
-        _bounded(cleaned(details or {})),
+        _bounded(cleaned(details)) if details else {},
     )
 
 
@@ -211,6 +225,7 @@ def cleaned(details: Mapping[str, JsonValue]) -> JsonObject:
     return _object(details, MOST_DEPTH)
 
 
+@lru_cache(maxsize=1024)  # an event has the same names each time
 def is_secret_name(name: str) -> bool:
     """Say whether a value under this name may be a secret, or what somebody sent."""
     plain = "".join(char for char in name.lower() if char.isalnum())
@@ -246,6 +261,8 @@ def _value(value: JsonValue, depth: int) -> JsonValue:
 
 
 def _text(text: str) -> str:
+    if len(text) <= MOST_CHARACTERS and text.isascii():
+        return text
     # Half a surrogate pair is no text, and could not be read back.
     whole = text[:MOST_CHARACTERS].encode(errors="replace").decode()
     return whole if len(text) <= MOST_CHARACTERS else f"{whole}…"

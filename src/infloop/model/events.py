@@ -273,18 +273,12 @@ def step_path(event: Event | Output) -> str:
     return getattr(event, "path", "")
 
 
-_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 _encoder = msgspec.json.Encoder()
 
 
 def encode_event(event: Event) -> bytes:
     """Return the event's journal form."""
     return _encoder.encode(event)
-
-
-def decode_event(data: bytes | str) -> Event:
-    """Return the event that `encode_event` wrote."""
-    return _decoder.decode(data)
 
 
 def event_type(event: Event | Output) -> str:

@@ -183,6 +183,7 @@ class AgentNode(NodeBase):
         "costUsd": "Reported cost in US dollars; absent when unknown.",
         "sessionId": "The agent's own name for the conversation.",
         "sessionTokens": "Tokens of the whole conversation: input, output, cached, cacheWrite.",
+        "sessionCostUsd": "Reported cost of the whole conversation; absent when unknown.",
         "worktreePath": "The worktree it worked in, if any.",
         **ERROR_MESSAGE,
     }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from infloop.errors import StepError
 from infloop.model.values import JsonObject, as_text
 from infloop.nodes.base import Beginning, Outcome, failed, tail, whole_number
-from infloop.nodes.session import counted_before, counted_by_now
+from infloop.nodes.session import cost_before, counted_before, counted_by_now
 from infloop.providers.base import Answer, Done, Notice, Request, Stderr, Text, Tool, ToolResult
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ async def perform(powers: Powers, config: JsonObject) -> Outcome:
         skip_permissions=config.get("skipPermissions") is True,
         session_id=as_text(config.get("sessionId")),
         session_usage=counted_before(config),
+        session_cost_usd=cost_before(config),
         idle_timeout_ms=whole_number(config.get("idleTimeoutMs"), 0),
     )
     timeout_ms = whole_number(config.get("timeoutMs"), 0)

@@ -17,17 +17,15 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import BudgetError, Fenced, StoreError, UsageError, WorkflowError
 from infloop.model.audit import SYSTEM
-from infloop.model.events import RunFinished, RunStarted
 from infloop.store.queue import Full, Queued, QueuedRun, return_from_the_dead
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from infloop.engine.graph import Definition
-    from infloop.model.events import Cause, Recorded
+    from infloop.model.events import Cause
     from infloop.model.values import JsonObject
     from infloop.runtime.clock import Clock
-    from infloop.runtime.news import Said
     from infloop.runtime.service import RunService
     from infloop.store.audit import AuditLog
     from infloop.store.queue import Queue, QueueEntry
@@ -64,7 +62,11 @@ class Room:
 
 
 class Dispatcher:
-    """Takes from the queue what this process has room for."""
+    """Takes from the queue what this process has room for.
+
+    With `own_only` it takes nothing but what was put in through it: a process that ends with its
+    client is no place for the runs of others.
+    """
 
     def __init__(
         self,
@@ -74,6 +76,8 @@ class Dispatcher:
         audit: AuditLog,
         load: Load,
         room: Room,
+        *,
+        own_only: bool = False,
     ) -> None:
         self._service = service
         self.queue = queue
@@ -84,8 +88,9 @@ class Dispatcher:
         self._most: dict[str, int] = {}
         self._wake = asyncio.Event()
         self._held = ""
-        self._writing: set[asyncio.Task[None]] = set()
-        service.news.watch(self._note)
+        self._unbegun: list[str] = []
+        self._own: set[str] | None = set() if own_only else None
+        service.on_end(self._wake.set)
 
     # -- asking ------------------------------------------------------------------------------
 
@@ -106,6 +111,8 @@ class Dispatcher:
         )
         put = await self.queue.put(run, limit=self._room.queued)
         if isinstance(put, Queued) and not put.repeated:
+            if self._own is not None:
+                self._own.add(put.id)
             self._say(
                 "trigger_enqueued",
                 run,
@@ -138,6 +145,7 @@ class Dispatcher:
         while True:
             self._wake.clear()
             with suppress(StoreError):  # the disk may have room again, the lock be free
+                await self._give_back()
                 if loop.time() - tidied >= TIDY_SECONDS:
                     await return_from_the_dead(self.queue, self._service.instances)
                     tidied = loop.time()
@@ -154,58 +162,70 @@ class Dispatcher:
             await self._service.refuse_if_spent()
         except BudgetError as error:
             if not self._held:
+                await self.queue.hold(owner, str(error), self._clock.now_ms())
                 self._held = str(error)
-                await self.queue.hold(owner, self._held, self._clock.now_ms())
                 await self._audit.record("queue.held", SYSTEM, details={"reason": self._held})
             return False
         if self._held:
-            self._held = ""
             await self.queue.release(owner)
+            self._held = ""
             await self._audit.record("queue.released", SYSTEM)
         return True
 
     async def _fill(self) -> bool:
         """Begin all that there is room for; say whether there may be more."""
-        taken: list[QueueEntry] = []
-        with suppress(StoreError):  # what was taken before is begun all the same
-            while (entry := await self._next(taken)) is not None:
-                taken.append(entry)
-        began = await asyncio.gather(*map(self._begin_or_settle, taken))
+        live = self._service.live()
+        free = self._room.runs - len(live)
+        if free < 1:
+            return False
+        counts = Counter(live.values())
+        # How many there may be of a workflow is known once one of them has been read.
+        room = {name: most - counts[name] for name, most in self._most.items()}
+        owner = self._service.instance.id
+        taken = await self.queue.take_some(owner, free, room=room, among=self._own)
+        names = {entry.run.workflow_id for entry in taken}
+        # What begins together is read once.
+        definitions = {name: asyncio.ensure_future(self._load(name)) for name in names}
+        began = await asyncio.gather(
+            *(self._begin_or_settle(each, definitions[each.run.workflow_id]) for each in taken)
+        )
+        await self._give_back()
         return bool(taken) and all(began)
 
-    async def _next(self, taken: list[QueueEntry]) -> QueueEntry | None:
-        """Take the next run that there is room for beside those that were just taken."""
-        live = self._service.live()
-        if len(live) + len(taken) >= self._room.runs:
-            return None
-        beginning = {entry.run.workflow_id for entry in taken}
-        counts = Counter([*live.values(), *(entry.run.workflow_id for entry in taken)])
-        # How many there may be of a workflow is known once one of them has been read.
-        full = [
-            name
-            for name, count in counts.items()
-            if count >= self._most.get(name, 1 if name in beginning else count + 1)
-        ]
-        return await self.queue.take(self._service.instance.id, passing_over=full)
-
-    async def _begin_or_settle(self, entry: QueueEntry) -> bool:
+    async def _begin_or_settle(self, entry: QueueEntry, definition: Awaitable[Definition]) -> bool:
         """Begin a run, or see to it that it does not wait in vain; say whether others may begin."""
         try:
-            await self._begin(entry)
+            await self._begin_or_drop(entry, definition)
         except Fenced:
             pass  # another process saw us as dead and took it
         except (BudgetError, StoreError):
-            await self.queue.give_back(entry.run.id, self._service.instance.id)
+            self._unbegun.append(entry.run.id)
             return False
-        except (UsageError, WorkflowError) as error:
-            await self._drop(entry, "workflow-deleted", error)
-        except Exception as error:  # noqa: BLE001  (one run that cannot begin holds up no other)
-            await self._drop(entry, "engine-start-failed", error)
+        if self._own is not None:
+            self._own.discard(entry.run.id)
         return True
 
-    async def _begin(self, entry: QueueEntry) -> None:
+    async def _begin_or_drop(self, entry: QueueEntry, definition: Awaitable[Definition]) -> None:
+        try:
+            await self._begin(entry, await definition)
+        except (BudgetError, StoreError):
+            raise
+        except UsageError as error:
+            await self._drop(entry, "workflow-deleted", error)
+        except WorkflowError as error:
+            await self._drop(entry, "workflow-refused", error)
+        except Exception as error:  # noqa: BLE001  (one run that cannot begin holds up no other)
+            await self._drop(entry, "engine-start-failed", error)
+
+    async def _give_back(self) -> None:
+        """Let wait again what was taken and could not begin; what fails is tried again."""
+        while self._unbegun:
+            with suppress(Fenced):
+                await self.queue.give_back(self._unbegun[-1], self._service.instance.id)
+            self._unbegun.pop()
+
+    async def _begin(self, entry: QueueEntry, definition: Definition) -> None:
         run = entry.run
-        definition = await self._load(run.workflow_id)
         self._most[run.workflow_id] = _most_at_once(definition)
         await self._service.start(
             definition,
@@ -220,7 +240,7 @@ class Dispatcher:
 
     async def _drop(self, entry: QueueEntry, reason: str, error: Exception) -> None:
         await self.queue.drop(entry.run.id, self._service.instance.id, f"{reason}: {error}")
-        self._say("trigger_dropped", entry.run, reason=reason)
+        self._say("trigger_dropped", entry.run, reason=reason, message=str(error))
         await self._audit.record(
             "queue.dropped",
             SYSTEM,
@@ -244,44 +264,6 @@ class Dispatcher:
             "correlationId": run.correlation_id,
         }
         self._service.news.publish({**said, **more})  # type: ignore[dict-item]
-
-    def _note(self, said: Said) -> None:
-        """See to what follows from the beginning and the end of a run."""
-        event = None if isinstance(said, dict) else said.event
-        if isinstance(event, RunStarted | RunFinished):
-            assert not isinstance(said, dict)
-            workflow_id = self._service.live().get(said.run_id, "")
-            if isinstance(event, RunStarted):
-                workflow_id = event.workflow_id
-            writing = asyncio.create_task(self._follow_up(said, event, workflow_id))
-            self._writing.add(writing)
-            writing.add_done_callback(self._followed_up)
-
-    def _followed_up(self, task: asyncio.Task[None]) -> None:
-        self._writing.discard(task)
-        if not task.cancelled():
-            task.exception()  # a log that cannot be written refuses what changes something
-
-    async def _follow_up(
-        self, said: Recorded, event: RunStarted | RunFinished, workflow_id: str
-    ) -> None:
-        """Begin the next run where one has ended, and write either into the audit log."""
-        started = isinstance(event, RunStarted)
-        if not started:
-            await self._service.wait(said.run_id)
-            self._wake.set()
-        await self._audit.record(
-            "run.started" if started else "run.finished",
-            SYSTEM,
-            outcome="" if started else event.status,  # type: ignore[union-attr]
-            correlation_id=said.correlation_id,
-            run_id=said.run_id,
-            workflow_id=workflow_id,
-        )
-
-    async def settle(self) -> None:
-        """Wait until what was to be written into the audit log is."""
-        await asyncio.gather(*self._writing, return_exceptions=True)
 
 
 def queue_id(run_id: str) -> str:

@@ -67,9 +67,9 @@ class Homes:
 
     async def forget(self, run_id: str) -> None:
         """Remove the homes of a run."""
-        place = self._directory / run_id
-        if place.is_dir():
-            await asyncio.to_thread(remove_tree, str(place))
+        place = f"{self._directory}/{run_id}"
+        if os.path.isdir(place):  # noqa: ASYNC240, PTH112  (asked at every run's end)
+            await asyncio.to_thread(remove_tree, place)
 
     async def recover(self, is_over: Callable[[str], Awaitable[bool]]) -> None:
         """Remove the homes of runs that are over."""
@@ -106,22 +106,13 @@ def _link(root: int, name: bytes, path: str, owner: os.stat_result) -> bool:
         return False
     target = os.fsencode(os.path.realpath(path))
     try:
-        _make_folders(root, name.split(b"/")[:-1], owner)
+        beneath.make_folders(root, name.rpartition(b"/")[0], owner)
         with beneath.parent(root, name) as (above, last):
             with suppress(FileExistsError):
                 os.symlink(target, last, dir_fd=above)
             return os.readlink(last, dir_fd=above) == target
     except OSError:  # something of the agent's own stands in the way
         return False
-
-
-def _make_folders(root: int, names: Sequence[bytes], owner: os.stat_result) -> None:
-    made = b""
-    for name in names:
-        with beneath.folder(root, made) as above, suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=above)
-            os.chown(name, owner.st_uid, owner.st_gid, dir_fd=above, follow_symlinks=False)
-        made = made + b"/" + name if made else name
 
 
 def _bring_back(root: int, name: bytes, real: str, owner: int) -> None:
@@ -163,7 +154,9 @@ class InItsHome:
         """Yield the parts of the answer."""
         if request.session_id and not self._is_there():
             yield Notice("[session] the home that held it is gone: a new session begins")
-            request = msgspec.structs.replace(request, session_id="", session_usage=NO_USAGE)
+            request = msgspec.structs.replace(
+                request, session_id="", session_usage=NO_USAGE, session_cost_usd=0.0
+            )
         async with aclosing(cast("AsyncGenerator[Part]", self._inner.ask(request))) as parts:
             async for part in parts:
                 yield part

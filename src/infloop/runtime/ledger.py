@@ -6,6 +6,9 @@ of it, and the tokens a moment later; the call is settled before its end is hear
 money is written with the run's own events, at the latest with the end of the step, and what costs
 nothing within a moment. So whatever a step said that it cost is in the ledger, and a call that a
 crash cut off stays there with what it had cost by then.
+
+Where the broker makes the provider's calls, what it saw counts too: of two counts the larger (see
+`seen`).
 """
 
 from __future__ import annotations
@@ -14,19 +17,23 @@ import asyncio
 from abc import ABC, abstractmethod
 from contextlib import aclosing
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from infloop.errors import BudgetError, StepError
 from infloop.policy.spending import (
+    MOST_UNTOLD,
     Budget,
     is_amount,
     run_refusal,
     total_refusal,
     unknown_cost_refusal,
+    untold_refusal,
     used_up,
     window_began,
 )
-from infloop.providers.base import NO_USAGE, Cost, Done, Usage
+from infloop.providers.base import NO_USAGE, Cost, Done, Notice, Usage
+from infloop.runtime.seen import unreported
 from infloop.store.base import Bill, Booking, Calls, Cap, NewCall, UsedUp
 
 if TYPE_CHECKING:
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
     from infloop.policy.spending import Window
     from infloop.providers.base import Part, Provider, Request
     from infloop.runtime.clock import Clock
+    from infloop.runtime.seen import Seen
     from infloop.store.base import Journal
     from infloop.store.instances import Instances
 
@@ -80,10 +88,7 @@ class Ledger:
         )
         if not (self.budget.max_usd or self.budget.require_known_cost or max_run_usd):
             return BookedCall(self._journal, self._clock, call)
-        caps = [
-            *([Cap(self._in_window(), self.budget.max_usd)] if self.budget.max_usd else ()),
-            *([Cap(Calls(run_id=request.run_id), max_run_usd)] if max_run_usd else ()),
-        ]
+        caps = self._caps(request.run_id, max_run_usd)
         reserving = asyncio.ensure_future(self._journal.reserve_call(call, caps))
         try:
             reserved = await asyncio.shield(reserving)
@@ -94,6 +99,26 @@ class Ledger:
         if isinstance(reserved, UsedUp):
             raise BudgetError(self._refusal(reserved))
         return ReservedCall(self._journal, self._clock, reserved)
+
+    async def refusal(self, run_id: str, max_run_usd: float, untold: int) -> str:
+        """Return why a run may spend nothing more, or nothing.
+
+        `untold` is how many answers have not told what they cost.
+        """
+        caps = self._caps(run_id, max_run_usd)
+        if caps and untold > MOST_UNTOLD:
+            return untold_refusal(untold)
+        for cap in caps:
+            spent = await self._journal.spent(cap.calls)
+            if used_up(spent.usd, cap.limit_usd):
+                return self._refusal(UsedUp(cap, spent.usd))
+        return ""
+
+    def _caps(self, run_id: str, max_run_usd: float) -> list[Cap]:
+        return [
+            *([Cap(self._in_window(), self.budget.max_usd)] if self.budget.max_usd else ()),
+            *([Cap(Calls(run_id=run_id), max_run_usd)] if max_run_usd else ()),
+        ]
 
     def _in_window(self) -> Calls:
         if self.budget.window == "process":
@@ -111,8 +136,8 @@ class OpenCall(ABC):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._usd = 0.0
-        self._usage = NO_USAGE
+        self._usd = self._seen_usd = 0.0
+        self._usage = self._seen_usage = NO_USAGE
         self.settled = False
         self._reported = self._doubtful = False
 
@@ -141,6 +166,16 @@ class OpenCall(ABC):
         else:
             self._doubtful = True
 
+    async def see(self, usage: Usage, usd: float) -> None:
+        """Take note of what somebody else has counted by now; of two counts the larger counts."""
+        if (usage, usd) != (self._seen_usage, self._seen_usd):
+            self._seen_usage, self._seen_usd = usage, usd
+            await self._charge(money=True)
+
+    def unreported(self) -> tuple[Usage, float]:
+        """Return what was seen beyond what was reported."""
+        return self._seen_usage.beyond(self._usage), max(0.0, self._seen_usd - self._usd)
+
     async def settle(self, *, known: bool) -> None:
         """Close the call, once; `known` says whether all that it cost was reported."""
         if not self.settled:
@@ -148,9 +183,12 @@ class OpenCall(ABC):
             await self._close(self._clock.now_ms(), known=known)
 
     def _bill(self) -> Bill:
-        used = self._usage
+        used, usd = self._usage, 0.0
+        if self._seen_usage is not NO_USAGE:
+            tokens, usd = self.unreported()
+            used = tokens + used
         return Bill(
-            self._usd, used.input_tokens, used.output_tokens, used.cached_tokens, used.model
+            self._usd + usd, used.input_tokens, used.output_tokens, used.cached_tokens, used.model
         )
 
 
@@ -212,8 +250,15 @@ class Metered:
     """A provider whose calls are on the books."""
 
     def __init__(
-        self, provider: Provider, ledger: Ledger, workflow_id: str, max_run_usd: float
+        self,
+        provider: Provider,
+        ledger: Ledger,
+        workflow_id: str,
+        max_run_usd: float,
+        seen: Seen | None = None,
     ) -> None:
+        """Take the provider, and what the broker sees of its calls where it makes them."""
+        self._seen = seen
         self._provider = provider
         self._ledger = ledger
         self._workflow_id = workflow_id
@@ -227,6 +272,8 @@ class Metered:
     async def ask(self, request: Request) -> AsyncIterator[Part]:
         """Yield the parts of the answer; raise BudgetError if it may not be asked for."""
         call = await self._ledger.open_call(request, self.id, self._workflow_id, self._max_run_usd)
+        if self._seen is not None:
+            self._seen.begin(partial(self._book, self._seen, call, request.run_id))
         parts = cast("AsyncGenerator[Part]", self._provider.ask(request))
         asked = False
         try:
@@ -236,23 +283,65 @@ class Metered:
                     if isinstance(part, _COUNTED):
                         await call.count(part)
                     elif isinstance(part, Done) and not call.settled:
+                        for more in await self._unreported(call):
+                            yield more
                         await self._finish(call, request, part.error)
                     yield part
             if not call.settled:
+                for more in await self._unreported(call):
+                    yield more
                 await self._finish(call, request, "it ended without a result")
         except StepError:
-            if not asked:  # it could not be asked at all, so it cost nothing
+            if not asked and not (self._seen and self._seen.anything):
+                # It could not be asked at all, so it cost nothing.
                 await call.settle(known=True)
             raise
         finally:
             if not call.settled:  # whoever is interrupted cannot say what it would have reported
-                await call.settle(known=False)
+                await self._settle_seen(call)
+
+    async def _settle_seen(self, call: OpenCall) -> None:
+        """Close a call with what was seen of it, if anybody could see it."""
+        seen = self._seen
+        try:
+            if seen is not None:
+                await _see(seen, call)
+        finally:
+            await call.settle(known=seen is not None and seen.is_complete)
+
+    async def _book(self, seen: Seen, call: OpenCall, run_id: str) -> str:
+        """Write down what was seen; return why nothing more may be spent, or nothing."""
+        await _see(seen, call)
+        return await self._ledger.refusal(run_id, self._max_run_usd, seen.untold)
+
+    async def _unreported(self, call: OpenCall) -> list[Part]:
+        """Count what the provider should have reported and did not; return it as its parts."""
+        seen = self._seen
+        if seen is None or not seen.anything:
+            return []
+        await _see(seen, call)
+        tokens, usd = call.unreported()
+        parts: list[Part] = [Notice(unreported(tokens)), tokens] if tokens.counts else []
+        if usd:
+            parts.append(Cost(usd))
+        if seen.untold or (seen.unpriced and (tokens.counts or not call.cost_is_known)):
+            parts.append(Cost(None))
+        for part in parts:
+            if isinstance(part, _COUNTED):
+                await call.count(part)
+        return parts
 
     async def _finish(self, call: OpenCall, request: Request, error: str) -> None:
         await call.settle(known=call.cost_is_known)
         if self._ledger.budget.require_known_cost and not call.cost_is_known:
             model = request.model or request.profile
             raise BudgetError(unknown_cost_refusal(self.id, model, error))
+
+
+async def _see(seen: Seen, call: OpenCall) -> None:
+    """Bring a call's bill up to what was seen."""
+    await seen.count()
+    await call.see(seen.usage, seen.usd)
 
 
 async def abandon_dead_calls(journal: Journal, instances: Instances, clock: Clock) -> None:

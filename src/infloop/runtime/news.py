@@ -38,16 +38,16 @@ class Item:
 class News:
     """The newest things that happened; numbers begin with 1 and have no holes.
 
-    Nothing is kept before somebody says that it is wanted: most processes have no listener.
+    Nothing is kept as long as nobody watches or listens: in most processes nobody does.
     """
 
     def __init__(self) -> None:
-        self._wanted = False
         self._ring: list[Item] = []
         self._dropped = 0
         self._chars = 0
         self._waiting: list[asyncio.Future[None]] = []
         self._watchers: list[Callable[[Said], None]] = []
+        self._listeners = 0
 
     @property
     def last(self) -> int:
@@ -57,11 +57,7 @@ class News:
     @property
     def watched(self) -> bool:
         """Whether this process has anybody who may want to know."""
-        return bool(self._watchers)
-
-    def keep(self) -> None:
-        """Keep what happens from now on, for who listens."""
-        self._wanted = True
+        return bool(self._watchers) or self._listeners > 0
 
     def watch(self, watcher: Callable[[Said], None]) -> None:
         """Have `watcher` called with everything from now on; it must be quick."""
@@ -69,7 +65,7 @@ class News:
 
     def publish(self, said: Said) -> None:
         """Show something to everybody who listens."""
-        if not self._wanted:
+        if not self.watched:
             return
         for watcher in self._watchers:
             watcher(said)
@@ -91,14 +87,18 @@ class News:
 
         A first number that does not follow `after` says that something was missed.
         """
-        while True:
-            start = max(after, self._dropped) - self._dropped
-            fresh = self._ring[start : start + READ_AT_ONCE]
-            if fresh:
-                after = fresh[-1].number
-                yield fresh
-            else:
-                await self._more()
+        self._listeners += 1
+        try:
+            while True:
+                start = max(after, self._dropped) - self._dropped
+                fresh = self._ring[start : start + READ_AT_ONCE]
+                if fresh:
+                    after = fresh[-1].number
+                    yield fresh
+                else:
+                    await self._more()
+        finally:
+            self._listeners -= 1
 
     async def _more(self) -> None:
         future = asyncio.get_running_loop().create_future()

@@ -6,6 +6,7 @@ kernel lets go of at the process's death, however it died.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import Fenced, NotFound
@@ -47,9 +48,9 @@ async def wants_resume(journal: Journal, row: RunRow) -> bool:
 
 
 async def is_over(journal: Journal, run_id: str) -> bool:
-    """Say whether a run has settled, or is forgotten."""
+    """Say whether a run has settled, or is forgotten; one that paused goes on."""
     try:
-        return (await journal.run(run_id)).status != "running"
+        return (await journal.run(run_id)).status not in ("running", "paused")
     except NotFound:
         return True
 
@@ -61,6 +62,11 @@ async def is_known(journal: Journal, run_id: str) -> bool:
     except NotFound:
         return False
     return True
+
+
+async def is_dead(instances: Instances, instance_id: str) -> bool:
+    """Say whether a process that owned runs is proved to be dead."""
+    return await instances.liveness(instance_id) == "dead"
 
 
 class Recovered(NamedTuple):
@@ -75,11 +81,8 @@ async def end_left_behind(directory: Path, instances: Instances) -> list[str]:
     """End what children of dead processes left running; return a line for each such child."""
     from infloop.sandbox.records import sweep  # not needed by who only asks for a status
 
-    async def is_dead(instance_id: str) -> bool:
-        return await instances.liveness(instance_id) == "dead"
-
     lines = []
-    for child in await sweep(directory, is_dead):
+    for child in await sweep(directory, partial(is_dead, instances)):
         left = f"run {child.run_id[:8]}, step {child.step}: processes left running by a crash"
         stuck = f"; {child.alive} of them could not be ended, the next start tries again"
         lines.append(f"{left}: {child.processes}{stuck if child.alive else ', ended'}")

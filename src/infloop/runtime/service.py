@@ -8,17 +8,19 @@ run is what the journal says, and what its owner's lock file proves.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import uuid
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from infloop.engine.commands import Emit
+from infloop.engine.commands import Emit, Interrupt, Perform, Wait
 from infloop.engine.graph import Definition, compile_program, decode_definition
 from infloop.engine.machine import advance, outstanding
 from infloop.engine.state import State, decode_state
-from infloop.errors import InfloopError, NotFound, UsageError, WorkflowError
+from infloop.errors import InfloopError, NotFound, StepError, UsageError, WorkflowError
+from infloop.model.audit import SYSTEM, Actor
 from infloop.model.events import (
     Cause,
     Limits,
@@ -31,13 +33,16 @@ from infloop.model.events import (
     StopRequested,
     TreeRestored,
 )
+from infloop.model.isolation import is_at_least
 from infloop.nodes import NODE_TYPES
-from infloop.nodes.base import Environment, Interpreters, NoWorkspace, Outcome, Powers
+from infloop.nodes.base import NO_WORKSPACE, Environment, Interpreters, Outcome, Powers
 from infloop.policy.budget import merge_limits
 from infloop.policy.spending import Budget
-from infloop.policy.taint import refusals
+from infloop.runtime.approvals import Asker
+from infloop.runtime.auditing import RunAudit
+from infloop.runtime.definitions import Definitions
 from infloop.runtime.feed import Feed
-from infloop.runtime.fencing import NO_NEEDS, EgressRules, RunFence
+from infloop.runtime.fencing import NO_NEEDS, EgressRules, RunFence, real_path
 from infloop.runtime.homes import InItsHome
 from infloop.runtime.ledger import Ledger, Metered, abandon_dead_calls
 from infloop.runtime.loop import Glance, RunLoop
@@ -46,27 +51,38 @@ from infloop.runtime.record import Recorder
 from infloop.runtime.recovery import (
     Recovered,
     end_left_behind,
+    is_dead,
     is_known,
     is_over,
     reconcile,
     shown_status,
 )
+from infloop.runtime.seen import Seen
+from infloop.runtime.telling import Telling
+from infloop.runtime.tidying import Tidying
 from infloop.runtime.timeline import Moment, moments, unfinished
-from infloop.store.base import NewRun, Ownership, definition_hash
+from infloop.store.base import NewRun, Ownership
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-    from infloop.engine.commands import Command, Perform
+    from infloop.engine.commands import Command
     from infloop.engine.graph import Program
     from infloop.model.values import JsonObject
+    from infloop.providers.asking import Ask
     from infloop.providers.base import Provider
+    from infloop.runtime.approvals import Approvals
     from infloop.runtime.clock import Clock
+    from infloop.runtime.definitions import Known
     from infloop.runtime.fencing import Around, Needs
     from infloop.runtime.homes import Homes
+    from infloop.runtime.loop import Performer, Say
+    from infloop.runtime.markers import RunMarkers
+    from infloop.runtime.telling import Decided
     from infloop.runtime.workspaces import RunWorkspace, Workspaces
     from infloop.sandbox.base import Sandbox
     from infloop.sandbox.records import ChildRecords
+    from infloop.store.audit import AuditLog
     from infloop.store.base import Journal, Loaded, RunRow
     from infloop.store.instances import Instance, Instances, ShownStatus
     from infloop.workspace.changes import Change
@@ -79,11 +95,11 @@ OUTSIDE = ("webhook",)
 
 MOST_REFUSALS = 5
 
-WEAKEST_FIRST = ("host", "guard", "sandbox", "container")
-
 POLL_SECONDS = 0.2
 BEAT_SECONDS = 5.0
 FOLLOW_SECONDS = 0.1
+
+_log = logging.getLogger("infloop.runs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +107,14 @@ class Parts:
     """What runs are made of, given by the application.
 
     Without `workspaces` there are no worktrees, and no snapshots are taken; without `records`,
-    children are not on record. `why_host` says why children are not confined although nobody asked
+    children are not on record; without `markers`, nor are runs under way; without `audit`, runs
+    are not in the audit log. `why_host` says why children are not confined although nobody asked
     for that.
     """
 
     sandbox: Sandbox
     environment: Environment
-    provider: Callable[[str, Around], Provider]
+    provider: Callable[[str, Around, Ask | None], Provider]
     egress: EgressRules = field(default_factory=EgressRules)
     service_user: tuple[int, int] | None = None
     why_host: str = ""
@@ -109,6 +126,9 @@ class Parts:
     max_output_bytes: int = 2 << 20
     workspaces: Workspaces | None = None
     records: ChildRecords | None = None
+    markers: RunMarkers | None = None
+    audit: AuditLog | None = None
+    approvals: Approvals | None = None
 
 
 class GoingBack(NamedTuple):
@@ -124,6 +144,7 @@ class LiveRun:
 
     id: str
     workflow_id: str
+    correlation_id: str
     loop: RunLoop
     feed: Feed
     finished: asyncio.Future[RunFinished]
@@ -148,6 +169,10 @@ class RunService:
         self._parts = parts
         self._ledger = Ledger(journal, instance.id, clock, parts.budget)
         self._live: dict[str, LiveRun] = {}
+        self._audit = RunAudit(parts.audit, clock)
+        self._on_end: list[Callable[[], None]] = []
+        self._definitions = Definitions()
+        self._tidying = Tidying(journal, parts.history_limit, self._drop_forgotten)
         self.news = News()
         self._tending: asyncio.Task[None] | None = None
 
@@ -165,9 +190,11 @@ class RunService:
             if not live.finished.done() and live.task is not None:
                 live.task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tidying.close()
         if self._tending is not None:
             self._tending.cancel()
             await asyncio.gather(self._tending, return_exceptions=True)
+        await self.settle_audit()
 
     # -- beginning ---------------------------------------------------------------------------
 
@@ -188,44 +215,42 @@ class RunService:
         own way. Raises BudgetError, as `resume` and `rewind` do, when what may be spent is spent.
         """
         await self.refuse_if_spent()
-        data = definition.encode()
+        known = self._definitions.known(definition)
         root = definition.workflows[definition.root]
         self._refuse_unprovable(root)
         run_id = run_id or str(uuid.uuid4())
         correlation_id = correlation_id or f"cid_{secrets.token_hex(16)}"
         now = self._clock.now_ms()
         cause = cause or Cause()
-        self._refuse_untrusted(definition, cause)
+        self._refuse_untrusted(known, cause)
         files = self._files(run_id)
         fence = self._fence(run_id, root, files, cause)
         event = RunStarted(
             definition.root,
             str(root["name"]),
-            definition_hash(data),
+            known.name,
             inputs,
-            workdir,
+            real_path(workdir),
             merge_limits(self._parts.limits, root),
             cause,
             fence.isolation,
             fence.egress,
         )
         first = Recorded(run_id, 1, now, correlation_id, event)
-        epoch = await (create or self.journal.create_run)(
-            NewRun(
-                run_id,
-                definition.root,
-                str(root["name"]),
-                data,
-                self.instance.id,
-                now,
-                correlation_id,
-                cause,
-            ),
-            first,
+        new = NewRun(
+            run_id,
+            definition.root,
+            str(root["name"]),
+            known.data,
+            self.instance.id,
+            now,
+            correlation_id,
+            cause,
         )
-        program = compile_program(definition)
-        state, commands = advance(program, State(), event, now)
-        live = self._go(program, state, commands, event, first, epoch, files, fence)
+        epoch = await (create or self.journal.create_run)(new, first)
+        self._audit.note("run.started", new, actor=Actor("cli") if cause.kind == "cli" else SYSTEM)
+        state, commands = advance(known.program, State(), event, now)
+        live = self._go(known.program, state, commands, event, first, epoch, files, fence)
         live.feed.publish(first)
         return run_id
 
@@ -250,7 +275,7 @@ class RunService:
     def _refuse_unprovable(self, root: JsonObject) -> None:
         """Raise if the workflow asks for a stronger isolation than this process can give."""
         asked, given = root.get("isolation") or "auto", self._parts.sandbox.level
-        if asked == "auto" or WEAKEST_FIRST.index(given) >= WEAKEST_FIRST.index(str(asked)):
+        if asked == "auto" or is_at_least(given, str(asked)):
             return
         why = f" ({self._parts.why_host})" if self._parts.why_host else ""
         raise WorkflowError(
@@ -258,7 +283,7 @@ class RunService:
             f"here{why}; see `infloop doctor`, or remove `isolation` from the workflow"
         )
 
-    def _refuse_untrusted(self, definition: Definition, cause: Cause) -> None:
+    def _refuse_untrusted(self, known: Known, cause: Cause) -> None:
         """Raise if what somebody outside sent would reach what it must not."""
         unconfined = self._parts.why_host
         if cause.kind in OUTSIDE and unconfined:
@@ -266,9 +291,7 @@ class RunService:
                 "a run that somebody outside causes needs its children confined, and they are not "
                 f"here: {unconfined}. INFLOOP_ISOLATION=host says that it may run as you"
             )
-        found = refusals(
-            definition.workflows, definition.root, cause.untrusted, confined=not unconfined
-        )
+        found = known.refusals(tuple(cause.untrusted), confined=not unconfined)
         if found:
             raise WorkflowError("; ".join(map(str, found[:MOST_REFUSALS])))
 
@@ -291,21 +314,38 @@ class RunService:
                 f"use `infloop rewind {run_id} --to STEP`"
                 + (f" (it failed at {row.failed_step!r})" if row.failed_step else "")
             )
-        ownership = await self.journal.take_over(
-            run_id, self.instance.id, expect_dead=None if take_over else row.owner, force=take_over
-        )
+        ownership = await self._take_over(row, "resumed", force=take_over)
         await self._continue(await self.journal.load(run_id), ownership, max_cost_usd=max_cost_usd)
         return run_id
 
-    async def cancel_paused(self, run_id: str, reason: str) -> None:
-        """Settle a run that paused as cancelled."""
+    async def cancel_undriven(self, run_id: str, reason: str) -> RunFinished:
+        """Settle a run as cancelled that paused or whose process is gone; no step of it begins.
+
+        Return how it ended: one that had come to its end, and only not recorded it, keeps that end.
+        """
         row = await self.journal.run(run_id)
+        status = await shown_status(row, self.instances)
+        if status not in ("paused", "interrupted"):
+            raise UsageError(f"run {run_id!r} is {status} by now: neither paused nor interrupted")
+        ownership = await self._take_over(row, "cancelled")
+        await self._continue(await self.journal.load(run_id), ownership, stop=StopRequested(reason))
+        return await self.wait(run_id)
+
+    async def _take_over(self, row: RunRow, outcome: str, *, force: bool = False) -> Ownership:
+        """Become the owner of a run; `outcome` says what becomes of it if its process had died."""
+        await self._end_left_behind()
         ownership = await self.journal.take_over(
-            run_id, self.instance.id, expect_dead=row.owner, force=False
+            row.id, self.instance.id, expect_dead=None if force else row.owner, force=force
         )
-        loaded = await self.journal.load(run_id)
-        await self._continue(loaded, ownership, then=StopRequested(reason))
-        await self.wait(run_id)
+        if row.status == "running":
+            self._audit.note("run.recovered", row, outcome=outcome)
+        return ownership
+
+    async def _end_left_behind(self) -> None:
+        """End what dead processes left running, before anything works on the same files."""
+        if self._parts.records:
+            for line in await end_left_behind(self._parts.records.directory, self.instances):
+                _log.warning("%s", line)
 
     async def _refuse_live(self, row: RunRow, *, take_over: bool) -> None:
         """Raise if the run's process lives, or may live and nobody said to take it over."""
@@ -355,6 +395,7 @@ class RunService:
         _refuse_imported(row)
         seq = await self.find_step(run_id, step)
         past = await self._moments(run_id, seq)
+        await self._end_left_behind()
         loaded = await self.journal.load(run_id, until_seq=seq - 1)
         new = NewRun(
             str(uuid.uuid4()),
@@ -368,6 +409,7 @@ class RunService:
         )
         restores = await self._keep_replaced(new, past)
         ownership = await self.journal.fork(run_id, seq, new)
+        self._audit.note("run.started", new)
         if restores:
             first = ownership.last_seq + SEQ_GAP
             announced = [
@@ -411,9 +453,9 @@ class RunService:
         ownership: Ownership,
         *,
         max_cost_usd: float | None = None,
-        then: StopRequested | None = None,
+        stop: StopRequested | None = None,
     ) -> None:
-        """Rebuild a run's state from the journal and go on from there, or with `then`."""
+        """Rebuild a run's state from the journal and go on from there, or `stop` it there."""
         definition = decode_definition(loaded.definition)
         program = compile_program(definition)
         started = await self._first_event(loaded)
@@ -428,8 +470,20 @@ class RunService:
         )
         await self.journal.append(loaded.run.id, ownership.epoch, [first])
         state, _ = advance(program, rebuild(program, loaded), resumed, now)
-        commands = [Emit(then)] if then else outstanding(program, state, now)
-        live = self._go(program, state, commands, started, first, ownership.epoch, files, fence)
+        commands = outstanding(program, state, now)
+        if stop:
+            commands = _stopped(commands, stop)
+        live = self._go(
+            program,
+            state,
+            commands,
+            started,
+            first,
+            ownership.epoch,
+            files,
+            fence,
+            act=_begin_nothing if stop else None,
+        )
         live.feed.publish(first)
 
     async def _bring_back(self, loaded: Loaded, ownership: Ownership) -> RunWorkspace | None:
@@ -448,6 +502,7 @@ class RunService:
             at = self._clock.now_ms()
             last = Recorded(run.id, seq, at, run.correlation_id, ended)
             await self.journal.append(run.id, ownership.epoch, [last])
+            self._audit.note("run.finished", run, outcome=ended.status)
             raise
         return files
 
@@ -467,6 +522,7 @@ class RunService:
         epoch: int,
         files: RunWorkspace | None,
         fence: RunFence,
+        act: Performer | None = None,
     ) -> LiveRun:
         """Put the loop, the recorder and the feed of a run together and let it go."""
         run_id = first.run_id
@@ -474,14 +530,12 @@ class RunService:
         async def tidy_up() -> None:
             if files is not None:
                 await files.close(loop.post)
-            if self._parts.homes:
-                await self._parts.homes.forget(run_id)
 
         loop = RunLoop(
             program,
             state,
             self.journal,
-            lambda perform, say: self._act(loop, started, perform, say, files, fence),
+            act or (lambda perform, say: self._act(loop, started, perform, say, files, fence)),
             tidy_up,
         )
 
@@ -501,33 +555,49 @@ class RunService:
             loop.fail,
         )
         live = LiveRun(
-            run_id, started.workflow_id, loop, feed, asyncio.get_running_loop().create_future()
+            run_id,
+            started.workflow_id,
+            first.correlation_id,
+            loop,
+            feed,
+            asyncio.get_running_loop().create_future(),
         )
+        live.finished.add_done_callback(self._tell_of_end)
+        if self._parts.markers:
+            self._parts.markers.put(run_id, started.workflow_id, first.time)
         live.task = asyncio.create_task(self._drive(live, commands))
         self._live[run_id] = live
         self.journal.expect(len(self._live))
         return live
 
     async def _drive(self, live: LiveRun, commands: Sequence[Command]) -> None:
-        """See a run through; once it has settled, tidy up behind it."""
+        """See a run through; once it has settled, have it tidied up behind it."""
         try:
-            live.finished.set_result(await live.loop.drive(commands))
+            finished = await live.loop.drive(commands)
+            live.finished.set_result(finished)
+            self._audit.note("run.finished", live, outcome=finished.status)
             live.feed.close()
-            await self.journal.index_run(live.id)
-            if await self.journal.prune(live.workflow_id, self._parts.history_limit):
-                await self._drop_forgotten()
+            if self._parts.homes and not finished.interrupted:  # else it finds them when it goes on
+                await self._parts.homes.forget(live.id)
+            self._tidying.ended(live.id, live.workflow_id)
         except asyncio.CancelledError:
             live.finished.cancel()
             raise
         except Exception as error:  # noqa: BLE001  (the edge of a run: it goes to who waits for it)
-            # Tidying up that fails is made good by the next search and the next run.
+            # A home that cannot be removed is removed at the next start.
             if not live.finished.done():
                 live.finished.set_exception(error)
                 live.finished.exception()  # if nobody waits, nobody needs to hear of it
         finally:
             live.feed.close()
             del self._live[live.id]
+            if self._parts.markers:
+                self._parts.markers.remove(live.id)
             self.journal.expect(len(self._live))
+
+    def _tell_of_end(self, _: object) -> None:
+        for tell in self._on_end:
+            tell()
 
     async def _drop_forgotten(self) -> None:
         """Drop the snapshots of forgotten runs, at most once a day."""
@@ -547,18 +617,24 @@ class RunService:
         """Perform one step with exactly the powers a node is given."""
         parts, recorder = self._parts, loop.recorder
 
-        def around(needs: Needs) -> Sandbox:
-            fenced = fence.around(loop.post, perform.path, perform.node, needs)
+        tell = partial(self._note_connections, recorder.run_id)
+        telling = Telling(loop.post, tell, perform.path, perform.node)
+
+        def around(needs: Needs, seen: Seen | None = None) -> Sandbox:
+            fenced = fence.around(telling, perform.node, needs, seen)
             if parts.records is None:
                 return fenced
             return parts.records.around(fenced, recorder.run_id, perform.path)
 
         def provider(provider_id: str) -> Provider:
-            found = parts.provider(provider_id, around)
+            ask = self._power_to_ask(loop, started.workflow_id, perform)
+            seen = Seen()
+            found = parts.provider(provider_id, partial(around, seen=seen), ask)
             if parts.homes and fence.isolation != "host":
                 there = partial(parts.homes.is_there, recorder.run_id, perform.node)
                 found = InItsHome(found, there)
-            return Metered(found, self._ledger, started.workflow_id, loop.limits.max_cost_usd)
+            most = loop.limits.max_cost_usd
+            return Metered(found, self._ledger, started.workflow_id, most, seen)
 
         powers = Powers(
             run_id=recorder.run_id,
@@ -574,9 +650,33 @@ class RunService:
             provider=provider,
             interpreters=parts.interpreters,
             max_output_bytes=parts.max_output_bytes,
-            workspace=files.step(perform, loop.post) if files else NoWorkspace(),
+            workspace=files.step(perform, loop.post) if files else NO_WORKSPACE,
         )
         return await NODE_TYPES[perform.node_type](powers, perform.config)
+
+    def _note_connections(self, run_id: str, decided: Decided) -> None:
+        """Write decisions about connections into the audit log, and tell who counts them."""
+        live = self._live[run_id]
+        self._audit.note(
+            decided.event, live, outcome=decided.kind.reason, details=decided.details()
+        )
+        self.news.publish(decided.message(live, self._clock.now_ms()))
+
+    def _power_to_ask(self, loop: RunLoop, workflow_id: str, perform: Perform) -> Ask | None:
+        """Return the way in which a step asks a person, if anybody is to be asked."""
+        if self._parts.approvals is None:
+            return None
+        return self._parts.approvals.power(
+            Asker(
+                self.instance.id,
+                loop.recorder.run_id,
+                workflow_id,
+                perform.path,
+                perform.node,
+                loop.post,
+                self.news.publish,
+            )
+        )
 
     async def recover(self) -> Recovered:
         """Record runs whose process died as failed, but for those that ask to be resumed.
@@ -586,11 +686,18 @@ class RunService:
         """
         records = self._parts.records
         ended = await end_left_behind(records.directory, self.instances) if records else []
+        if self._parts.markers:
+            await self._parts.markers.clear(partial(is_dead, self.instances))
         await abandon_dead_calls(self.journal, self.instances, self._clock)
+        if self._parts.approvals is not None:
+            await self._parts.approvals.tidy()
         found = await reconcile(
             self.journal, self.instances, self.instance.id, self._clock, SEQ_GAP
         )
         found.files.extend(ended)
+        for run_id in found.failed:
+            row = await self.journal.run(run_id)
+            self._audit.note("run.recovered", row, outcome="failed")
         workspaces = self._parts.workspaces
         if workspaces is not None:
             found.files.extend(await workspaces.recover(partial(is_over, self.journal)))
@@ -599,6 +706,11 @@ class RunService:
         return found
 
     # -- live runs ---------------------------------------------------------------------------
+
+    @property
+    def approvals(self) -> Approvals | None:
+        """What waits for a person, if anybody is asked."""
+        return self._parts.approvals
 
     @property
     def workspaces(self) -> Workspaces | None:
@@ -612,6 +724,14 @@ class RunService:
     def live(self) -> dict[str, str]:
         """Return the runs that this process drives, oldest first, each with its workflow."""
         return {run.id: run.workflow_id for run in self._live.values() if not run.finished.done()}
+
+    def on_end(self, tell: Callable[[], None]) -> None:
+        """Have `tell` called whenever a run that this process drives has ended."""
+        self._on_end.append(tell)
+
+    async def settle_audit(self) -> None:
+        """Return when what has become of runs so far is in the audit log."""
+        await self._audit.settle()
 
     def glance(self, run_id: str) -> Glance | None:
         """Return what a run that this process drives is doing, or None if it drives no such run."""
@@ -676,6 +796,26 @@ def _refuse_imported(row: RunRow) -> None:
             f"run {row.id!r} was imported: its record does not hold the workflow, so it can be "
             "shown and searched, and not be continued"
         )
+
+
+def _stopped(commands: Sequence[Command], stop: StopRequested) -> list[Command]:
+    """Return how a run is cancelled that has these commands left; it does not pause again."""
+    left = [each for each in commands if not _is_pause(each)]
+    open_steps = [each.path for each in left if isinstance(each, Perform | Wait)]
+    return [*left, Emit(stop), *(Interrupt(path, stop.reason) for path in open_steps)]
+
+
+def _is_pause(command: Command) -> bool:
+    return (
+        isinstance(command, Emit)
+        and isinstance(command.event, RunFinished)
+        and command.event.interrupted
+    )
+
+
+async def _begin_nothing(_perform: Perform, _say: Say) -> Outcome:
+    """Perform a step of a run that is only being settled."""
+    raise StepError("cancelled before it began")
 
 
 def rebuild(program: Program, loaded: Loaded) -> State:

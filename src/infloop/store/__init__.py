@@ -1,4 +1,4 @@
-"""What survives: the journal, its search, its files, the run queue, the audit log.
+"""What survives: the journal, its search, its files, the queue, approvals, the audit log.
 
     base        the interface, and the records that cross it; one contract suite tests it
     sqlite      the journal on SQLite: each method hands a function to the writer or a reader
@@ -28,6 +28,8 @@
 
     queue         runs that wait for their turn: the interface, and the records that cross it
     queue_sqlite  … in the journal's database: out of the queue and a run in one transaction
+
+    approvals     questions that wait for a person, and what became of them
 
     audit          what matters for trust, appended as it happens
     audit_files    … its files: locked, rotated, mended after a crash

@@ -29,19 +29,32 @@ def alone_in(directory: Path, seconds: float, doing: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def alone_at_once(directory: Path) -> Iterator[bool]:
+    """Hold the lock of `directory` if nobody has it at this moment; say whether it is held."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield _locked(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def _lock(descriptor: int, directory: Path, seconds: float, doing: str) -> None:
     deadline = time.monotonic() + seconds
     pause = 0.0005
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise StoreError(
-                    f"another process has been {doing} in {str(directory)!r} for {seconds:g} s; "
-                    "end it and try again"
-                ) from None
-            time.sleep(pause)
-            pause = min(2 * pause, 0.02)
-        else:
-            return
+    while not _locked(descriptor):
+        if time.monotonic() > deadline:
+            raise StoreError(
+                f"another process has been {doing} in {str(directory)!r} for {seconds:g} s; "
+                "end it and try again"
+            )
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)

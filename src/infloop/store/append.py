@@ -14,7 +14,14 @@ from infloop.store.blobs import LARGE, encode_references, store_texts, take_out
 from infloop.store.encoding import mended_text, to_json
 from infloop.store.listing import LAST_SEQ
 from infloop.store.packing import pack
-from infloop.store.stretches import Stretch, dropped, encode_stretches
+from infloop.store.stretches import (
+    LAST_ROW,
+    Stretch,
+    dropped,
+    encode_apart,
+    encode_stretches,
+    row_id,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,9 +38,9 @@ _ROWS_AT_ONCE = 100
 # been said before, so nobody can change the epoch meanwhile.
 _FIGURES = """
 SELECT run.key, max(run.last_seq, tail.last_seq), tail.events, tail.steps, tail.output_bytes
-FROM run JOIN stretch AS tail ON tail.run = run.key
+FROM run JOIN stretch AS tail ON tail.id BETWEEN run.key << 32 AND run.key << 32 | 0xFFFFFFFF
 WHERE run.id = ? AND run.epoch = ?
-ORDER BY tail.first_seq DESC LIMIT 1
+ORDER BY tail.id DESC LIMIT 1
 """
 
 
@@ -100,7 +107,7 @@ def store_items(
     check_order(items)
     stretches = encode_stretches(items)
     if figures.output_bytes + sum(stretch.output_bytes for stretch in stretches) > output_cap:
-        stretches = _capped(stretches, figures.output_bytes, output_cap, items)
+        stretches = _capped(encode_apart(items), figures.output_bytes, output_cap, items)
     if stretches:
         figures = insert_stretches(connection, key, stretches, figures)
     if figures.last_seq < items[-1].seq:  # nothing of the end was worth a row
@@ -112,7 +119,9 @@ def store_items(
 
 
 def check_order(items: Sequence[Recorded]) -> None:
-    """Refuse items whose sequence numbers do not grow."""
+    """Refuse items whose sequence numbers do not grow, or are more than a row id has room for."""
+    if items[-1].seq > LAST_ROW:
+        raise StoreError(f"run {items[-1].run_id!r} is full: no run has more than {LAST_ROW} items")
     for before, after in pairwise(items):
         if after.seq <= before.seq:
             raise StoreError(
@@ -144,20 +153,20 @@ def insert_stretches(
     connection: sqlite3.Connection, key: int, stretches: list[Stretch], figures: Figures
 ) -> Figures:
     """Insert rows and their blobs, many to a statement; return what the run adds up to then."""
+    _, events, steps, output_bytes = figures
     for start in range(0, len(stretches), _ROWS_AT_ONCE):
         rows = stretches[start : start + _ROWS_AT_ONCE]
         values: list[object] = []
         for row in rows:
-            figures = Figures(
-                row.last_seq,
-                figures.events + row.events,
-                figures.steps + row.steps,
-                figures.output_bytes + row.output_bytes,
-            )
+            events += row.events
+            steps += row.steps
+            output_bytes += row.output_bytes
             values += (
-                key,
-                row.first_seq,
-                *figures,
+                row_id(key, row.first_seq),
+                row.last_seq,
+                events,
+                steps,
+                output_bytes,
                 row.kind,
                 row.correlation_id,
                 row.blobs,
@@ -166,12 +175,12 @@ def insert_stretches(
             if row.texts:
                 store_texts(connection, key, row.texts)
         connection.execute(_insert_sql(len(rows)), values)
-    return figures
+    return Figures(stretches[-1].last_seq, events, steps, output_bytes)
 
 
 @cache
 def _insert_sql(rows: int) -> str:
-    places = ",".join(["(?,?,?,?,?,?,?,?,?,?)"] * rows)
+    places = ",".join(["(?,?,?,?,?,?,?,?,?)"] * rows)
     return f"INSERT INTO stretch VALUES {places}"  # noqa: S608  (constants)
 
 

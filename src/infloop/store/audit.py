@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from infloop.errors import AuditError
 from infloop.model.audit import EVENTS, Actor, EventName, Fact, fact
 from infloop.store.audit_files import AuditFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -27,20 +26,20 @@ DIRECTORY = "audit"
 """Where the log is, in the data directory."""
 
 _MOST_AT_ONCE = 100
+_SLOW_S = 0.01
+_SLOW_FOR_S = 1.0
 
 
-@dataclass(slots=True)
-class _Waiting:
-    fact: Fact
-    routine: bool
-    done: bool = False
-    error: Exception | None = None
+class _Waiting(NamedTuple):
+    facts: Sequence[Fact]
+    written: asyncio.Future[None]
 
 
 class AuditLog:
     """Appends to the log from one event loop; other processes may do the same.
 
-    What is recorded while an entry is being made durable is written together after it.
+    What is recorded in one turn of the loop is written together, and so is what is recorded while
+    that is being made durable.
     """
 
     def __init__(
@@ -54,6 +53,8 @@ class AuditLog:
         self._files = AuditFiles(directory, max_bytes=max_bytes, max_files=max_files)
         self._clock = clock
         self._waiting: deque[_Waiting] = deque()
+        self._writing: asyncio.Task[None] | None = None
+        self._slow_until = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit-writer")
         self._closed = False
 
@@ -72,8 +73,6 @@ class AuditLog:
 
         Raises AuditError when it cannot be written. Secrets are withheld by the names of details.
         """
-        if self._closed:
-            raise AuditError(f"{event!r} cannot be recorded: the audit log is closed")
         happened = fact(
             self._clock(),
             event,
@@ -84,9 +83,17 @@ class AuditLog:
             workflow_id=workflow_id,
             details=details,
         )
-        waiting = _Waiting(happened, EVENTS[event].routine)
-        self._waiting.append(waiting)
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._see_to, waiting)
+        await self.record_all([happened])
+
+    async def record_all(self, facts: Sequence[Fact]) -> None:
+        """Write entries as `record` does, together."""
+        if self._closed:
+            raise AuditError(f"{facts[0].event!r} cannot be recorded: the audit log is closed")
+        written = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(facts, written))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+        await written
 
     async def close(self) -> None:
         """Write what waits, make everything durable, and end."""
@@ -94,7 +101,9 @@ class AuditLog:
             return
         self._closed = True
         try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._finish)
+            if self._writing is not None:
+                await self._writing
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._files.sync)
         finally:
             self._thread.shutdown(wait=False)
 
@@ -109,25 +118,43 @@ class AuditLog:
     ) -> None:
         await self.close()
 
-    def _see_to(self, waiting: _Waiting) -> None:
-        """Write everything up to this entry, unless it was written with an earlier one."""
-        while not waiting.done:
-            self._write_some()
-        if waiting.error is not None:
-            raise AuditError(str(waiting.error)) from waiting.error
-
-    def _write_some(self) -> None:
-        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_AT_ONCE))]
-        durable = not all(each.routine for each in batch)
-        try:
-            self._files.append([each.fact for each in batch], durable=durable)
-        except Exception as error:  # noqa: BLE001  (whatever it was, none of them may count as done)
+    async def _write(self) -> None:
+        """Write what waits, also for those who do not wait for it any more."""
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_AT_ONCE))]
+            facts = [each for waiting in batch for each in waiting.facts]
+            error = None
+            try:
+                if not self._written_here(facts, loop.time):
+                    await loop.run_in_executor(self._thread, self._append, facts)
+            except Exception as raised:  # noqa: BLE001  (whatever it was, none of them is written)
+                error = str(raised)
             for each in batch:
-                each.error = error
-        for each in batch:
-            each.done = True
+                if each.written.done():
+                    continue
+                if error is None:
+                    each.written.set_result(None)
+                else:
+                    each.written.set_exception(AuditError(error))
+        self._writing = None
 
-    def _finish(self) -> None:
-        while self._waiting:  # those whose waiters were cancelled
-            self._write_some()
-        self._files.sync()
+    def _written_here(self, facts: list[Fact], now: Callable[[], float]) -> bool:
+        """Write routine entries in the event loop's thread, if nothing has to be waited for.
+
+        To change threads takes longer than to write them; a slow disk must not hold up the loop.
+        """
+        began = now()
+        if began < self._slow_until or not all(map(_is_routine, facts)):
+            return False
+        written = self._files.append_at_once(facts)
+        if now() - began > _SLOW_S:
+            self._slow_until = now() + _SLOW_FOR_S
+        return written
+
+    def _append(self, facts: list[Fact]) -> None:
+        self._files.append(facts, durable=not all(map(_is_routine, facts)))
+
+
+def _is_routine(happened: Fact) -> bool:
+    return EVENTS[happened.event].routine  # type: ignore[index]  # `fact` made sure that it is one

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import AuditError, StoreError
 from infloop.model.audit import SYSTEM, EventName, Fact
-from infloop.store.alone import alone_in
+from infloop.store.alone import alone_at_once, alone_in
 from infloop.store.chain import FIRST_PREV, hash_of, seal
 from infloop.store.files import FILE_MODE, private_directory, sync_directory, write_private
 
@@ -67,6 +67,7 @@ class AuditFiles:
         self._max_bytes = max_bytes
         self._max_files = max_files
         self._end: _End | None = None
+        self._durable = True
 
     def append(self, facts: Sequence[Fact], *, durable: bool) -> None:
         """Write facts as the next entries, all or none; raise AuditError if that cannot be done.
@@ -89,9 +90,29 @@ class AuditFiles:
                 self._write(descriptor, end, lines, last)
             if durable or own:
                 os.fsync(descriptor)
+                self._durable = True
+
+    def append_at_once(self, facts: Sequence[Fact]) -> bool:
+        """Write facts as `append` does, not durably, unless there is anything to wait for or to do.
+
+        Says whether they are written. There is, when another process writes or has written, and
+        when the file is full.
+        """
+        with _explained(self._directory), ExitStack() as opened:
+            if self._end is None or not opened.enter_context(alone_at_once(self._directory)):
+                return False
+            descriptor = self._open(opened)
+            end = self._settle(descriptor)
+            _, lines, last = self._lines(end, facts)
+            if end is not self._end or end.size + len(lines) > self._max_bytes:
+                return False
+            self._write(descriptor, end, lines, last)
+        return True
 
     def sync(self) -> None:
         """Make what has been written durable."""
+        if self._durable:
+            return
         with _explained(self._directory), ExitStack() as opened, suppress(FileNotFoundError):
             os.fsync(_open_to_read(self._current, opened))
 
@@ -112,6 +133,7 @@ class AuditFiles:
 
     def _write(self, descriptor: int, end: _End, lines: bytes, last: str) -> None:
         self._end = None
+        self._durable = False
         _write_whole(descriptor, lines, end.size)
         if end.size == 0:
             sync_directory(self._directory)

@@ -387,8 +387,11 @@ class Journal(ABC):
         """
 
     @abstractmethod
-    async def index_run(self, run_id: str) -> None:
-        """Make the run's texts searchable; call it once the run has settled."""
+    async def index_run(self, *run_ids: str) -> None:
+        """Make the texts of runs searchable, but for those that are forgotten by now.
+
+        Call it once they have settled.
+        """
 
     @abstractmethod
     async def search(self, query: str, *, limit: int = 20) -> list[SearchHit]:

@@ -23,6 +23,7 @@ FIRST_PREV = "0" * 64
 """What the first line of all has in place of the hash of the line before it."""
 
 _decode = msgspec.json.Decoder(Entry).decode
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Link(NamedTuple):
@@ -38,7 +39,7 @@ def seal(fact: Fact, prev: str) -> Link:
 
 
 def _sealed(members: JsonObject) -> Link:
-    body = json.dumps(members, separators=(",", ":"))
+    body = _encode(members)
     name = hashlib.sha256(body.encode("ascii")).hexdigest()
     return Link(f'{body[:-1]},"hash":"{name}"}}\n'.encode("ascii"), name)
 

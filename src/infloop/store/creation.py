@@ -13,7 +13,7 @@ from infloop.store.base import NewRun, Ownership, definition_hash
 from infloop.store.blobs import whole_texts
 from infloop.store.encoding import mended_text
 from infloop.store.packing import pack
-from infloop.store.stretches import decode_stretch, encode_stretches
+from infloop.store.stretches import LAST_ROW, decode_stretch, encode_stretches, row_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,9 +54,15 @@ def fork(connection: sqlite3.Connection, run_id: str, before_seq: int, run: NewR
         "INSERT INTO blob_use SELECT ?, hash FROM blob_use WHERE run = ?", (key, source)
     )
     connection.execute(
-        "INSERT INTO stretch SELECT ?, first_seq, last_seq, events, steps, output_bytes, kind, ?,"
-        " blobs, body FROM stretch WHERE run = ? AND last_seq < ?",
-        (key, run.correlation_id, source, before_seq),
+        "INSERT INTO stretch SELECT id + ?, last_seq, events, steps, output_bytes, kind, ?,"
+        " blobs, body FROM stretch WHERE id BETWEEN ? AND ? AND last_seq < ?",
+        (
+            row_id(key - source, 0),
+            run.correlation_id,
+            row_id(source, 0),
+            row_id(source, before_seq),
+            before_seq,
+        ),
     )
     _copy_part(connection, source, key, before_seq, run)
     connection.execute(
@@ -72,9 +78,9 @@ def fork(connection: sqlite3.Connection, run_id: str, before_seq: int, run: NewR
 def _figures(connection: sqlite3.Connection, key: int) -> Figures:
     """Return what a run's stretches add up to."""
     row = connection.execute(
-        "SELECT last_seq, events, steps, output_bytes FROM stretch WHERE run = ?"
-        " ORDER BY first_seq DESC LIMIT 1",
-        (key,),
+        "SELECT last_seq, events, steps, output_bytes FROM stretch WHERE id BETWEEN ? AND ?"
+        " ORDER BY id DESC LIMIT 1",
+        (row_id(key, 0), row_id(key, LAST_ROW)),
     ).fetchone()
     return Figures(*row) if row else Figures()
 
@@ -113,9 +119,9 @@ def _copy_part(
 ) -> None:
     """Copy the beginning of the one stretch that `before_seq` may cut in two."""
     row = connection.execute(
-        "SELECT first_seq, kind, ?, blobs, body FROM stretch"
-        " WHERE run = ? AND first_seq < ? AND last_seq >= ?",
-        (run.correlation_id, source, before_seq, before_seq),
+        "SELECT id & 0xFFFFFFFF, kind, ?, blobs, body FROM stretch"
+        " WHERE id BETWEEN ? AND ? AND last_seq >= ?",
+        (run.correlation_id, row_id(source, 0), row_id(source, before_seq - 1), before_seq),
     ).fetchone()
     if row is not None:
         items = decode_stretch(run.id, row, whole_texts(connection))

@@ -43,6 +43,7 @@ class Instance:
         self, journal: Journal, row: InstanceRow, lock: _Lock, clock: Callable[[], int]
     ) -> None:
         self.id = row.id
+        self.row = row
         self._journal = journal
         self._lock = lock
         self._clock = clock

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 def _now(figure: str) -> str:
     """Return the SQL for a figure of a run: of one that is running, as of its last stretch."""
     tail = (
-        f"(SELECT {figure} FROM stretch WHERE stretch.run = run.key"  # noqa: S608  (constants)
-        " ORDER BY first_seq DESC LIMIT 1)"
+        f"(SELECT {figure} FROM stretch"  # noqa: S608  (constants)
+        " WHERE stretch.id BETWEEN run.key << 32 AND run.key << 32 | 0xFFFFFFFF"
+        " ORDER BY stretch.id DESC LIMIT 1)"
     )
     return f"CASE status WHEN 'running' THEN max(run.{figure}, {tail}) ELSE run.{figure} END"
 

@@ -194,7 +194,56 @@ CREATE TABLE queue_hold (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS = (_JOURNAL, _SEARCH, _LEDGER, _QUEUE)
+# A question has its run's id, not its key: who allowed what stays known when the run is forgotten.
+_APPROVALS = """
+CREATE TABLE approval (
+    key INTEGER PRIMARY KEY AUTOINCREMENT, -- the order in which they were asked
+    id TEXT NOT NULL UNIQUE,
+    run TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    path TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    title TEXT NOT NULL,
+    asked_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    owner TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'waiting'
+        CHECK (state IN ('waiting', 'allowed', 'denied', 'expired', 'withdrawn')),
+    answered_by TEXT NOT NULL DEFAULT '',
+    answered_at INTEGER,
+    note TEXT NOT NULL DEFAULT '',
+    details BLOB NOT NULL
+) STRICT;
+CREATE INDEX approval_by_state ON approval (state, key);
+CREATE INDEX approval_by_time ON approval (asked_at);
+"""
+
+# Rows are appended to a table with row ids without moving the ones before them, which halves the
+# pages that a step writes. The id is the run's key and the stretch's first sequence number.
+_ROW_IDS = """
+CREATE TABLE row_stretch (
+    id INTEGER PRIMARY KEY, -- run key << 32 | first sequence number
+    last_seq INTEGER NOT NULL,
+    events INTEGER NOT NULL,
+    steps INTEGER NOT NULL,
+    output_bytes INTEGER NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('events', 'output', 'dropped')),
+    correlation_id TEXT NOT NULL,
+    blobs TEXT,
+    body BLOB NOT NULL
+) STRICT;
+INSERT INTO row_stretch
+    SELECT run << 32 | first_seq, last_seq, events, steps, output_bytes, kind, correlation_id,
+        blobs, body
+    FROM stretch ORDER BY run, first_seq;
+DROP TABLE stretch;
+ALTER TABLE row_stretch RENAME TO stretch;
+CREATE TRIGGER run_forgotten AFTER DELETE ON run BEGIN
+    DELETE FROM stretch WHERE id BETWEEN old.key << 32 AND old.key << 32 | 0xFFFFFFFF;
+END;
+"""
+
+MIGRATIONS = (_JOURNAL, _SEARCH, _LEDGER, _QUEUE, _APPROVALS, _ROW_IDS)
 
 
 def migrate(connection: sqlite3.Connection, path: str, upto: int = len(MIGRATIONS)) -> None:

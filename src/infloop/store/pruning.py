@@ -6,6 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
+
+RUNS_AT_ONCE = 20
+"""So many are forgotten in one transaction; then others get their turn."""
 
 WORTH_RETURNING = 256
 """Free pages from which the file is made smaller; below, the next runs use them."""
@@ -21,6 +25,11 @@ def runs_to_forget(connection: sqlite3.Connection, workflow_id: str, keep: int) 
         (workflow_id, max(keep, 0)),
     )
     return [run_id for (run_id,) in rows]
+
+
+def forget_runs(connection: sqlite3.Connection, run_ids: Sequence[str]) -> int:
+    """Delete finished runs and all that only they need; return how many were there."""
+    return sum(forget_run(connection, run_id) for run_id in run_ids)
 
 
 def forget_run(connection: sqlite3.Connection, run_id: str) -> bool:

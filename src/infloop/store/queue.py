@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from infloop.model.events import Cause
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from infloop.model.events import Recorded
     from infloop.model.values import JsonObject
@@ -83,15 +83,6 @@ class QueueEntry:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A process takes nothing for now, and why."""
-
-    owner: str
-    reason: str
-    since: int
-
-
 class Queue(ABC):
     """Runs that wait for their turn. An owner is the id of a process (`store.instances`)."""
 
@@ -99,11 +90,31 @@ class Queue(ABC):
     async def put(self, run: QueuedRun, *, limit: int) -> Queued | Full:
         """Add an entry, unless its key is known or the queue is full."""
 
-    @abstractmethod
-    async def take(self, owner: str, *, passing_over: Collection[str] = ()) -> QueueEntry | None:
-        """Hand out the next entry, but none of the workflows that are passed over.
+    async def take(
+        self,
+        owner: str,
+        *,
+        passing_over: Collection[str] = (),
+        among: Collection[str] | None = None,
+    ) -> QueueEntry | None:
+        """Hand out the next entry as `take_some` does, but none of the workflows passed over."""
+        room = dict.fromkeys(passing_over, 0)
+        taken = await self.take_some(owner, 1, room=room, among=among)
+        return taken[0] if taken else None
 
-        There is none for an owner that holds.
+    @abstractmethod
+    async def take_some(
+        self,
+        owner: str,
+        most: int,
+        *,
+        room: Mapping[str, int],
+        among: Collection[str] | None = None,
+    ) -> list[QueueEntry]:
+        """Hand out the next entries: of each workflow at most as many as there is `room` for.
+
+        A workflow that is not in `room` has room for one. With `among`, only some of these
+        entries. There is none for an owner that holds.
         """
 
     @abstractmethod
@@ -144,10 +155,6 @@ class Queue(ABC):
     @abstractmethod
     async def release(self, owner: str) -> None:
         """Let `owner` take entries again."""
-
-    @abstractmethod
-    async def holds(self) -> list[Hold]:
-        """Return who takes nothing for now."""
 
     @abstractmethod
     async def owners(self) -> list[str]:

@@ -16,10 +16,10 @@ from infloop.model.values import JsonObject, compact_json
 from infloop.store import creation
 from infloop.store.encoding import mended_text, to_json
 from infloop.store.packing import pack, unpack
-from infloop.store.queue import REMEMBERED_MS, Full, Hold, Queue, Queued, QueuedRun, QueueEntry
+from infloop.store.queue import REMEMBERED_MS, Full, Queue, Queued, QueuedRun, QueueEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from infloop.model.events import Recorded
     from infloop.store.base import NewRun
@@ -48,14 +48,23 @@ class SqliteQueue(Queue):
     async def put(self, run: QueuedRun, *, limit: int) -> Queued | Full:
         return await self._writer.submit(partial(_put, run=run, limit=limit))
 
-    async def take(self, owner: str, *, passing_over: Collection[str] = ()) -> QueueEntry | None:
-        passed = json.dumps([*passing_over])
-        return await self._writer.submit(partial(_take, owner=owner, passed=passed))
+    async def take_some(
+        self,
+        owner: str,
+        most: int,
+        *,
+        room: Mapping[str, int],
+        among: Collection[str] | None = None,
+    ) -> list[QueueEntry]:
+        chosen = None if among is None else json.dumps([*among])
+        work = partial(_take_some, owner=owner, most=most, room=room, chosen=chosen)
+        return await self._writer.submit(work)
 
     async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
         def work(connection: sqlite3.Connection) -> int:
-            _leave(connection, entry_id, run.owner, "started")
-            _refuse_another(connection, entry_id, run.id)
+            promised = _leave(connection, entry_id, run.owner, "started")
+            if promised != run.id:
+                raise StoreError(f"{entry_id!r} was to become {promised!r} and not {run.id!r}")
             return creation.create_run(connection, run, (first,), None, self._output_cap)
 
         return await self._writer.submit(work)
@@ -85,9 +94,6 @@ class SqliteQueue(Queue):
     async def release(self, owner: str) -> None:
         await self._writer.submit(partial(_release, owner=owner))
 
-    async def holds(self) -> list[Hold]:
-        return await self._readers.run(_read_holds)
-
     async def owners(self) -> list[str]:
         return await self._readers.run(_read_owners)
 
@@ -104,11 +110,16 @@ def _put(connection: sqlite3.Connection, run: QueuedRun, limit: int) -> Queued |
     known = _answered(connection, mended_text(run.idempotency_key), forgotten)
     if known is not None:
         return known
-    if _count(connection) >= limit:
+    waiting, taken, behind = connection.execute(
+        "SELECT (SELECT count(*) FROM queued WHERE state = 'waiting'),"
+        " (SELECT count(*) FROM queued WHERE state = 'taken'),"
+        " (SELECT count(*) FROM queued WHERE state = 'waiting' AND priority < ?)",
+        (run.priority,),
+    ).fetchone()
+    if waiting + taken >= limit:
         return Full(limit)
-    key = _insert(connection, run)
-    position = _position(connection, run.priority, key)
-    connection.execute("UPDATE queued SET first_position = ? WHERE key = ?", (position, key))
+    position = waiting - behind + 1
+    _insert(connection, run, position)
     return Queued(run.id, run.run_id, position)
 
 
@@ -122,6 +133,8 @@ def _prune(connection: sqlite3.Connection, before: int) -> None:
 
 
 def _answered(connection: sqlite3.Connection, key: str, forgotten: int) -> Queued | None:
+    if not key:
+        return None
     row = connection.execute(
         "SELECT id, run, first_position FROM queued WHERE idempotency_key = ?"
         " AND (queued_at >= ? OR state IN ('waiting', 'taken'))",
@@ -130,11 +143,12 @@ def _answered(connection: sqlite3.Connection, key: str, forgotten: int) -> Queue
     return Queued(row[0], row[1], row[2], repeated=True) if row else None
 
 
-def _insert(connection: sqlite3.Connection, run: QueuedRun) -> int:
+def _insert(connection: sqlite3.Connection, run: QueuedRun, position: int) -> None:
     try:
-        key = connection.execute(
+        connection.execute(
             "INSERT INTO queued (id, run, workflow, correlation_id, cause, priority,"
-            " idempotency_key, queued_at, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " idempotency_key, queued_at, first_position, body)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 run.id,
                 run.run_id,
@@ -144,50 +158,67 @@ def _insert(connection: sqlite3.Connection, run: QueuedRun) -> int:
                 run.priority,
                 mended_text(run.idempotency_key) or None,
                 run.queued_at,
+                position,
                 pack(to_json({"inputs": run.inputs, "extra": run.extra})),
             ),
-        ).lastrowid
+        )
     except sqlite3.IntegrityError as error:
         raise StoreError(
             f"{run.id!r} or its run {run.run_id!r} has been in the queue already; "
             "give each entry ids of its own"
         ) from error
-    assert key is not None
-    return key
 
 
 # -- handing out -----------------------------------------------------------------------------------
 
 
-def _take(connection: sqlite3.Connection, owner: str, passed: str) -> QueueEntry | None:
+def _take_some(
+    connection: sqlite3.Connection,
+    owner: str,
+    most: int,
+    room: Mapping[str, int],
+    chosen: str | None,
+) -> list[QueueEntry]:
+    left = dict(room)
+    taken: list[QueueEntry] = []
+    while len(taken) < most:
+        full = json.dumps([name for name, count in left.items() if count < 1])
+        entry = _take(connection, owner, full, chosen)
+        if entry is None:
+            break
+        taken.append(entry)
+        workflow = entry.run.workflow_id
+        left[workflow] = left.get(workflow, 1) - 1
+    return taken
+
+
+def _take(
+    connection: sqlite3.Connection, owner: str, passed: str, chosen: str | None
+) -> QueueEntry | None:
     rows = connection.execute(
         "UPDATE queued SET state = 'taken', owner = ?1 WHERE key = (SELECT key FROM queued"  # noqa: S608  (constants)
         " WHERE state = 'waiting' AND workflow NOT IN (SELECT value FROM json_each(?2))"
+        " AND (?3 IS NULL OR id IN (SELECT value FROM json_each(?3)))"
         " ORDER BY priority DESC, key LIMIT 1)"
         " AND NOT EXISTS (SELECT 1 FROM queue_hold WHERE owner = ?1)"
         f" RETURNING {_COLUMNS}",
-        (owner, passed),
+        (owner, passed, chosen),
     ).fetchall()
     return _entry(rows[0], 0) if rows else None
 
 
 def _leave(
     connection: sqlite3.Connection, entry_id: str, owner: str, state: str, reason: str = ""
-) -> None:
-    """Let an entry leave the queue that `owner` took."""
+) -> str:
+    """Let an entry leave the queue that `owner` took; return the run that it was to become."""
     left = connection.execute(
         "UPDATE queued SET state = ?, reason = ?, body = ?"
-        " WHERE id = ? AND state = 'taken' AND owner = ?",
+        " WHERE id = ? AND state = 'taken' AND owner = ? RETURNING run",
         (state, mended_text(reason), _NOTHING, entry_id, owner),
-    ).rowcount
+    ).fetchall()
     if not left:
         raise _not_taken(entry_id, owner)
-
-
-def _refuse_another(connection: sqlite3.Connection, entry_id: str, run_id: str) -> None:
-    (promised,) = connection.execute("SELECT run FROM queued WHERE id = ?", (entry_id,)).fetchone()
-    if promised != run_id:
-        raise StoreError(f"{entry_id!r} was to become run {promised!r} and not {run_id!r}")
+    return str(left[0][0])
 
 
 def _give_back(connection: sqlite3.Connection, entry_id: str, owner: str) -> None:
@@ -236,11 +267,6 @@ def _read_owners(connection: sqlite3.Connection) -> list[str]:
         "SELECT owner FROM queued WHERE state = 'taken' UNION SELECT owner FROM queue_hold"
     )
     return [owner for (owner,) in rows]
-
-
-def _read_holds(connection: sqlite3.Connection) -> list[Hold]:
-    rows = connection.execute("SELECT owner, reason, since FROM queue_hold ORDER BY since, owner")
-    return [Hold(*row) for row in rows]
 
 
 # -- looking ---------------------------------------------------------------------------------------

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from infloop.errors import NotFound
-from infloop.model.events import Recorded, StepFinished, StepPassed
+from infloop.model.events import Output, Recorded, StepFinished, StepPassed
 from infloop.model.values import JsonObject, JsonValue, compact_json
 from infloop.store.base import Checkpoint, Loaded, TextPage
 from infloop.store.blobs import cut_page, decode_references, put_back, read_page, whole_texts
 from infloop.store.listing import read_run
 from infloop.store.packing import unpack
-from infloop.store.stretches import Kind, decode_stretch
+from infloop.store.stretches import LAST_ROW, Kind, decode_stretch, row_id
 
 if TYPE_CHECKING:
     import sqlite3
@@ -62,14 +62,20 @@ def _stretches(
 ) -> Iterator[tuple[int, list[Recorded]]]:
     """Return the size and the items of each stretch that reaches into the range."""
     rows = connection.execute(
-        "SELECT first_seq, kind, correlation_id, blobs, body FROM stretch WHERE run = ?1"
-        " AND first_seq >= coalesce("
-        "  (SELECT max(first_seq) FROM stretch WHERE run = ?1 AND first_seq <= ?2 + 1), 0)"
-        " AND first_seq <= ?3 AND (?4 OR kind = 'events') ORDER BY first_seq",
-        (key, min(after_seq, _END - 1), until, include_output),
+        "SELECT id & 0xFFFFFFFF, kind, correlation_id, blobs, body FROM stretch"
+        " WHERE id >= coalesce((SELECT max(id) FROM stretch WHERE id BETWEEN ?1 AND ?2), ?1)"
+        " AND id <= ?3 AND (?4 OR kind = 'events') ORDER BY id",
+        (
+            row_id(key, 0),
+            row_id(key, min(after_seq + 1, LAST_ROW)),
+            row_id(key, min(until, LAST_ROW)),
+            include_output,
+        ),
     )
     for row in rows:
         items = decode_stretch(run_id, row, whole_texts(connection))
+        if not include_output:
+            items = [item for item in items if type(item.event) is not Output]
         yield _weight(row), items
 
 
@@ -121,9 +127,9 @@ def output_page(
     """Return part of one output of the step's latest end."""
     key, _ = read_run(connection, run_id)
     rows = connection.execute(
-        "SELECT first_seq, kind, correlation_id, blobs, body FROM stretch"
-        " WHERE run = ? AND kind = 'events' ORDER BY first_seq DESC",
-        (key,),
+        "SELECT id & 0xFFFFFFFF, kind, correlation_id, blobs, body FROM stretch"
+        " WHERE id BETWEEN ? AND ? AND kind = 'events' ORDER BY id DESC",
+        (row_id(key, 0), row_id(key, LAST_ROW)),
     )
     needle = compact_json(path).encode()
     for row in rows:

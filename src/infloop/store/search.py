@@ -7,6 +7,7 @@ printed or failed with. Of a very large run only its beginning is searchable, an
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,7 +29,7 @@ from infloop.store.reading import every_event
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from infloop.model.values import JsonValue
 
@@ -89,18 +90,30 @@ def gather_unindexed(connection: sqlite3.Connection, after_key: int) -> list[Doc
         f"SELECT id FROM run WHERE key > ? AND indexed_seq < {LAST_SEQ} ORDER BY key LIMIT ?",  # noqa: S608
         (after_key, _RUNS_AT_ONCE),
     ).fetchall()
+    return gather(connection, [run_id for (run_id,) in rows])
+
+
+def gather(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[Documents]:
+    """Return the searchable texts of runs: not too much at once, so perhaps not of all of them."""
     gathered: list[Documents] = []
     size = 0
-    for (run_id,) in rows:
-        gathered.append(gather(connection, run_id))
+    for run_id in run_ids:
+        gathered.append(_gather_run(connection, run_id))
         size += sum(len(text) for _, _, text in gathered[-1].texts)
         if size > RUN_CHARACTERS:
             break
     return gathered
 
 
-def gather(connection: sqlite3.Connection, run_id: str) -> Documents:
-    """Return the run's searchable texts."""
+def still_there(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[str]:
+    """Return which of these runs are not forgotten."""
+    rows = connection.execute(
+        "SELECT id FROM run WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(run_ids),)
+    )
+    return [run_id for (run_id,) in rows]
+
+
+def _gather_run(connection: sqlite3.Connection, run_id: str) -> Documents:
     key, run = read_run(connection, run_id)
     texts: list[tuple[str, Place, str]] = []
     room = RUN_CHARACTERS

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import UsageError
 from infloop.store import append, creation, ledger, listing, ownership, pruning, reading, search
+from infloop.store.approvals import SqliteApprovals
 from infloop.store.base import (
     OUTPUT_CAP,
     Bill,
@@ -69,6 +70,7 @@ class SqliteJournal(Journal):
     """A journal in one file, shared safely by all processes of this machine that open it.
 
     `queue` holds the runs that wait; they become runs in the same transaction that takes them out.
+    `approvals` holds what waits for a person.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class SqliteJournal(Journal):
         self._watcher = watcher
         self._output_cap = output_cap
         self.queue = SqliteQueue(writer, readers, output_cap)
+        self.approvals = SqliteApprovals(writer, readers)
         self._gaps = append.Gaps()
         self._bookings: list[Booking] = []
 
@@ -199,13 +202,13 @@ class SqliteJournal(Journal):
 
     async def prune(self, workflow_id: str, keep: int) -> int:
         doomed = await self._readers.run(pruning.runs_to_forget, workflow_id, keep)
-        gone = [
-            await self._writer.submit(partial(pruning.forget_run, run_id=run_id))
-            for run_id in doomed
-        ]
-        if any(gone):
+        gone = 0
+        for start in range(0, len(doomed), pruning.RUNS_AT_ONCE):
+            some = doomed[start : start + pruning.RUNS_AT_ONCE]
+            gone += await self._writer.submit(partial(pruning.forget_runs, run_ids=some))
+        if gone:
             await self._shrink()
-        return sum(gone)
+        return gone
 
     async def _shrink(self) -> None:
         if await self._readers.run(pruning.free_pages) < pruning.WORTH_RETURNING:
@@ -218,8 +221,12 @@ class SqliteJournal(Journal):
             before = free
         await self._writer.submit(pruning.empty_log, bare=True)
 
-    async def index_run(self, run_id: str) -> None:
-        await self._index([await self._readers.run(search.gather, run_id)])
+    async def index_run(self, *run_ids: str) -> None:
+        left = await self._readers.run(search.still_there, run_ids)
+        while left:
+            gathered = await self._readers.run(search.gather, left)
+            await self._index(gathered)
+            left = left[len(gathered) :]
 
     async def _index(self, gathered: list[search.Documents]) -> None:
         def work(connection: sqlite3.Connection) -> None:

@@ -1,7 +1,8 @@
 """How events and output become rows, and rows events again.
 
 A stretch is one row: neighbouring items of one append that are of one kind and have one
-correlation id. Stretches of a run never overlap, so reading them in order is reading the run.
+correlation id; a few words of output stay between their events, much output has rows of its own.
+Stretches of a run never overlap, so reading them in order is reading the run.
 A stretch holds some 64 KiB before it is packed; an event that is larger than that by itself has a
 row of its own, and only such a row can refer to blobs.
 """
@@ -34,15 +35,28 @@ from infloop.store.outputs import batches, decode_batch, encode_batch
 from infloop.store.packing import pack, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 Kind: TypeAlias = Literal["events", "output", "dropped"]
 
 _STEP_ENDS = (StepPassed, StepFinished)
 
-_Item: TypeAlias = tuple[int, int, Event]  # sequence, time, event
+_Item: TypeAlias = tuple[int, int, Event | Output]  # sequence, time, event
 
+FEW_ITEMS = 16
+FEW_BYTES = 4096
+
+_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[_Item]).decode
+
+
+LAST_ROW = 0xFFFFFFFF
+"""The last sequence number that a run can have."""
+
+
+def row_id(key: int, first_seq: int) -> int:
+    """Return the id of a run's row: those of one run follow each other."""
+    return key << 32 | first_seq
 
 
 class Stretch(msgspec.Struct, frozen=True):
@@ -60,8 +74,14 @@ class Stretch(msgspec.Struct, frozen=True):
     texts: dict[str, str] = {}
 
 
-def encode_stretches(items: Iterable[Recorded]) -> list[Stretch]:
+def encode_stretches(items: Sequence[Recorded]) -> list[Stretch]:
     """Return the rows for `items`, which are in sequence order."""
+    together = _few(items) if len(items) <= FEW_ITEMS else None
+    return encode_apart(items) if together is None else [together]
+
+
+def encode_apart(items: Sequence[Recorded]) -> list[Stretch]:
+    """Return rows for `items` of which none holds both events and output."""
     stretches: list[Stretch] = []
     for (is_output, correlation_id), group in groupby(items, _kind_and_correlation):
         neighbours = list(group)
@@ -107,6 +127,40 @@ def decode_stretch(
             return [
                 Recorded(run_id, seq, time, correlation_id, event) for seq, time, event in items
             ]
+
+
+def _few(items: Sequence[Recorded]) -> Stretch | None:
+    """Return one row for a few small items that end with an event; None if they are no such."""
+    first, last = items[0], items[-1]
+    if type(last.event) is Output:
+        return None
+    try:
+        data = _encode([(recorded.seq, recorded.time, recorded.event) for recorded in items])
+    except UnicodeEncodeError:
+        return None
+    if len(data) > FEW_BYTES:
+        return None
+    outputs = steps = output_bytes = 0
+    for recorded in items:
+        event = recorded.event
+        if recorded.correlation_id != first.correlation_id:
+            return None
+        if type(event) is Output:
+            outputs += 1
+            output_bytes += len(event.text)
+        elif type(event) in _STEP_ENDS:
+            steps += 1
+    return Stretch(
+        first.seq,
+        last.seq,
+        "events",
+        len(items) - outputs,
+        steps,
+        output_bytes,
+        first.correlation_id,
+        None,
+        pack(data),
+    )
 
 
 def _kind_and_correlation(recorded: Recorded) -> tuple[bool, str]:
@@ -157,7 +211,7 @@ def _large(recorded: Recorded, data: bytes) -> Stretch:
     )
 
 
-def _restore(data: bytes, blobs: str, read: Callable[[Reference], str]) -> _Item:
+def _restore(data: bytes, blobs: str, read: Callable[[Reference], str]) -> tuple[int, int, Event]:
     ((seq, time, event),) = msgspec.json.decode(data)
     whole = put_back(event, decode_references(blobs), read)
     return seq, time, msgspec.convert(whole, Event)

@@ -141,19 +141,21 @@ class Writer:
         return self._in_turn == 0
 
     def _done_here(self, jobs: list[_Job]) -> bool:
-        """Do the work in the event loop's thread, unless another process holds the database.
+        """Do the work in the event loop's thread, whose own has nothing to do meanwhile.
 
-        The writer's own thread has nothing to do meanwhile.
+        Whatever goes wrong, the writer's thread meets it again, and reports it.
         """
         began = time.perf_counter()
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:  # whatever it is, the writer's thread meets it again
+            results = self._commit(jobs)
+        except Exception:  # noqa: BLE001  (see above)
             return False
-        outcomes = self._run_group(jobs)
         if time.perf_counter() - began > SLOW_S:
             self._in_turn = JOBS_IN_TURN
-        self._resolve(outcomes)
+        self._under_way = 0
+        for job, result in zip(jobs, results, strict=True):
+            job.future.set_result(result)
         return True
 
     async def close(self) -> None:
@@ -203,9 +205,12 @@ class Writer:
         return [(job, result, None) for job, result in zip(jobs, results, strict=True)]
 
     def _transact(self, jobs: Sequence[_Job]) -> list[Any]:
+        self._begin()
+        return self._commit(jobs)
+
+    def _commit(self, jobs: Sequence[_Job]) -> list[Any]:
+        """Do the work in the transaction that has begun, and end it."""
         connection = self._connection
-        if not connection.in_transaction:
-            self._begin()
         try:
             results = [job.work(connection) for job in jobs]
             self._headroom.keep()

@@ -9,6 +9,7 @@
 
     schedule    when a schedule is due, and what was missed
     scheduler   … starts it, and remembers how far it has come
+    questions   … what it missed, for a person to answer
 
     filewatch   which changes of files count, and when
     watcher     … heard of, and started

@@ -21,6 +21,9 @@ MAX_PATHS = 1_000
 LONGEST_DEBOUNCES = 20
 """Something that never stops changing starts a run after so many quiet times all the same."""
 
+AGAIN_MS = 1_000
+"""What could not be started is tried again after so long."""
+
 _MAX_GLOBS = 100
 _LONGEST_GLOB = 500
 # Directories of tools, and what editors write beside the file that is meant.
@@ -113,6 +116,7 @@ class Debounce:
         self._left_out = 0
         self._first_ms = 0
         self._last_ms = 0
+        self._not_before_ms = 0
 
     def changed(self, paths: Iterable[str], now_ms: int) -> None:
         """Take note of changes."""
@@ -131,7 +135,7 @@ class Debounce:
             return None
         quiet = self._last_ms + self._quiet_ms
         patience = self._first_ms + LONGEST_DEBOUNCES * self._quiet_ms
-        return max(0, min(quiet, patience) - now_ms)
+        return max(0, max(min(quiet, patience), self._not_before_ms) - now_ms)
 
     def take(self, now_ms: int) -> Changes | None:
         """Return what changed, if it is time, and begin anew."""
@@ -140,6 +144,12 @@ class Debounce:
         changes = Changes(tuple(sorted(self._paths)), len(self._paths) + self._left_out)
         self._paths, self._left_out = {}, 0
         return changes
+
+    def put_back(self, changes: Changes, now_ms: int) -> None:
+        """Keep what was taken and could not be used; it is handed out again after a while."""
+        self.changed(changes.paths, now_ms)
+        self._left_out += changes.count - len(changes.paths)
+        self._not_before_ms = now_ms + AGAIN_MS
 
 
 @dataclass(slots=True)

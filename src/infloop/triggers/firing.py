@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from infloop.model.audit import mark_of
 from infloop.model.events import Cause
 from infloop.model.references import workflow_inputs
 from infloop.triggers.predicates import holds, map_inputs
@@ -31,6 +32,11 @@ class Firing:
     key: str = ""
 
 
+def name_of(trigger: Trigger) -> str:
+    """Return what a trigger is called where others read: never its id, which opens the way in."""
+    return trigger.name or mark_of(trigger.id)
+
+
 def prepare(
     trigger: Trigger, workflow: Workflow, scope: Scope, *, key: str = "", trusted: bool = False
 ) -> Firing | None:
@@ -45,5 +51,5 @@ def prepare(
     mapped = map_inputs(trigger.inputs, scope)
     inputs = workflow_inputs(workflow, mapped.values)
     untrusted = () if trusted else tuple(name for name in mapped.filled_in if name in inputs)
-    cause = Cause(trigger.kind, trigger.name or trigger.id, untrusted=untrusted)
+    cause = Cause(trigger.kind, name_of(trigger), untrusted=untrusted)
     return Firing(trigger.id, trigger.workflow_id, inputs, cause, key)

@@ -8,6 +8,7 @@ afterwards; whoever queues it knows by the firing's key that it was asked for be
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 STATE_FILE = "schedules.state"
 # A machine that slept, or whose clock was set, is noticed no later than this.
 _LONGEST_WAIT_SECONDS = 20.0
+
+log = logging.getLogger("infloop.triggers")
 
 
 class Mark(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -65,7 +68,7 @@ class Start(Protocol):
     """Asks for a run of a trigger that is due; returns whether it is queued."""
 
     def __call__(self, trigger: Trigger, due_ms: int, missed: Missed | None) -> Awaitable[bool]:
-        """Queue the run durably; raise InfloopError when it can never be queued."""
+        """Queue the run durably; raise InfloopError if that can never be, StoreError if not now."""
 
 
 class Tell(Protocol):
@@ -105,6 +108,7 @@ class Scheduler:
         self._store = marks
         self._clock = clock
         self._marks = marks.load()
+        self._saved = self._marks
         self._bad: dict[str, str] = {}
         self._woken = asyncio.Event()
 
@@ -134,9 +138,7 @@ class Scheduler:
             mark = await self._consider(trigger, timetable, now)
             marks[trigger.id] = mark
             soonest = min(soonest, timetable.next_after(now) or soonest)
-        if marks != self._marks:
-            self._marks = marks
-            self._store.save(marks)
+        self._keep(marks)
         return max(0.0, (soonest - now) / 1000)
 
     def asked(self) -> dict[str, Missed]:
@@ -150,9 +152,20 @@ class Scheduler:
             return False
         if start and not await self._start(trigger, mark.asked.last_ms, mark.asked):
             return False
-        self._marks = {**self._marks, trigger.id: Mark(mark.considered_ms)}
-        self._store.save(self._marks)
+        self._keep({**self._marks, trigger.id: Mark(mark.considered_ms)})
         return True
+
+    def _keep(self, marks: dict[str, Mark]) -> None:
+        """Remember how far schedules are considered; what cannot be written is tried again."""
+        self._marks = marks
+        if marks == self._saved:
+            return
+        try:
+            self._store.save(marks)
+        except (OSError, StoreError) as error:
+            log.warning("how far schedules are considered is not written: %s", error)
+        else:
+            self._saved = marks
 
     def _timetable(self, trigger: Trigger) -> Timetable | None:
         assert trigger.schedule is not None
@@ -185,6 +198,9 @@ class Scheduler:
         """Ask for a run; return False when it is to be asked for again."""
         try:
             return await self._start(trigger, due, missed)
+        except (OSError, StoreError) as error:
+            self._tell(trigger, f"cannot be started now: {error}")
+            return False
         except InfloopError as error:
             self._tell(trigger, f"cannot be started: {error}")
             return True

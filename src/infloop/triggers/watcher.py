@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from infloop.errors import InfloopError
+from infloop.errors import InfloopError, StoreError
 from infloop.triggers.filewatch import BadGlob, Changes, Debounce, FileFilter
 from infloop.triggers.payload import Values
 
@@ -31,10 +31,10 @@ Identity: TypeAlias = tuple[int, int]
 
 
 class StartChanged(Protocol):
-    """Asks for a run of a trigger whose files changed."""
+    """Asks for a run of a trigger whose files changed; returns whether it is queued."""
 
-    def __call__(self, trigger: Trigger, changes: Changes) -> Awaitable[object]:
-        """Queue the run; raise InfloopError when that cannot be done."""
+    def __call__(self, trigger: Trigger, changes: Changes) -> Awaitable[bool]:
+        """Queue the run; raise InfloopError when it can never be queued, StoreError if not now."""
 
 
 class TellAboutFiles(Protocol):
@@ -210,7 +210,16 @@ class Watcher:
         changes = one.debounce.take(self._clock.now_ms())
         if changes is None:
             return
+        if not await self._started(one.trigger, changes):
+            one.debounce.put_back(changes, self._clock.now_ms())
+
+    async def _started(self, trigger: Trigger, changes: Changes) -> bool:
+        """Ask for a run; return False when it is to be asked for again."""
         try:
-            await self._start(one.trigger, changes)
+            return await self._start(trigger, changes)
+        except (OSError, StoreError) as error:
+            self._tell(trigger, f"cannot be started now: {error}")
+            return False
         except InfloopError as error:
-            self._tell(one.trigger, f"cannot be started: {error}")
+            self._tell(trigger, f"cannot be started: {error}")
+            return True

@@ -1,12 +1,12 @@
-"""Puts the server together: its routes, and the guards that every request passes."""
+"""Puts the server together: what answers requests, and the guards that each of them passes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
-
-from infloop.web.errors import handle_errors
+from infloop.web.directly import Directly
 from infloop.web.guards import (
     Answered,
     Authenticated,
@@ -16,31 +16,12 @@ from infloop.web.guards import (
     Guard,
     Hardened,
 )
-from infloop.web.routes import (
-    audit,
-    catalog,
-    connections,
-    costs,
-    doctor,
-    events,
-    folders,
-    health,
-    home,
-    login,
-    measures,
-    providers,
-    run,
-    runs,
-    triggers,
-    waiting,
-    webhook,
-    workflows,
-)
+from infloop.web.posture import Posture
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from infloop.web.parts import WebParts
 
@@ -54,76 +35,57 @@ GUARDS: tuple[type[Guard], ...] = (
 )
 """The guards, from the outside in."""
 
-ROUTERS = (
-    webhook.ROUTER,  # it is asked most
-    health.ROUTER,
-    login.ROUTER,
-    home.ROUTER,
-    workflows.ROUTER,
-    run.ROUTER,
-    events.ROUTER,
-    runs.ROUTER,
-    waiting.ROUTER,
-    triggers.ROUTER,
-    connections.ROUTER,
-    providers.ROUTER,
-    folders.ROUTER,
-    costs.ROUTER,
-    catalog.ROUTER,
-    doctor.ROUTER,
-    audit.ROUTER,
-    measures.ROUTER,
-)
-"""Of two routes that fit a path, the first is taken: the events of a run before its record."""
+
+class Later:
+    """An application that is made in a thread, when it is first asked or told to get ready.
+
+    Importing the API takes as long as all else together, so the server begins without it.
+    """
+
+    def __init__(self, make: Callable[[], ASGIApp]) -> None:
+        self._make = make
+        self._made: asyncio.Future[ASGIApp] | None = None
+
+    def get_ready(self) -> asyncio.Future[ASGIApp]:
+        """Begin to make it, if nobody has yet."""
+        if self._made is None:
+            self._made = asyncio.get_running_loop().run_in_executor(None, self._make)
+        return self._made
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer as soon as it is made."""
+        made = await asyncio.shield(self.get_ready())
+        await made(scope, receive, send)
 
 
-def create_app(parts: WebParts) -> ASGIApp:
-    """Return the application that answers requests."""
-    inner = _Documented(
-        title="infloop",
-        version=parts.version,
-        description="Runs agent loops on your own machine, durably, and can prove what they did.",
-        openapi_url="/api/openapi.json",
-        docs_url=None,  # they would load scripts from elsewhere
-        redoc_url=None,
-        redirect_slashes=False,
-    )
-    inner.state.parts = parts
-    for router in ROUTERS:
-        inner.include_router(router)
-    handle_errors(inner)
-    guarded: ASGIApp = inner
+def later_api(parts: WebParts, mcp: ASGIApp) -> Later:
+    """Return the API; `mcp` answers the clients of that protocol."""
+
+    def make() -> ASGIApp:
+        from infloop.web.api import create_api
+
+        return create_api(parts, mcp)
+
+    return Later(make)
+
+
+def create_app(parts: WebParts, api: ASGIApp) -> ASGIApp:
+    """Return the application that answers requests: some directly, the others as `api` does."""
+    return _guarded(Directly(api, parts), parts)
+
+
+def create_metrics_app(parts: WebParts) -> ASGIApp:
+    """Return the application that answers `/metrics` without a token, on a port of its own."""
+
+    def make() -> ASGIApp:
+        from infloop.web.api import create_measures
+
+        return create_measures(parts)
+
+    return _guarded(Later(make), replace(parts, posture=Posture()))
+
+
+def _guarded(inner: ASGIApp, parts: WebParts) -> ASGIApp:
     for guard in reversed(GUARDS):
-        guarded = guard(guarded, parts)
-    return guarded
-
-
-class _Documented(FastAPI):
-    """An application whose document says what is really answered."""
-
-    def openapi(self) -> dict[str, Any]:
-        """Return the OpenAPI document; requests that do not fit are answered 400, never 422."""
-        if self.openapi_schema:
-            return self.openapi_schema
-        document = super().openapi()
-        for path in document["paths"].values():
-            for operation in path.values():
-                operation["responses"] = dict(_true_answers(operation["responses"]))
-        for name in ("HTTPValidationError", "ValidationError"):
-            document["components"]["schemas"].pop(name, None)
-        return document
-
-
-def _true_answers(responses: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the answers of an operation as they are; errors are JSON, also where a page is not."""
-    for status, answer in responses.items():
-        schemas = [kind.get("schema", {}) for kind in answer.get("content", {}).values()]
-        refs = [str(schema.get("$ref", "")) for schema in schemas]
-        if any(ref.endswith("/HTTPValidationError") for ref in refs):
-            continue
-        if any(ref.endswith("/ApiError") for ref in refs):
-            own = {name: kind for name, kind in answer["content"].items() if not kind.get("schema")}
-            error = {"schema": {"$ref": "#/components/schemas/ApiError"}}
-            yield status, {**answer, "content": {**own, "application/json": error}}
-        else:
-            yield status, answer
+        inner = guard(inner, parts)
+    return inner

@@ -45,8 +45,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self.send_400_response("Request head too large.")
 
     def on_headers_complete(self) -> None:
-        """Let the request begin."""
+        """Let the request begin, unless it names a server beside the one in its Host header."""
         self._head_came()
+        if not self.url.startswith(b"/"):
+            raise ValueError("a request names its path alone")  # the parser's caller answers 400
         super().on_headers_complete()
 
     def pause_writing(self) -> None:

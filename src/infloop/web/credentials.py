@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import json
 import secrets
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from infloop.errors import StoreError
 from infloop.store.files import private_directory, write_private
@@ -22,21 +22,10 @@ if TYPE_CHECKING:
 
     from infloop.runtime.clock import Clock
 
-Actor: TypeAlias = Literal["api-token", "browser-session", "webhook", "system", "open"]
-
 COOKIE = "infloop_session"
 SECURE_COOKIE = f"__Host-{COOKIE}"
 SESSION_MS = 30 * 86_400_000
 _LONGEST = 200
-
-
-def same_secret(given: str, right: str) -> bool:
-    """Compare two secrets; how long it takes says nothing about how much of them agrees."""
-    return hmac.compare_digest(_digest(given), _digest(right))
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
 
 
 def bearer(authorization: str) -> str | None:

@@ -7,10 +7,8 @@ where. Which error becomes which status is the table `STATUSES`, read from top t
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from fastapi import Request
-from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
@@ -36,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fastapi import FastAPI
+    from fastapi.exceptions import RequestValidationError
+    from starlette.requests import Request
     from starlette.responses import Response
 
     from infloop.model.values import JsonObject
@@ -166,8 +166,8 @@ async def _expected(request: Request, error: Exception) -> Response:
 
 async def _invalid(request: Request, error: Exception) -> Response:
     """Answer a request whose parameters or body do not fit; nothing of a body is repeated."""
-    assert isinstance(error, RequestValidationError)
-    problems = [_problem(each) for each in error.errors()[:50]]
+    invalid = cast("RequestValidationError", error)
+    problems = [_problem(each) for each in invalid.errors()[:50]]
     first = problems[0] if problems else Problem("", "cannot be read")
     return error_response(
         correlation_id(request),
@@ -186,6 +186,8 @@ def _problem(detail: Any) -> Problem:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, Refused):  # by a guard, while the framework read the body
+        return answer(error.__cause__, correlation_id(request))
     code = _CODES.get(error.status_code, "refused")
     path = shown(request.url.path)
     said = {404: f"there is nothing at {path}", 405: f"{request.method} is not for {path}"}
@@ -205,6 +207,8 @@ async def _unexpected(request: Request, error: Exception) -> Response:
 
 def handle_errors(app: FastAPI) -> None:
     """Let every error of `app` be answered in the one shape."""
+    from fastapi.exceptions import RequestValidationError
+
     app.add_exception_handler(InfloopError, _expected)
     app.add_exception_handler(InputError, _expected)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -10,18 +10,23 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse
 
 from infloop.model.reading import MAX_FILE_BYTES
-from infloop.web.credentials import COOKIE, SECURE_COOKIE, Actor, bearer, same_secret
+from infloop.policy.secrets import same_secret
+from infloop.triggers.webhook import MAX_BODY_BYTES as MAX_WEBHOOK_BYTES
+from infloop.web.credentials import COOKIE, SECURE_COOKIE, bearer
 from infloop.web.errors import Refused, answer, error_response, log
-from infloop.web.posture import Asked, refuse_host, refuse_origin
+from infloop.web.posture import Asked, refuse_forwarded, refuse_host, refuse_origin
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterator
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from infloop.model.audit import ActorKind
     from infloop.web.credentials import Sessions
     from infloop.web.parts import WebParts
 
@@ -29,11 +34,16 @@ WEBHOOKS = "/api/webhook/"
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/login", "/logout", "/page.css"})
 """What is answered without a token, beside webhooks; none of it says anything about runs."""
 
-PAGES = frozenset({"/"})
+DISPATCH = "/dispatch"
+DISPATCH_ADDRESS = "/dispatch/address"
+DISPATCH_SECRET = "/dispatch/secret"  # noqa: S105  (a path)
 
-MAX_WEBHOOK_BYTES = 1 << 20
+PAGES = frozenset({"/", DISPATCH})
+FORMS = frozenset({"/login", "/logout", DISPATCH_ADDRESS, DISPATCH_SECRET})
+"""Where a page of ours sends a form; a page of another origin is refused before that."""
+
 MAX_BODY_BYTES = MAX_FILE_BYTES
-MAX_LOGIN_BYTES = 8 << 10
+MAX_FORM_BYTES = 8 << 10
 BODY_SECONDS = 30.0
 
 SECURITY_HEADERS = {
@@ -64,16 +74,19 @@ class Guard:
         self._app = app
         self._parts = parts
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Let a request pass, or answer it."""
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-        elif scope["type"] == "http":
-            await self.handle(scope, receive, send)
+        if scope["type"] == "http":
+            return self.handle(scope, receive, send)
+        return self._app(scope, receive, send) if scope["type"] == "lifespan" else _no_answer()
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let an HTTP request pass, or answer it."""
         await self._app(scope, receive, send)
+
+
+async def _no_answer() -> None:
+    """What is neither a request nor the server's own."""
 
 
 class Correlated(Guard):
@@ -81,15 +94,26 @@ class Correlated(Guard):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Name the request, and its answer after it."""
-        name = f"cid_{secrets.token_hex(16)}"
+        name = f"cid_{next(_NAMES)}"
         scope.setdefault("state", {})["correlation_id"] = name
 
-        async def named(message: Message) -> None:
+        def named(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["x-correlation-id"] = name
-            await send(message)
+                message["headers"] = [*message["headers"], (b"x-correlation-id", name.encode())]
+            return send(message)
 
         await self._app(scope, receive, named)
+
+
+def _names() -> Iterator[str]:
+    """Yield 128 random bits each, drawn many at once: asking the kernel takes its time."""
+    while True:
+        drawn = secrets.token_hex(16 * _DRAWN_AT_ONCE)
+        yield from (drawn[at : at + 32] for at in range(0, len(drawn), 32))
+
+
+_DRAWN_AT_ONCE = 64
+_NAMES = _names()
 
 
 class Hardened(Guard):
@@ -98,14 +122,18 @@ class Hardened(Guard):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Add the headers that the answer does not set itself."""
 
-        async def hardened(message: Message) -> None:
+        def hardened(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
+                own = message["headers"]
+                set_already = {name for name, _ in own}
+                added = (each for each in _SECURITY_HEADERS if each[0] not in set_already)
+                message["headers"] = [*own, *added]
+            return send(message)
 
         await self._app(scope, receive, hardened)
+
+
+_SECURITY_HEADERS = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 
 
 class Answered(Guard):
@@ -116,11 +144,11 @@ class Answered(Guard):
         begun = asyncio.get_running_loop().time()
         status = 0
 
-        async def noted(message: Message) -> None:
+        def noted(message: Message) -> Awaitable[None]:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-            await send(message)
+            return send(message)
 
         name = scope["state"]["correlation_id"]
         try:
@@ -144,25 +172,31 @@ class FromHere(Guard):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Look at Host, Origin and Sec-Fetch headers."""
-        headers = Headers(scope=scope)
+        found: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            if name in _LOOKED_AT:
+                found.setdefault(name.decode(), []).append(value.decode("latin-1"))
         server = scope.get("server")
         asked = Asked(
             scope["method"],
             scope["path"],
-            headers.getlist("host"),
-            headers.getlist("origin"),
-            {name: headers.get(name, "") for name in _FETCH},
+            found.get("host", ()),
+            found.get("origin", ()),
+            {name: found[name][0] for name in _FETCH if name in found},
             server[0] if server else "",
+            forwarded=any(name in found for name in _FORWARDED),
         )
         reason = refuse_host(asked, self._parts.posture)
         if not reason and not is_webhook(asked.path):
-            reason = refuse_origin(asked)
+            reason = refuse_forwarded(asked, self._parts.posture) or refuse_origin(asked)
         if reason:
             raise Refused(403, "forbidden", reason)
         await self._app(scope, receive, send)
 
 
 _FETCH = ("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest")
+_FORWARDED = ("x-forwarded-for", "forwarded", "x-real-ip", "cf-connecting-ip", "via")
+_LOOKED_AT = frozenset(name.encode() for name in ("host", "origin", *_FETCH, *_FORWARDED))
 
 
 class Bounded(Guard):
@@ -204,7 +238,7 @@ class Bounded(Guard):
     def _refuse_type(self, scope: Scope, headers: Headers) -> None:
         """Raise for a body that a plain web form could send to the API without being asked."""
         path = scope["path"]
-        if scope["method"] in ("GET", "HEAD") or is_webhook(path) or path in OPEN_PATHS:
+        if scope["method"] in ("GET", "HEAD") or is_webhook(path) or path in FORMS:
             return
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -219,7 +253,7 @@ class Bounded(Guard):
 def _most(path: str) -> int:
     if is_webhook(path):
         return MAX_WEBHOOK_BYTES
-    return MAX_LOGIN_BYTES if path in OPEN_PATHS else MAX_BODY_BYTES
+    return MAX_FORM_BYTES if path in OPEN_PATHS | FORMS else MAX_BODY_BYTES
 
 
 def _too_large(most: int) -> Refused:
@@ -234,10 +268,10 @@ class Authenticated(Guard):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Find out who asks; a browser that asks for a page is sent to log in."""
         path = scope["path"]
-        actor = who(HTTPConnection(scope), self._parts.posture.token, self._parts.sessions)
-        if is_webhook(path):
-            actor = "webhook"
-        scope["state"]["actor"] = actor or "open"
+        actor: ActorKind | None = "webhook"
+        if not is_webhook(path):
+            actor = who(HTTPConnection(scope), self._parts.posture.token, self._parts.sessions)
+        scope["state"]["actor"] = actor or "anonymous"
         if actor or path in OPEN_PATHS:
             await self._app(scope, receive, send)
         elif path in PAGES and scope["method"] in ("GET", "HEAD"):
@@ -251,7 +285,7 @@ class Authenticated(Guard):
             )
 
 
-def who(connection: HTTPConnection, token: str, sessions: Sessions) -> Actor | None:
+def who(connection: HTTPConnection, token: str, sessions: Sessions) -> ActorKind | None:
     """Return who asks, or None for somebody who may not."""
     if not token:
         return "open"

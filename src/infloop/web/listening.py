@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import uvicorn
 
-from infloop.errors import NotFound, SettingsError
+from infloop.errors import SettingsError
 from infloop.policy.hosts import authority
-from infloop.runtime.recovery import wants_resume
+from infloop.runtime.ending import settle_runs
 from infloop.web.connection import BoundedProtocol
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ MORE_PORTS = 20
 MOST_CONNECTIONS = 1_024
 KEEP_ALIVE_SECONDS = 15
 DRAIN_SECONDS = 2
-SETTLE_SECONDS = 10.0
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -45,6 +44,17 @@ def listen(host: str, port: int) -> socket.socket:
     raise SettingsError(f"the ports {port} to {last} are all in use; choose another --port")
 
 
+def listen_for_metrics(port: int) -> socket.socket:
+    """Return a socket at exactly that port, for this machine alone: who reads it knows the port."""
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=16)
+    except OSError as error:
+        raise SettingsError(
+            f"cannot listen on 127.0.0.1:{port}: {error.strerror or error}; "
+            "choose another INFLOOP_METRICS_PORT"
+        ) from None
+
+
 def address(listening: socket.socket, host: str) -> str:
     """Return the URL under which the server is found."""
     return f"http://{authority(host, listening.getsockname()[1], 80)}"
@@ -56,40 +66,48 @@ async def serve(
     listening: socket.socket,
     stopping: asyncio.Event,
     ready: Callable[[], None],
+    metrics: tuple[ASGIApp, socket.socket] | None = None,
 ) -> None:
     """Answer requests and begin what waits in the queue, until `stopping` is set.
+
+    `metrics` is answered on a socket of its own.
 
     Then no request is taken and no run begun, and those that go on are settled: cancelled, or left
     as they are where their workflow asks to be resumed.
     """
-    server = _Server(
-        uvicorn.Config(
-            app,
-            http=BoundedProtocol,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            limit_concurrency=MOST_CONNECTIONS,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=DRAIN_SECONDS,
-        ),
-        ready,
-    )
+    servers = [(_Server(_config(app), ready), listening)]
+    if metrics is not None:
+        servers.append((_Server(_config(metrics[0]), lambda: None), metrics[1]))
     async with asyncio.TaskGroup() as group:
-        serving = group.create_task(server.serve([listening]))
+        serving = [group.create_task(server.serve([place])) for server, place in servers]
         dispatching = group.create_task(parts.dispatcher.run())
         triggering = group.create_task(parts.triggering.run())
         await stopping.wait()
         dispatching.cancel()
         triggering.cancel()
         parts.streams.close()
-        server.should_exit = True
-        await asyncio.gather(_settle(parts), serving)
-    await parts.dispatcher.settle()
+        for server, _ in servers:
+            server.should_exit = True
+        await asyncio.gather(settle_runs(parts.service, "the server was stopped"), *serving)
+    await parts.service.settle_audit()
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        interface="asgi3",  # it would be guessed, and wrongly
+        http=BoundedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
 
 
 class _Server(uvicorn.Server):
@@ -108,17 +126,3 @@ class _Server(uvicorn.Server):
         """Begin to answer, and say so."""
         await super().startup(sockets)
         self._ready()
-
-
-async def _settle(parts: WebParts) -> None:
-    """Stop the runs that go on, but for those that the next start goes on with."""
-    service = parts.service
-    stopped: list[str] = []
-    for run_id in service.live():
-        with suppress(NotFound):
-            if not await wants_resume(service.journal, await service.journal.run(run_id)):
-                await service.stop(run_id, "the server was stopped")
-                stopped.append(run_id)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(SETTLE_SECONDS):
-            await asyncio.gather(*map(service.wait, stopped), return_exceptions=True)

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from infloop.model.events import Recorded, RunFinished, StepFinished, StepPassed
 
 if TYPE_CHECKING:
+    from infloop.model.values import JsonObject
     from infloop.runtime.news import Said
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
@@ -32,6 +33,10 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
+        # Finding one of them again by its labels takes longer than counting.
+        self._answered: dict[tuple[str, str, int], Histogram] = {}
+        self._passed: dict[str, Counter] = {}
+        self._taken: dict[int, Counter] = {}
         self._runs = Counter(
             "infloop_runs", "Runs that have ended.", ("status",), registry=self._registry
         )
@@ -56,6 +61,17 @@ class Metrics:
             "What the runs of this process have cost, in US dollars, as far as it is known.",
             registry=self._registry,
         )
+        self._refused = Counter(
+            "infloop_egress_refused",
+            "Connections of children that were refused, by why.",
+            ("reason",),
+            registry=self._registry,
+        )
+        self._allowed = Counter(
+            "infloop_egress_allowed",
+            "Connections of children that were let through by a proxy.",
+            registry=self._registry,
+        )
         self._counted_usd = 0.0
         self._live = self._gauge("infloop_runs_live", "Runs that this process drives.")
         self._queued = self._gauge("infloop_queue_depth", "Runs that wait for their turn.")
@@ -67,11 +83,18 @@ class Metrics:
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answered request, by the route's pattern: a path could be anything."""
         known = method if method in _METHODS else "other"
-        self._requests.labels(known, route, str(status)).observe(seconds)
+        counted = self._answered.get((known, route, status))
+        if counted is None:
+            counted = self._requests.labels(known, route, str(status))
+            self._answered[known, route, status] = counted
+        counted.observe(seconds)
 
     def webhook(self, status: int) -> None:
         """Count an answer to a webhook."""
-        self._webhooks.labels(str(status)).inc()
+        counted = self._taken.get(status)
+        if counted is None:
+            counted = self._taken[status] = self._webhooks.labels(str(status))
+        counted.inc()
 
     def limited(self, what: str) -> None:
         """Count a request that came too soon."""
@@ -80,6 +103,7 @@ class Metrics:
     def watch(self, said: Said) -> None:
         """Count what happens in runs."""
         if not isinstance(said, Recorded):
+            self._watch_connections(said)
             return
         match said.event:
             case RunFinished(status=status):
@@ -88,7 +112,17 @@ class Metrics:
                 self._steps.labels(kind).inc()
                 self._step_seconds.labels(kind).observe(took / 1000)
             case StepPassed(node_type=kind):
-                self._steps.labels(kind).inc()
+                passed = self._passed.get(kind)
+                if passed is None:
+                    passed = self._passed[kind] = self._steps.labels(kind)
+                passed.inc()
+
+    def _watch_connections(self, said: JsonObject) -> None:
+        match said:
+            case {"type": "egress_decided", "verdict": "refused", "why": str(why), "count": int(n)}:
+                self._refused.labels(why).inc(n)
+            case {"type": "egress_decided", "verdict": "allowed", "count": int(n)}:
+                self._allowed.inc(n)
 
     def page(self, *, live: int, queued: int, streams: int, cost_usd: float) -> bytes:
         """Return everything, with what is known only now."""

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from infloop.model.trigger import Trigger
+
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -32,6 +41,8 @@ main { max-width: 32rem; padding: 2rem; }
 label, input, button { display: block; width: 100%; box-sizing: border-box; margin: 0.5rem 0; }
 input, button { padding: 0.6rem; font: inherit; }
 .hint { opacity: 0.75; }
+section { border-top: 1px solid; margin-top: 1.5rem; }
+code { overflow-wrap: anywhere; }
 .wrong { color: #c0392b; }
 """
 
@@ -39,6 +50,7 @@ HOME_PAGE = _PAGE.format(
     title="infloop",
     content="""<p>The server runs. The console is not part of this version yet.</p>
 <ul>
+<li><a href="/dispatch">Dispatch: what starts workflows by itself</a></li>
 <li><a href="/api/openapi.json">The API, as an OpenAPI document</a></li>
 <li><a href="/api/workflows">Workflows</a></li>
 <li><a href="/api/runs">Runs</a></li>
@@ -51,3 +63,48 @@ LOGIN_REFUSED = _PAGE.format(
     title="infloop: log in",
     content=f'<p class="wrong">That is not the token.</p>\n{_FORM}',
 )
+
+_SIGNING_FORM = """<form method="post" action="/dispatch/secret">
+<input type="hidden" name="trigger" value="{id}">
+<label for="secret-{id}">Signing secret ({state})</label>
+<input id="secret-{id}" name="secret" type="password" autocomplete="off" required>
+<button>Set secret</button>
+</form>"""
+_ADDRESS_FORM = """<form method="post" action="/dispatch/address">
+<input type="hidden" name="trigger" value="{id}">
+<button>New address</button>
+</form>"""
+
+
+def dispatch_page(triggers: Sequence[Trigger], wrong: str = "") -> str:
+    """Return the page with all triggers, and what was wrong with a change."""
+    refused = f'<p class="wrong">{escape(wrong)}</p>\n' if wrong else ""
+    listed = "\n".join(map(_trigger, triggers)) or (
+        "<p>There is no trigger yet: <code>infloop triggers</code> makes one.</p>"
+    )
+    return _PAGE.format(title="infloop: dispatch", content=f"<h2>Dispatch</h2>\n{refused}{listed}")
+
+
+def _trigger(trigger: Trigger) -> str:
+    title = escape(trigger.name or trigger.workflow_id)
+    state = "on" if trigger.enabled else "off"
+    workflow = f"<code>{escape(trigger.workflow_id)}</code>"
+    fired = _when(trigger.last_fired_at)
+    lines = [
+        f"<section><h3>{title}</h3>",
+        f"<p>{trigger.kind}, {state}; starts {workflow}; last fired: {fired}.</p>",
+    ]
+    if trigger.kind == "webhook":
+        secret = "set" if trigger.secret else "not set"
+        lines += [
+            f"<p>Address: <code>/api/webhook/{escape(trigger.id)}</code></p>",
+            _ADDRESS_FORM.format(id=escape(trigger.id)),
+            _SIGNING_FORM.format(id=escape(trigger.id), state=secret),
+        ]
+    return "\n".join([*lines, "</section>"])
+
+
+def _when(time_ms: int | None) -> str:
+    if time_ms is None:
+        return "never"
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -5,6 +5,8 @@ Rules
   * A request must name this server in its Host header: a loopback name, the very address that it
     arrived at, or a name that the operator listed. So a name that an attacker's DNS points at this
     machine gets nothing.
+  * Without a token nothing is answered that a proxy or a tunnel brought from elsewhere.
+  * A token that could be guessed does not open a network address.
   * A web page of another origin gets nothing either, whatever it sends: its Origin or
     Sec-Fetch-Site header gives it away. Another port is another origin.
   * A page can be opened by following a link from elsewhere; below `/api/` nothing can.
@@ -13,6 +15,7 @@ Rules
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -22,7 +25,9 @@ from infloop.policy.hosts import canonical_host, parse_authority, parse_url
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-SHORT_TOKEN = 16
+SHORT_TOKEN = 20
+"""Fewer visible characters than this cannot hold 128 random bits."""
+
 LOOPBACK_NAME = "localhost"
 
 INSECURE_BANNER = """\
@@ -41,6 +46,7 @@ class Posture:
     token: str = ""
     allowed_hosts: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
+    insecure: bool = False
 
     @property
     def open(self) -> bool:
@@ -56,10 +62,13 @@ def decide_posture(
     names = frozenset(_allowed(name) for name in allowed_hosts if name.strip())
     _refuse_unusable(token)
     if token and len(token) < SHORT_TOKEN:
-        warnings.append(
+        short = (
             f"INFLOOP_API_TOKEN has only {len(token)} characters; use at least {SHORT_TOKEN}, "
             "such as `openssl rand -hex 32` prints"
         )
+        if not is_loopback(host) and not allow_insecure:
+            raise SettingsError(f"will not listen on {host!r}: {short}")
+        warnings.append(short)
     if not is_loopback(host) and not token:
         if not allow_insecure:
             raise SettingsError(
@@ -68,7 +77,7 @@ def decide_posture(
                 "makes one), or listen on 127.0.0.1"
             )
         warnings.append(INSECURE_BANNER.format(where=host[:35]))
-    return Posture(host, token, names, tuple(warnings))
+    return Posture(host, token, names, tuple(warnings), insecure=allow_insecure)
 
 
 def _refuse_unusable(token: str) -> None:
@@ -110,6 +119,7 @@ class Asked:
     origin: Sequence[str]
     fetch: Mapping[str, str]
     arrived_at: str
+    forwarded: bool = False
 
 
 def refuse_host(asked: Asked, posture: Posture) -> str:
@@ -117,13 +127,30 @@ def refuse_host(asked: Asked, posture: Posture) -> str:
     if len(asked.host) != 1:
         return "a request needs exactly one Host header"
     try:
-        name, _ = parse_authority(asked.host[0], 80)
+        name, loopback = _named(asked.host[0])
     except EgressError as error:
         return f"the Host header cannot be read: {error}"
-    if is_loopback(name) or name == asked.arrived_at or name in posture.allowed_hosts:
+    if loopback or name == asked.arrived_at or name in posture.allowed_hosts:
         return ""
     return (
         f"this server is not called {name!r}; add the name to INFLOOP_ALLOWED_HOSTS if it should be"
+    )
+
+
+@lru_cache(maxsize=64)
+def _named(host: str) -> tuple[str, bool]:
+    """Return the name that a Host header holds, and whether it is a loopback one."""
+    name, _ = parse_authority(host, 80)
+    return name, is_loopback(name)
+
+
+def refuse_forwarded(asked: Asked, posture: Posture) -> str:
+    """Return why a request that somebody passed on is not answered, or nothing if it is."""
+    if not asked.forwarded or not posture.open or posture.insecure:
+        return ""
+    return (
+        "a proxy or a tunnel passed this on, and without a token whoever is behind it could run "
+        "commands as you; set INFLOOP_API_TOKEN"
     )
 
 

@@ -10,6 +10,7 @@ from infloop.errors import NotFound
 from infloop.model.events import RunFinished
 from infloop.model.messages import expand
 from infloop.runtime.dispatch import queue_id
+from infloop.runtime.outside import from_outside
 
 if TYPE_CHECKING:
     from infloop.model.values import JsonObject
@@ -45,6 +46,7 @@ async def in_full(service: RunService, run_id: str) -> JsonObject:
     """Return a run with its scope; one that goes on has the scope so far and where it is."""
     row = await service.journal.run(run_id)
     shown = await summary(service, row)
+    shown["untrusted"] = [*await from_outside(service.journal, row)]
     glance = service.glance(run_id)
     if glance is not None and row.finished_at is None:
         return shown | {

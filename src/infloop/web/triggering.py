@@ -11,7 +11,7 @@ import secrets
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from infloop.errors import UsageError
+from infloop.errors import AuditError, StoreError, UsageError
 from infloop.model.audit import SYSTEM, Actor, mark_of
 from infloop.model.events import Recorded, RunFinished, StepStarted, TreeSaved
 from infloop.model.inputs import InputError
@@ -19,12 +19,13 @@ from infloop.model.template import TooLong
 from infloop.runtime.dispatch import Asked
 from infloop.store.queue import Full
 from infloop.triggers.filewatch import OwnWrites
-from infloop.triggers.firing import prepare
+from infloop.triggers.firing import name_of, prepare
 from infloop.triggers.schedule import Timetable
 from infloop.triggers.scheduler import Scheduler, schedule_key, schedule_values
 from infloop.triggers.watcher import Watcher, changed_values
 from infloop.triggers.webhook import Place, Webhooks
 from infloop.web.errors import log
+from infloop.web.looks import OncePerTurn
 
 if TYPE_CHECKING:
     from infloop.catalog.desk import CatalogDesk
@@ -69,10 +70,11 @@ class Triggering:
         self._workdir = workdir
         self._own = OwnWrites()
         self._directories: dict[str, tuple[str, set[str]]] = {}
-        self._webhooks = Webhooks(desk, self._enqueue, per_minute=requests_per_minute)
-        self.scheduler = Scheduler(desk.triggers.all, self._start_due, self._tell, marks, clock)
+        self._webhooks = Webhooks(OncePerTurn(desk), self._enqueue, per_minute=requests_per_minute)
+        self._known: list[Trigger] = []
+        self.scheduler = Scheduler(self._triggers, self._start_due, self._tell, marks, clock)
         self._watcher = Watcher(
-            desk.triggers.all, self._start_changed, self._tell, self._own.owns, clock
+            self._triggers, self._start_changed, self._tell, self._own.owns, clock
         )
         service.news.watch(self._note)
 
@@ -84,7 +86,7 @@ class Triggering:
                 group.create_task(self._watcher.run())
                 group.create_task(self._settle())
         finally:
-            self.desk.triggers.settle()
+            _write_fired(self.desk)
 
     async def receive(self, delivery: Delivery, correlation_id: str) -> Answer:
         """Return the answer to a webhook, and write what an existing trigger was asked."""
@@ -104,19 +106,23 @@ class Triggering:
             )
         return answer
 
+    async def answer_missed(self, trigger: Trigger, correlation_id: str, *, start: bool) -> bool:
+        """Start a run for what a schedule missed, or let it be; False when it cannot be started."""
+        token = _request.set(correlation_id)
+        try:
+            return await self.scheduler.answer(trigger, start=start)
+        finally:
+            _request.reset(token)
+
     # -- queueing ----------------------------------------------------------------------------
 
     async def _enqueue(self, firing: Firing) -> Place | None:
-        """Queue a run durably; None when the queue is full. Nothing is queued unrecorded."""
+        """Queue a run durably; None when the queue is full.
+
+        Raises AuditError when the run waits and is not on record: nobody is told that it does.
+        """
         correlation_id = _request.get() or f"cid_{secrets.token_hex(16)}"
         by_webhook = firing.cause.kind == "webhook"
-        await self._audit.record(
-            "webhook.accepted" if by_webhook else "run.queued",
-            Actor("webhook") if by_webhook else SYSTEM,
-            correlation_id=correlation_id,
-            workflow_id=firing.workflow_id,
-            details=_details(firing.trigger_id),
-        )
         put = await self._dispatcher.put(
             Asked(
                 firing.workflow_id,
@@ -130,10 +136,23 @@ class Triggering:
         )
         if isinstance(put, Full):
             return None
+        await self._audit.record(
+            "webhook.accepted" if by_webhook else "run.queued",
+            Actor("webhook") if by_webhook else SYSTEM,
+            correlation_id=correlation_id,
+            workflow_id=firing.workflow_id,
+            details=_details(firing.trigger_id),
+        )
         if not put.repeated:
-            now = self._clock.now_ms()
-            await asyncio.to_thread(self.desk.fired, firing.trigger_id, now)
+            await self._remember(firing.trigger_id, self._clock.now_ms())
         return Place(put.id, put.position)
+
+    async def _remember(self, trigger_id: str, now_ms: int) -> None:
+        """Remember when a trigger fired."""
+        if self.desk.triggers.is_due(trigger_id, now_ms):
+            await asyncio.to_thread(_remember, self.desk, trigger_id, now_ms)
+        else:
+            _remember(self.desk, trigger_id, now_ms)
 
     async def _start_due(self, trigger: Trigger, due_ms: int, missed: Missed | None) -> bool:
         assert trigger.schedule is not None
@@ -143,7 +162,12 @@ class Triggering:
 
     async def _start_changed(self, trigger: Trigger, changes: Changes) -> bool:
         assert trigger.files is not None
-        return await self._start(trigger, changed_values(trigger.files, changes))
+        try:
+            return await self._start(trigger, changed_values(trigger.files, changes))
+        except AuditError as error:
+            # It waits, and has no key by which a second one would be known.
+            self._tell(trigger, f"starts a run that is not on record: {error}")
+            return True
 
     async def _start(
         self, trigger: Trigger, values: Values, key: str = "", *, trusted: bool = False
@@ -158,14 +182,22 @@ class Triggering:
             raise UsageError(str(error)) from None
         return firing is None or await self._enqueue(firing) is not None
 
+    def _triggers(self) -> list[Trigger]:
+        """Return the triggers as they are, or as they were when their folder could be read."""
+        try:
+            self._known = self.desk.triggers.all()
+        except UsageError as error:
+            log.warning("%s", error)
+        return self._known
+
     def _tell(self, trigger: Trigger, message: str) -> None:
-        log.warning("trigger %r: %s", trigger.name or mark_of(trigger.id), message)
+        log.warning("trigger %r: %s", name_of(trigger), message)
 
     async def _settle(self) -> None:
         """Write now and then when triggers last fired."""
         while True:
             await asyncio.sleep(SETTLE_SECONDS)
-            await asyncio.to_thread(self.desk.triggers.settle)
+            await asyncio.to_thread(_write_fired, self.desk)
 
     # -- a run's own writes ------------------------------------------------------------------
 
@@ -189,6 +221,26 @@ class Triggering:
         if new:
             directories |= new
             self._own.began(trigger_id, said.run_id, directories)
+
+
+def _remember(desk: CatalogDesk, trigger_id: str, now_ms: int) -> None:
+    """Remember when a trigger fired. Its run waits already, so nothing that fails here counts."""
+    try:
+        desk.fired(trigger_id, now_ms)
+    except (OSError, StoreError) as error:
+        log.warning("when trigger %r fired is not written: %s", mark_of(trigger_id), _why(error))
+
+
+def _write_fired(desk: CatalogDesk) -> None:
+    try:
+        desk.triggers.settle()
+    except (OSError, StoreError) as error:
+        log.warning("when triggers fired is not written: %s", _why(error))
+
+
+def _why(error: OSError | StoreError) -> str:
+    """Return what went wrong without the name of the file, which is a trigger's id."""
+    return (error.strerror or "cannot be written") if isinstance(error, OSError) else str(error)
 
 
 def _directories(said: Recorded) -> set[str]:

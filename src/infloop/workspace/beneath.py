@@ -75,12 +75,18 @@ def look(root: int, path: bytes) -> os.stat_result | None:
         raise
 
 
-def make_folders(root: int, path: bytes) -> None:
-    """Make sure there is a directory at `path`, making those that lead to it."""
+def make_folders(root: int, path: bytes, owner: os.stat_result | None = None) -> None:
+    """Make sure there is a directory at `path`, making those that lead to it.
+
+    With an `owner`, what is made is theirs alone.
+    """
     made = b""
     for name in path.split(b"/") if path else ():
         with folder(root, made) as descriptor, suppress(FileExistsError):
-            os.mkdir(name, dir_fd=descriptor)
+            os.mkdir(name, 0o700 if owner else 0o777, dir_fd=descriptor)
+            if owner:
+                ids = owner.st_uid, owner.st_gid
+                os.chown(name, *ids, dir_fd=descriptor, follow_symlinks=False)
         made = made + b"/" + name if made else name
 
 

@@ -12,13 +12,15 @@ import os
 import secrets
 import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.errors import UsageError
 from infloop.workspace import beneath
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+_Names: TypeAlias = tuple[str, ...]
 
 _BLOCK = 1 << 20
 _DEEPEST = 200
@@ -37,32 +39,34 @@ def check_patterns(patterns: Iterable[str]) -> None:
 
 def matching(root: int, patterns: Sequence[str]) -> list[bytes]:
     """Return the files that match; a directory that matches brings everything in it."""
-    found: set[bytes] = set()
-    for pattern in patterns:
-        names = [name for name in pattern.split("/") if name]
-        found.update(_matching(root, b"", names, 0))
-    return sorted(found)
+    begun = {tuple(name for name in pattern.split("/") if name) for pattern in patterns}
+    return sorted(_matching(root, b"", begun, 0))
 
 
-def _matching(above: int, path: bytes, pattern: list[str], depth: int) -> Iterator[bytes]:
-    """Give what matches in a directory; without a pattern, everything does."""
+def _matching(above: int, path: bytes, begun: set[_Names], depth: int) -> Iterator[bytes]:
+    """Give what matches in a directory, once; all patterns together, so each is looked into once.
+
+    With several `**` there are many ways to the same directory, more than anyone can wait for.
+    """
     if depth > _DEEPEST:
         return
     for name, mode in _entries(above):
-        rests = _after(pattern, os.fsdecode(name))
+        rests = {rest for pattern in begun for rest in _after(pattern, os.fsdecode(name))}
         if not stat.S_ISDIR(mode):
-            if [] in rests:
+            if () in rests:
                 yield path + name
-            continue
-        for rest in rests:
+        elif rests:
             with suppress(OSError), beneath.folder(above, name) as inside:
-                yield from _matching(inside, path + name + b"/", rest, depth + 1)
+                yield from _matching(inside, path + name + b"/", rests, depth + 1)
 
 
-def _after(pattern: list[str], name: str) -> list[list[str]]:
-    """Return what can be left of a pattern when its beginning has matched a name."""
+def _after(pattern: _Names, name: str) -> list[_Names]:
+    """Return what can be left of a pattern when its beginning has matched a name.
+
+    Nothing left means that everything below matches.
+    """
     if not pattern:
-        return [[]]
+        return [()]
     first, rest = pattern[0], pattern[1:]
     if first == "**":
         return [pattern, *_after(rest, name)]

@@ -3,11 +3,13 @@
     health        whether the server is well, for who watches it
     login         the page where a browser gives the token, and logging out
     home          what a browser sees
+    dispatch      the page where triggers get addresses and secrets
     workflows     list, read, check, save, delete
     run           start a run, look at the latest, stop it
     events        what happens, as it happens
     runs          list, search, read, cancel, resume, rewind, compare
     waiting       the queue
+    approvals     what waits for a person
     triggers      what starts a workflow by itself
     webhook       where webhooks arrive
     connections   machines with model servers

@@ -99,9 +99,10 @@ async def change_connection(
     if asked.id not in (None, connection_id):
         raise UsageError(f"the connection's id is {connection_id!r}; it cannot be changed")
     connection = _connection(asked, before.connection)
+    saved = await _save(parts, connection_id, connection, who, correlation_id)
     if before.path.name != f"{connection_id}.json":
         await asyncio.to_thread(before.path.unlink, missing_ok=True)
-    return await _save(parts, connection_id, connection, who, correlation_id)
+    return saved
 
 
 @ROUTER.delete("/api/providers/hermes-local/{connection_id}", responses=documented(404))

@@ -92,7 +92,8 @@ async def _news(parts: WebParts, last_event_id: str) -> AsyncGenerator[bytes]:
         after = batch[-1].number
         if missed:
             yield await _snapshot(parts, f"{prefix}{after}", missed)
-        yield b"".join([await _framed(parts, item, prefix) for item in batch])
+        # All but the first client find the frames made, and need not wait for each.
+        yield b"".join([item.frame or await _framed(parts, item, prefix) for item in batch])
 
 
 async def _framed(parts: WebParts, item: Item, prefix: str) -> bytes:

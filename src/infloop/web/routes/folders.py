@@ -26,11 +26,12 @@ class FolderEntry(Shape):
 
 
 class FolderList(Shape):
-    """A directory, the one it is in, and those in it."""
+    """A directory, the one it is in, and those in it; the first of them if there are too many."""
 
     path: str
     parent: str | None
     entries: list[FolderEntry]
+    truncated: bool = False
 
 
 @ROUTER.get("/api/fs/list")
@@ -58,6 +59,7 @@ def _listed(folder: Path, *, show_hidden: bool) -> FolderList:
         path=_text(str(full)),
         parent=None if full.parent == full else _text(str(full.parent)),
         entries=[FolderEntry(name=_text(name)) for name in named[:MOST]],
+        truncated=len(named) > MOST,
     )
 
 

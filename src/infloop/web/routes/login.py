@@ -8,8 +8,9 @@ from fastapi import Request
 from starlette.datastructures import QueryParams
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from infloop.model.audit import Actor
-from infloop.web.credentials import COOKIE, SECURE_COOKIE, SESSION_MS, same_secret
+from infloop.model.audit import Actor, ActorKind, EventName
+from infloop.policy.secrets import same_secret
+from infloop.web.credentials import COOKIE, SECURE_COOKIE, SESSION_MS
 from infloop.web.errors import Refused, documented
 from infloop.web.pages import LOGIN_PAGE, LOGIN_REFUSED
 from infloop.web.parts import WebParts
@@ -89,9 +90,11 @@ async def log_out(request: Request, parts: Parts, correlation_id: CorrelationId)
     return answer
 
 
-async def _note(parts: WebParts, event: Any, correlation_id: str, outcome: str = "") -> None:
-    who = Actor("open" if event == "login.failed" else "browser-session")
-    await parts.audit.record(event, who, outcome=outcome, correlation_id=correlation_id)
+async def _note(parts: WebParts, event: EventName, correlation_id: str, outcome: str = "") -> None:
+    who: ActorKind = "anonymous" if event == "login.failed" else "browser-session"
+    if parts.posture.open:
+        who = "open"
+    await parts.audit.record(event, Actor(who), outcome=outcome, correlation_id=correlation_id)
 
 
 def _set_cookie(answer: Response, request: Request, value: str, seconds: int) -> None:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
-from fastapi import Path, Query
+from fastapi import Path as InPath
+from fastapi import Query
 from pydantic import Field
 
+from infloop.catalog.agents import Agent, agents, has_agent_files
 from infloop.errors import NotFound
 from infloop.model.connection import ConnectedProvider
-from infloop.model.provider import HttpProvider, Provider
+from infloop.model.provider import CliProvider, HttpProvider, Provider
 from infloop.web.errors import Refused, documented
 from infloop.web.parts import WebParts
 from infloop.web.routing import Parts, Shape, router
 
 ROUTER = router("providers")
 
-ProviderId = Annotated[str, Path(max_length=200)]
+ProviderId = Annotated[str, InPath(max_length=200)]
 
 
 class ProviderEntry(Shape):
@@ -39,10 +42,18 @@ class ProviderList(Shape):
     providers: list[ProviderEntry]
 
 
+class AgentEntry(Shape):
+    """An agent of a program; `group` says whose it is."""
+
+    name: str
+    model: str | None = None
+    group: Literal["user", "project"]
+
+
 class AgentList(Shape):
     """The agents that a program offers; `error` says why none are listed."""
 
-    agents: list[dict[str, str]]
+    agents: list[AgentEntry]
     cwd: str | None = None
     error: str | None = None
 
@@ -77,11 +88,17 @@ async def list_providers(parts: Parts) -> ProviderList:
 async def list_agents(
     provider_id: ProviderId, parts: Parts, cwd: Annotated[str, Query(max_length=4_096)] = ""
 ) -> AgentList:
-    """List a program's own agents; no shipped program can be asked for them yet."""
-    if isinstance(await _provider(parts, provider_id), HttpProvider):
+    """List the agents that you, or the project in `cwd`, have defined for a program."""
+    provider = await _provider(parts, provider_id)
+    if not isinstance(provider, CliProvider):
         raise Refused(400, "not-a-program", f"provider {provider_id!r} is no program")
-    absolute = cwd if cwd.startswith("/") else None
-    return AgentList(agents=[], cwd=absolute, error="agent listing unavailable")
+    project = Path(cwd) if cwd.startswith("/") else None
+    found = await asyncio.to_thread(_agents, parts.places.home, provider, project)
+    return AgentList(
+        agents=[AgentEntry(name=one.name, model=one.model, group=one.group) for one in found or ()],
+        cwd=cwd if project else None,
+        error="agent listing unavailable" if found is None else None,
+    )
 
 
 @ROUTER.get(
@@ -97,6 +114,16 @@ async def list_profiles(provider_id: ProviderId, parts: Parts) -> ProfileList:
     offer = await parts.profiles(provider)
     entries = [ProfileEntry(id=one.id, label=one.label) for one in offer.profiles]
     return ProfileList(profiles=entries, source=offer.source)
+
+
+def _agents(home: Path, provider: Provider, project: Path | None) -> list[Agent] | None:
+    """Return a program's agents; None when nobody knows where they are, or they cannot be read."""
+    if not has_agent_files(provider):
+        return None
+    try:
+        return agents(home, project)
+    except (OSError, ValueError):  # ValueError: a NUL in the path
+        return None
 
 
 def _providers(parts: WebParts) -> list[Provider]:

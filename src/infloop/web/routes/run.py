@@ -10,9 +10,9 @@ from fastapi import Header
 from pydantic import Field
 
 from infloop.catalog import Bundle
+from infloop.catalog.workflows import is_workflow_id
 from infloop.errors import NotFound, UsageError
 from infloop.model.events import Cause
-from infloop.model.names import is_file_name
 from infloop.model.problems import shown
 from infloop.model.references import workflow_inputs
 from infloop.model.values import JsonObject
@@ -20,6 +20,7 @@ from infloop.runtime.dispatch import Asked
 from infloop.store.queue import Full
 from infloop.web.errors import Refused, documented
 from infloop.web.parts import WebParts
+from infloop.web.routes.runs import cancel_run
 from infloop.web.routing import CorrelationId, Parts, Shape, Who, router
 from infloop.web.state import latest_state
 
@@ -116,25 +117,21 @@ async def read_state(parts: Parts) -> RunState:
     return RunState(state=await latest_state(parts.service))
 
 
-@ROUTER.post("/api/run/stop", responses=documented(404))
+@ROUTER.post("/api/run/stop", responses=documented(404, 409))
 async def stop_run(
     parts: Parts, who: Who, correlation_id: CorrelationId, asked: StopRequest | None = None
 ) -> RunState:
-    """Stop a run; without an id, the latest one that goes on, if there is one."""
-    live = list(parts.service.live())
+    """Stop a run as `cancel` does; without an id, the latest one that goes on, if there is one."""
     named = asked.run_id if asked else None
-    if named is not None and named not in live:
-        await parts.service.journal.run(named)
-    run_id = named or (live[-1] if live else None)
-    if run_id in live:
-        await parts.audit.record("run.stopped", who, correlation_id=correlation_id, run_id=run_id)
-        await parts.service.stop(run_id, "stopped through the API")
+    run_id = named or next(reversed(parts.service.live()), None)
+    if run_id is not None:
+        await cancel_run(run_id, parts, who, correlation_id)
     return RunState(state=await latest_state(parts.service))
 
 
 def _bundle(parts: WebParts, workflow_id: str) -> Bundle:
     """Return a checked workflow by its id: never by a path, whatever the id looks like."""
-    if not is_file_name(workflow_id) or workflow_id.endswith(".json"):
+    if not is_workflow_id(workflow_id):
         raise NotFound(f"there is no workflow {shown(workflow_id)}")
     catalog = parts.places.workflows
     try:

@@ -165,7 +165,10 @@ async def cancel_run(run_id: RunId, parts: Parts, who: Who, correlation_id: Corr
     if status in ("running", "stalled"):
         await service.stop(run_id, "stopped through the API")
     else:
-        await service.cancel_paused(run_id, "stopped through the API")
+        try:
+            await service.cancel_undriven(run_id, "stopped through the API")
+        except UsageError as error:
+            raise Refused(409, "cannot-cancel", str(error)) from None
     return Begun(run_id=run_id, correlation_id=correlation_id)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
@@ -12,7 +13,7 @@ from pydantic import Field
 
 from infloop.catalog.triggers import new_trigger_id
 from infloop.errors import NotFound, Problem, UsageError, WorkflowError
-from infloop.model.audit import mark_of
+from infloop.model.audit import EventName, mark_of
 from infloop.model.problems import Report, shown
 from infloop.model.reading import read_object
 from infloop.model.trigger import Trigger, is_trigger_id, parse_trigger
@@ -28,7 +29,6 @@ ROUTER = router("triggers")
 TriggerId = Annotated[str, Path(max_length=200)]
 _SECRETS = ("secret", "previousSecret")
 _OWN = ("lastFiredAt", "createdAt", "updatedAt")
-_SHOWN = (*_SECRETS, "secretSet", "missed")
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -124,16 +124,17 @@ async def change_trigger(
     correlation_id: CorrelationId,
 ) -> TriggerAnswer:
     """Replace a trigger. A secret that is not given stays; null removes it."""
-    before = (await _find(parts, trigger_id)).to_json()
     given = _content(await request.body())
     if given.get("id", trigger_id) != trigger_id:
         raise Refused(400, "invalid-trigger", "the id in the body is another", reason="id")
-    kept = {name: before[name] for name in (*_SECRETS, "previousSecretUntil") if name in before}
-    own = {name: before[name] for name in _OWN if name in before}
-    content = {**kept, **given, **own, "id": trigger_id, "updatedAt": parts.clock.now_ms()}
-    trigger = await asyncio.to_thread(_checked, parts, content)
-    await _audited(parts, "trigger.changed", trigger, who, correlation_id)
-    await asyncio.to_thread(parts.triggering.desk.triggers.save, trigger)
+
+    def changed(before: Trigger) -> Trigger:
+        return _checked(parts, _replaced(before.to_json(), given, parts.clock.now_ms()))
+
+    # What is wrong with it is said before anything is recorded; what counts is made under the lock.
+    planned = await asyncio.to_thread(changed, await _find(parts, trigger_id))
+    await _audited(parts, "trigger.changed", planned, who, correlation_id)
+    trigger = await asyncio.to_thread(_change, parts, trigger_id, changed)
     parts.triggering.scheduler.wake()
     return TriggerAnswer(trigger=_shown(parts, trigger))
 
@@ -158,6 +159,25 @@ async def move_trigger(
     files = parts.triggering.desk.triggers
     moved = await asyncio.to_thread(files.regenerate, trigger_id, parts.clock.now_ms())
     return TriggerAnswer(trigger=_shown(parts, moved))
+
+
+async def set_secret(
+    trigger_id: str, secret: str, parts: WebParts, who: Who, correlation_id: str
+) -> None:
+    """Set the secret that a webhook's sender signs with."""
+    if not secret.strip():
+        raise Refused(400, "invalid-trigger", "a secret cannot be empty", reason="secret")
+
+    def changed(before: Trigger) -> Trigger:
+        content = {**before.to_json(), "secret": secret, "updatedAt": parts.clock.now_ms()}
+        return _checked(parts, content)
+
+    trigger = await _find(parts, trigger_id)
+    if trigger.kind != "webhook":
+        raise Refused(400, "invalid-trigger", "only a webhook has a secret", reason="kind")
+    planned = await asyncio.to_thread(changed, trigger)
+    await _audited(parts, "trigger.changed", planned, who, correlation_id)
+    await asyncio.to_thread(_change, parts, trigger_id, changed)
 
 
 @ROUTER.post("/api/triggers/{trigger_id}/test", responses=documented(404))
@@ -192,10 +212,20 @@ async def try_trigger(
 
 
 @ROUTER.post("/api/triggers/{trigger_id}/missed", responses=documented(404, 409))
-async def answer_missed(trigger_id: TriggerId, asked: MissedAnswer, parts: Parts) -> TriggerAnswer:
+async def answer_missed(
+    trigger_id: TriggerId,
+    asked: MissedAnswer,
+    parts: Parts,
+    who: Who,
+    correlation_id: CorrelationId,
+) -> TriggerAnswer:
     """Say whether a run is to make up for what a schedule missed."""
     trigger = await _find(parts, trigger_id)
-    if not await parts.triggering.scheduler.answer(trigger, start=asked.start):
+    if trigger.id not in parts.triggering.scheduler.asked():
+        raise Refused(409, "nothing-missed", "this trigger has missed nothing that is asked about")
+    outcome = "start" if asked.start else "let-be"
+    await _audited(parts, "trigger.answered", trigger, who, correlation_id, outcome)
+    if not await parts.triggering.answer_missed(trigger, correlation_id, start=asked.start):
         raise Refused(409, "nothing-missed", "there is no such question, or no room in the queue")
     return TriggerAnswer(trigger=_shown(parts, trigger))
 
@@ -212,15 +242,35 @@ async def _find(parts: WebParts, trigger_id: str) -> Trigger:
 
 
 async def _audited(
-    parts: WebParts, event: Any, trigger: Trigger, who: Who, correlation_id: str
+    parts: WebParts,
+    event: EventName,
+    trigger: Trigger,
+    who: Who,
+    correlation_id: str,
+    outcome: str = "",
 ) -> None:
     await parts.audit.record(
         event,
         who,
+        outcome=outcome,
         correlation_id=correlation_id,
         workflow_id=trigger.workflow_id,
         details={"trigger": mark_of(trigger.id), "name": trigger.name, "enabled": trigger.enabled},
     )
+
+
+def _change(parts: WebParts, trigger_id: str, made: Callable[[Trigger], Trigger]) -> Trigger:
+    try:
+        return parts.triggering.desk.triggers.change(trigger_id, made)
+    except UsageError as error:  # it was moved or deleted meanwhile
+        raise NotFound(str(error)) from None
+
+
+def _replaced(before: JsonObject, given: JsonObject, now_ms: int) -> JsonObject:
+    """Return what was sent, with what a trigger keeps of its own."""
+    kept = {name: before[name] for name in (*_SECRETS, "previousSecretUntil") if name in before}
+    own = {name: before[name] for name in ("id", *_OWN) if name in before}
+    return {**kept, **given, **own, "updatedAt": now_ms}
 
 
 def _content(data: bytes) -> JsonObject:

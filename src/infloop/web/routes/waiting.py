@@ -28,7 +28,7 @@ class QueueAnswer(Shape):
 async def read_queue(parts: Parts) -> QueueAnswer:
     """Return the runs that wait for their turn."""
     entries = await parts.dispatcher.queue.entries()
-    items = [_item(parts, entry) for entry in entries]
+    items = [_item(entry) for entry in entries]
     return QueueAnswer(
         size=len(items),
         head=items[0] if items else None,
@@ -56,7 +56,7 @@ async def remove_from_queue(
         raise Refused(404, "not-in-queue", f"{queue_id!r} does not wait: it is {entry.state}")
 
 
-def _item(parts: Parts, entry: QueueEntry) -> JsonObject:
+def _item(entry: QueueEntry) -> JsonObject:
     run = entry.run
     return {
         "queueId": run.id,

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any, Literal
 
 from fastapi import Request
 
-from infloop.catalog.files import read_bounded
-from infloop.catalog.saving import check_to_save, delete_workflow, save_workflow
+from infloop.catalog.saving import (
+    check_to_save,
+    content_of,
+    delete_workflow,
+    save_workflow,
+    whole,
+)
+from infloop.catalog.workflows import is_workflow_id
 from infloop.errors import NotFound, UsageError, WorkflowError
-from infloop.model.names import is_file_name
 from infloop.model.problems import shown
-from infloop.model.values import JsonObject
 from infloop.web.errors import ShownProblem, documented, problem_objects
 from infloop.web.parts import Places
 from infloop.web.routing import CorrelationId, Parts, Shape, Who, router
@@ -125,30 +128,18 @@ async def _save(
 def _entries(places: Places) -> list[WorkflowEntry]:
     entries = []
     for entry in places.workflows.entries():
-        header = _header(read_bounded(entry.path)) if entry.path.exists() else {}
+        header = content_of(entry.path)
         entries.append(
             WorkflowEntry(
                 id=entry.id,
                 name=entry.name,
-                version=_whole(header.get("version")) or 1,
-                updated_at=_whole(header.get("updatedAt")),
+                version=whole(header.get("version")) or 1,
+                updated_at=whole(header.get("updatedAt")),
                 source=entry.origin,
                 problems=len(entry.problems),
             )
         )
     return entries
-
-
-def _header(data: bytes) -> JsonObject:
-    try:
-        found = json.loads(data)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _read(places: Places, workflow_id: str) -> WorkflowAnswer:
@@ -166,5 +157,5 @@ def _read(places: Places, workflow_id: str) -> WorkflowAnswer:
 
 def _name(workflow_id: str) -> None:
     """Raise NotFound for what cannot be a workflow's id: it names no file, here or elsewhere."""
-    if not is_file_name(workflow_id) or workflow_id.endswith(".json"):
+    if not is_workflow_id(workflow_id):
         raise NotFound(f"there is no workflow {shown(workflow_id)}")

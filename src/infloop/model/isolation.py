@@ -1,0 +1,16 @@
+"""How far children are kept apart from the rest of the machine: the levels, and their order."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+Level: TypeAlias = Literal["container", "sandbox", "guard", "host"]
+
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""All levels, the strongest first."""
+
+
+def is_at_least(given: str, asked: str) -> bool:
+    """Say whether one level is as strong as another; both have to be levels."""
+    strongest_first: tuple[str, ...] = LEVELS
+    return strongest_first.index(given) <= strongest_first.index(asked)
