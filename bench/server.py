@@ -170,6 +170,7 @@ def serve_bare() -> None:
 async def refused(server: Server) -> Sample:
     """Send webhooks that the predicate does not want."""
     request = webhook(server, "ignored", 0)
+    await ask_all(server.port, repeat(get(server.port, "/metrics"), WARM_UP), 1)
     await ask_all(server.port, repeat(request, WARM_UP), CLIENTS)
     before, began = cpu_of(server.process), time.perf_counter()
     answers = await ask_all(server.port, repeat(request, server.size), CLIENTS)

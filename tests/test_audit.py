@@ -855,3 +855,40 @@ async def test_following_shows_the_last_entries_and_then_each_new_one(tmp_path: 
         await asyncio.wait_for(process.wait(), 30)
     assert seen == [1, 2, 3, 4]
     assert process.returncode == 130
+
+
+# -- routine entries, which need not wait for the disk ---------------------------------------------
+
+
+async def test_routine_entries_of_two_writers_follow_one_another(tmp_path: Path) -> None:
+    async with log_in(tmp_path) as one, log_in(tmp_path) as other:
+        for number in range(20):
+            writer = one if number % 3 else other
+            await writer.record("webhook.ignored", SYSTEM, details={"number": number})
+    assert numbers(entries(tmp_path)) == list(range(20))
+    assert verify(tmp_path).flaw is None
+
+
+async def test_routine_entries_wait_for_a_process_that_is_writing(tmp_path: Path) -> None:
+    async with log_in(tmp_path) as log:
+        await log.record("webhook.ignored", SYSTEM, details={"number": 0})
+        with alone_in(tmp_path, 1, "testing"):
+            waiting = asyncio.create_task(
+                log.record("webhook.ignored", SYSTEM, details={"number": 1})
+            )
+            done, _ = await asyncio.wait([waiting], timeout=0.05)
+            assert not done
+            assert len(lines(tmp_path)) == 1
+        await waiting
+    assert numbers(entries(tmp_path)) == [0, 1]
+
+
+async def test_a_file_that_is_full_is_followed_by_another_for_routine_entries_too(
+    tmp_path: Path,
+) -> None:
+    async with log_in(tmp_path, max_bytes=2_000, max_files=100) as log:
+        for number in range(30):
+            await log.record("webhook.ignored", SYSTEM, details={"number": number})
+    assert len(list(tmp_path.glob("audit-*.jsonl"))) > 2
+    assert verify(tmp_path).flaw is None
+    assert numbers(entries(tmp_path)) == list(range(30))

@@ -313,7 +313,7 @@ def test_every_answer_has_the_security_headers_and_an_id(open_client: Client) ->
         assert "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["referrer-policy"] == "same-origin"
         assert answer.headers["x-correlation-id"].startswith("cid_")
         assert "server" not in answer.headers
     assert len({answer.headers["x-correlation-id"] for answer in answers}) == len(answers)

@@ -127,10 +127,12 @@ async def open_service(
     from infloop.runtime.homes import Homes
     from infloop.runtime.markers import RunMarkers
     from infloop.runtime.programs import confined_in
+    from infloop.runtime.reserve import Reserve
     from infloop.runtime.service import Parts, RunService
     from infloop.runtime.workspaces import Workspaces
     from infloop.sandbox.hardening import hide_from_children
     from infloop.sandbox.host import HostSandbox
+    from infloop.sandbox.limits import memory_here
     from infloop.sandbox.records import ChildRecords
 
     hide_from_children()
@@ -144,6 +146,7 @@ async def open_service(
         open_sandbox(chosen) as opened,
     ):
         own = HostSandbox()  # for git, which we run ourselves
+        reserve = Reserve(str(chosen.data_dir), chosen.min_free_disk_bytes)
         workspaces = Workspaces(
             chosen.data_dir,
             own,
@@ -151,6 +154,7 @@ async def open_service(
             snapshots=chosen.snapshots,
             confine=confined_in(_there(opened)) if opened.sandbox.level != "host" else None,
             user=user,
+            shortage=reserve.shortage,
         )
         instance = await history.instances.register()
         records = ChildRecords(chosen.data_dir / "pids", instance.id)
@@ -179,6 +183,8 @@ async def open_service(
                 ),
                 history_limit=chosen.run_history_limit,
                 max_output_bytes=chosen.max_output_bytes,
+                child_memory_bytes=chosen.max_child_memory_bytes or memory_here() * 3 // 4,
+                reserve=reserve,
                 workspaces=workspaces,
                 records=records,
                 markers=markers,

@@ -124,6 +124,22 @@ class Settings(BaseModel):
         ge=4096,
         description="Bytes kept of each output stream of a child: its beginning and its end.",
     )
+    min_free_disk_bytes: int = Field(
+        1 << 30,
+        ge=0,
+        description=(
+            "Bytes that stay free on the disks of the data directory and of where runs work: with "
+            "less left no run begins, and those that work there fail. 0 means none."
+        ),
+    )
+    max_child_memory_bytes: int = Field(
+        0,
+        ge=0,
+        description=(
+            "Bytes of memory that each process of a child may take, and all of them together where "
+            "that can be bounded. 0 means three quarters of the machine's memory."
+        ),
+    )
     child_env_passthrough: str = Field(
         "",
         description=(

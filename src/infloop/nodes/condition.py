@@ -83,8 +83,9 @@ async def _command(powers: Powers, config: JsonObject) -> Outcome:
     if result.timed_out:
         return _verdict(f"command timed out after {limit_ms}ms", seen=seen)
     if result.exit_code is None:
-        return _verdict(f"killed by signal {result.signal}", seen=seen)
-    return _verdict(f"exit {result.exit_code}", met=result.exit_code == 0, seen=seen)
+        return _verdict(f"killed by signal {result.signal}{result.aside}", seen=seen)
+    detail = f"exit {result.exit_code}{result.aside}"
+    return _verdict(detail, met=result.exit_code == 0, seen=seen)
 
 
 async def _judge(powers: Powers, config: JsonObject) -> Outcome:

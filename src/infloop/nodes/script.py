@@ -88,7 +88,7 @@ def _outcome(language: str, config: JsonObject, child: ChildResult) -> Outcome:
         how = (
             f"signal {child.signal}" if child.exit_code is None else f"exit code {child.exit_code}"
         )
-        reason = f"the script ended with {how}: {tail(child.stderr)}"
+        reason = f"the script ended with {how}{child.aside}: {tail(child.stderr)}"
     else:
         returned = _returned(child.result)
         if isinstance(returned, dict):

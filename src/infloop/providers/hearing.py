@@ -198,5 +198,7 @@ def _failure(result: ChildResult) -> str:
     if result.error:
         return result.error
     if result.signal is not None:
-        return f"the agent was ended by signal {result.signal}"
-    return f"the agent left with exit code {result.exit_code}" if result.exit_code else ""
+        return f"the agent was ended by signal {result.signal}{result.aside}"
+    if result.exit_code:
+        return f"the agent left with exit code {result.exit_code}{result.aside}"
+    return ""

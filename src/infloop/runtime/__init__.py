@@ -16,6 +16,7 @@
     fencing     the fence around a run's children: files, network, keys
     telling     … and what it decided: in the run, for the audit log, for who counts
     inplace     directories that are not a confined child's own, looked after
+    reserve     room on the disks that no run takes
     programs    git and the like, run in the sandbox for the workspace
     homes       what a confined agent keeps from one round to the next
     workspaces  a worktree for a node, and every step's directory kept

@@ -21,6 +21,7 @@ import os
 import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from signal import SIGKILL
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from infloop.egress.broker import PREFIX, Broker
@@ -31,9 +32,11 @@ from infloop.errors import BudgetError, EgressError, GuardError, SettingsError, 
 from infloop.policy.hosts import Allowlist, RuleList, rule_list
 from infloop.runtime.homes import furnished
 from infloop.runtime.inplace import InPlace
+from infloop.runtime.reserve import Reserve, shown_size
 from infloop.runtime.telling import TELL_SECONDS
 from infloop.sandbox.base import SandboxAround
 from infloop.sandbox.fence import Fence
+from infloop.sandbox.fence import Limits as ChildLimits
 from infloop.sandbox.proxying import proxy_variables
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from infloop.egress.broker import Account
     from infloop.egress.listener import Listener
     from infloop.model.values import JsonObject
+    from infloop.runtime.reserve import RunDisks
     from infloop.runtime.seen import Seen
     from infloop.runtime.telling import Telling
     from infloop.sandbox.base import ChildRequest, ChildResult, OnOutput, OnStarted, Sandbox
@@ -128,17 +132,22 @@ class RunFence:
         user: tuple[int, int] | None = None,
         make_home: Callable[[str], str] | None = None,
         in_place: InPlace | None = None,
+        disks: RunDisks | None = None,
+        memory_bytes: int = 0,
     ) -> None:
         """Read what workflow and operator say; raise WorkflowError for a list that is no list.
 
         `user` is as whom children run, when that is another one; `make_home` gives the home that
-        the agent of a node keeps throughout the run; `in_place` looks after where they work.
+        the agent of a node keeps throughout the run; `in_place` looks after where they work, and
+        `disks` after the room there; `memory_bytes` is what each may take, 0 any amount.
         """
         self._sandbox = sandbox
         self.user = user
         self._make_home = make_home
         self._workflow = workflow
         self._in_place = in_place or InPlace(sandbox.level)
+        self.disks = disks or Reserve().of_run()
+        self.limits = ChildLimits(memory_bytes=memory_bytes)
         self.uploads = Uploads(Limits())
         asked = workflow.get("egress")
         own: Egress = "allowlist" if rules.enforce else "open"
@@ -197,7 +206,12 @@ class RunFence:
             network="open" if self.egress == "open" else "none",
             local_ports=tuple(_numbers(self._workflow.get("allowLocal"))),
             home=home,
+            limits=self.limits,
         )
+
+    def keep_room(self, cwd: str) -> None:
+        """Keep an eye on the disks that a child in a directory writes to."""
+        self.disks.add(cwd, *_texts(self._workflow.get("writePaths")))
 
 
 class FencedSandbox(SandboxAround):
@@ -229,7 +243,16 @@ class FencedSandbox(SandboxAround):
         """Run a child to its end behind its fence; GuardError when that broke."""
         if self._run_fence.user:
             _give(request.reads, self._run_fence.user)
+        self._run_fence.keep_room(request.cwd)
+        request = replace(request, no_grace=self._run_fence.disks.is_short)
+        result = await self._run_fenced(request, on_output, on_started)
+        return _explained(result, self.level, self._run_fence.limits.memory_bytes)
+
+    async def _run_fenced(
+        self, request: ChildRequest, on_output: OnOutput | None, on_started: OnStarted | None
+    ) -> ChildResult:
         if self.level == "host":
+            request = replace(request, fence=Fence(limits=self._run_fence.limits))
             return await self._run(request, on_output, on_started)
         needs = self._needs
         home = self._run_fence.home(self._node, needs)
@@ -363,6 +386,19 @@ def _reason(group: BaseExceptionGroup) -> BaseException:
 def _first(group: BaseExceptionGroup) -> BaseException:
     error = group.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _explained(result: ChildResult, level: str, memory_bytes: int) -> ChildResult:
+    """Return the result with what may have ended the child, if that was the kernel's doing."""
+    killed = result.signal == SIGKILL or (level == "sandbox" and result.exit_code == 128 + SIGKILL)
+    if not killed or result.timed_out or result.error:
+        return result
+    limit = f"its limit was {shown_size(memory_bytes)}" if memory_bytes else "it had no limit"
+    return replace(
+        result,
+        hint="the kernel may have ended it for want of memory; "
+        f"{limit} (INFLOOP_MAX_CHILD_MEMORY_BYTES)",
+    )
 
 
 def real_path(path: str) -> str:

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 from infloop.engine.commands import Command, Emit, Interrupt, Perform, Wait
 from infloop.engine.machine import advance, shown_scope
 from infloop.engine.state import encode_state
-from infloop.model.events import Event, Output, RunFinished, StepStarted, StopRequested
+from infloop.model.events import (
+    Event,
+    GuardFailed,
+    Output,
+    RunFinished,
+    StepStarted,
+    StopRequested,
+)
 from infloop.runtime.effects import Effects
 
 if TYPE_CHECKING:
@@ -92,6 +99,12 @@ class RunLoop:
         if not self._stopping:
             self._stopping = True
             self.post(StopRequested(reason))
+
+    def give_up(self, reason: str) -> None:
+        """Have the run fail, and its steps interrupted, unless it is ending already."""
+        if not self._stopping:
+            self._stopping = True
+            self.post(GuardFailed(reason, ""))
 
     def post(self, event: Event) -> None:
         """Hand in an event from outside."""

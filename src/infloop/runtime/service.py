@@ -57,6 +57,7 @@ from infloop.runtime.recovery import (
     reconcile,
     shown_status,
 )
+from infloop.runtime.reserve import Reserve
 from infloop.runtime.seen import Seen
 from infloop.runtime.telling import Telling
 from infloop.runtime.tidying import Tidying
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from infloop.runtime.homes import Homes
     from infloop.runtime.loop import Performer, Say
     from infloop.runtime.markers import RunMarkers
+    from infloop.runtime.reserve import RunDisks
     from infloop.runtime.telling import Decided
     from infloop.runtime.workspaces import RunWorkspace, Workspaces
     from infloop.sandbox.base import Sandbox
@@ -124,6 +126,8 @@ class Parts:
     budget: Budget = field(default_factory=Budget)
     history_limit: int = 100
     max_output_bytes: int = 2 << 20
+    child_memory_bytes: int = 0
+    reserve: Reserve = field(default_factory=Reserve)
     workspaces: Workspaces | None = None
     records: ChildRecords | None = None
     markers: RunMarkers | None = None
@@ -147,6 +151,7 @@ class LiveRun:
     correlation_id: str
     loop: RunLoop
     feed: Feed
+    disks: RunDisks
     finished: asyncio.Future[RunFinished]
     task: asyncio.Task[None] | None = None
 
@@ -212,9 +217,11 @@ class RunService:
         """Begin a run; return its id once its existence is durable.
 
         A run that was promised before has its ids already, and `create` makes it durable in its
-        own way. Raises BudgetError, as `resume` and `rewind` do, when what may be spent is spent.
+        own way. Raises BudgetError, as `resume` and `rewind` do, when what may be spent is spent,
+        and as they do StoreError or GuardError when too little is left on a disk.
         """
         await self.refuse_if_spent()
+        await self._parts.reserve.refuse(workdir)
         known = self._definitions.known(definition)
         root = definition.workflows[definition.root]
         self._refuse_unprovable(root)
@@ -267,7 +274,16 @@ class RunService:
         rules = replace(parts.egress, enforce=parts.egress.enforce or outside)
         make_home = partial(parts.homes.make, run_id) if parts.homes else None
         in_place = files.in_place(parts.sandbox.level) if files else None
-        return RunFence(parts.sandbox, rules, root, parts.service_user, make_home, in_place)
+        return RunFence(
+            parts.sandbox,
+            rules,
+            root,
+            parts.service_user,
+            make_home,
+            in_place,
+            parts.reserve.of_run(),
+            parts.child_memory_bytes,
+        )
 
     def _files(self, run_id: str) -> RunWorkspace | None:
         return self._parts.workspaces.of_run(run_id) if self._parts.workspaces else None
@@ -314,6 +330,7 @@ class RunService:
                 f"use `infloop rewind {run_id} --to STEP`"
                 + (f" (it failed at {row.failed_step!r})" if row.failed_step else "")
             )
+        await self._refuse_without_room(loaded)
         ownership = await self._take_over(row, "resumed", force=take_over)
         await self._continue(await self.journal.load(run_id), ownership, max_cost_usd=max_cost_usd)
         return run_id
@@ -397,6 +414,7 @@ class RunService:
         past = await self._moments(run_id, seq)
         await self._end_left_behind()
         loaded = await self.journal.load(run_id, until_seq=seq - 1)
+        await self._refuse_without_room(loaded)
         new = NewRun(
             str(uuid.uuid4()),
             row.workflow_id,
@@ -506,6 +524,9 @@ class RunService:
             raise
         return files
 
+    async def _refuse_without_room(self, loaded: Loaded) -> None:
+        await self._parts.reserve.refuse((await self._first_event(loaded)).workdir)
+
     async def _first_event(self, loaded: Loaded) -> RunStarted:
         for item in await self.journal.events(loaded.run.id, limit=1, include_output=False):
             if isinstance(item.event, RunStarted):
@@ -560,6 +581,7 @@ class RunService:
             first.correlation_id,
             loop,
             feed,
+            fence.disks,
             asyncio.get_running_loop().create_future(),
         )
         live.finished.add_done_callback(self._tell_of_end)
@@ -773,10 +795,11 @@ class RunService:
     # -- tending -----------------------------------------------------------------------------
 
     async def _tend(self) -> None:
-        """Show that this process lives, and read what others ask of its runs."""
+        """Show that this process lives, keep room on the disks, read what others ask of its runs."""
         seen = beaten = -1.0
         loop = asyncio.get_running_loop()
         while True:
+            self._keep_room()
             if loop.time() - beaten >= BEAT_SECONDS:
                 await self.instance.beat()
                 beaten = loop.time()
@@ -788,6 +811,14 @@ class RunService:
                         live.loop.stop(request.reason)
                 seen = version
             await asyncio.sleep(POLL_SECONDS)
+
+    def _keep_room(self) -> None:
+        """End the runs that would take what must stay free on a disk."""
+        for_all = self._parts.reserve.shortage() if self._live else ""
+        for live in self._live.values():
+            if reason := for_all or live.disks.shortage():
+                live.disks.give_up()
+                live.loop.give_up(reason)
 
 
 def _refuse_imported(row: RunRow) -> None:

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infloop.errors import InfloopError, StepError, UsageError
+from infloop.errors import InfloopError, StepError, StoreError, UsageError
 from infloop.model.events import Notice, TreeRestored, TreeSaved
 from infloop.nodes.base import Watched
 from infloop.runtime.inplace import InPlace
@@ -60,14 +60,17 @@ class Workspaces:
         snapshots: bool,
         confine: Confine | None = None,
         user: tuple[int, int] | None = None,
+        shortage: Callable[[], str] = str,
     ) -> None:
         """Run our own git in `sandbox`, which confines nothing.
 
-        With `confine` worktrees are private clones, for children that run as `user`.
+        With `confine` worktrees are private clones, for children that run as `user`. While there is
+        a `shortage` of room for what is kept, nothing more is.
         """
         self.trees = Worktrees(data_dir, programs_in(sandbox), confine=confine, user=user)
         self.data_dir = data_dir.resolve()
         self.snapshots = snapshots
+        self.shortage = shortage
         self._home = home.resolve()
 
     @property
@@ -89,10 +92,10 @@ class Workspaces:
         return list(latest.values())
 
     def why_not(self, root: Path) -> str:
-        """Return why a directory is never kept, or nothing."""
+        """Return why a directory is not kept, or nothing."""
         if root == self._home or root in self._home.parents:
             return f"it is {'your home directory' if root == self._home else 'above your home'}"
-        return ""
+        return self.shortage()
 
     async def recover(self, is_over: Asked) -> list[str]:
         """Save what processes that died have left; return what a person should know of it.
@@ -240,6 +243,8 @@ class RunWorkspace:
         """Save and remove all worktrees; one that cannot be saved stays, and the run says so."""
         for each in list(self._open.values()):
             try:
+                if reason := self.shared.shortage():
+                    raise StoreError(reason)
                 saved = await self.shared.trees.remove(each)
             except (InfloopError, OSError) as error:
                 message = (

@@ -33,10 +33,12 @@ class ChildRequest:
     still running after `timeout_ms` (0: no limit) is ended: TERM, then KILL after `grace_ms`;
     the same grace is given to what outlives the child.
 
+    Where `no_grace` says so when the child is to be ended, it is killed at once.
+
     `reads` are directories that were made for this child alone and that it reads.
 
     `fence` is what a level that confines lets it reach; without one that is its directory, and no
-    network.
+    network. At `host` only its memory limit counts.
     """
 
     argv: tuple[str, ...]
@@ -45,6 +47,7 @@ class ChildRequest:
     stdin: bytes | AsyncIterable[bytes] | None = None
     timeout_ms: int = 0
     grace_ms: int = 2_000
+    no_grace: Callable[[], bool] | None = None
     max_output_bytes: int = 1 << 20
     valve: Valve | None = None
     want_result: bool = False
@@ -59,7 +62,8 @@ class ChildResult:
 
     `exit_code` is None when the child did not end by itself: it was killed by a signal (its own
     or ours), it timed out, or it never started. `error` says what went wrong beside the child: it
-    could not be started, or could not be watched to its end. `leftovers` counts the processes
+    could not be started, or could not be watched to its end. `hint` is what may have ended it, where
+    that cannot be known. `leftovers` counts the processes
     that outlived the child and had to be ended. A text with `*_omitted` above 0 lacks that many
     bytes where its marker stands. `result` is what the child wrote to its result descriptor,
     None when it was not asked for or was larger than allowed (`result_too_large`).
@@ -77,6 +81,12 @@ class ChildResult:
     result_too_large: bool = False
     leftovers: int = 0
     error: str = ""
+    hint: str = ""
+
+    @property
+    def aside(self) -> str:
+        """The hint as the end of a sentence."""
+        return f" ({self.hint})" if self.hint else ""
 
 
 class Valve:

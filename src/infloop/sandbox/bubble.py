@@ -13,9 +13,6 @@ import ctypes
 import errno
 import fcntl
 import os
-
-# Not used here: what the keeper sets limits with is loaded while it may read its library.
-import resource  # noqa: F401
 import select
 import socket
 import struct

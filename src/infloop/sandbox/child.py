@@ -56,6 +56,12 @@ class Child:
         """Whether the child itself has not yet ended, as far as is known."""
         return self._status is None and not self._tree_is_gone
 
+    @property
+    def grace_ms(self) -> int:
+        """How long it is given to end by itself, from now on."""
+        in_a_hurry = self.request.no_grace is not None and self.request.no_grace()
+        return 0 if in_a_hurry else self.request.grace_ms
+
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
         """Call back later, in place of what was to be called before."""
         if self._timer:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-
-# Not used here: what the forked child needs is loaded once, before the fork.
-import resource  # noqa: F401
 import socket
 import struct
 

@@ -1,6 +1,7 @@
 """Level `host`: children run as the server's user, or as one that root names for them.
 
-They are not confined. What is promised: the environment is exactly the one given, no descriptor
+They are not confined, though what a process of theirs takes of memory can be bounded, unless it
+lifts that itself. What is promised: the environment is exactly the one given, no descriptor
 of the server is inherited, and the whole process tree is gone when the run returns.
 """
 
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from infloop.sandbox.base import ChildResult
 from infloop.sandbox.launch import Launch
+from infloop.sandbox.limits import memory_limit
 from infloop.sandbox.pool import KeeperPool
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ class HostSandbox:
         program = find_program(request.argv[0], request.env.get("PATH", os.defpath))
         if program is None:
             return ChildResult(error=f"program {request.argv[0]!r} was not found on PATH")
-        launch = Launch(program, request.argv, request.env, request.cwd)
+        limits = memory_limit(request.fence.limits) if request.fence else ()
+        launch = Launch(program, request.argv, request.env, request.cwd, limits=limits)
         return await self._pool.run(request, launch, on_output, on_started)
 
     async def close(self) -> None:

@@ -8,10 +8,12 @@ stays below this process. Told so, it becomes another user before anything else.
 A child is started in one of three ways: `plain`; `guard`, forked, and confined by itself (see
 confine) before it becomes the program; `bubble`, where the program is bubblewrap, held until its
 limits and its network are in place (see bubble). Only those who use the latter two pay for them.
+A plain child's limits are soft ones, which it inherits and can lift again.
 
 What the keeper promises
   * the child is started with exactly the environment, directory and descriptors of the request,
     in its own session, with default signals;
+  * should memory run out, the kernel ends the child before the keeper or the server;
   * the end of the child is reported at once; `clean` is reported only when nothing of its tree
     is left: leftovers get TERM (and CONT), then KILL after the grace;
   * `end` does the same to a living child;
@@ -44,6 +46,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import select
 import signal
 import socket
@@ -52,7 +55,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
     from infloop.sandbox.bubble import Bubble
@@ -67,6 +70,7 @@ _MAX_DESCRIPTORS = 32
 _FIRST_EXTRA_FD = 4
 _GUARD_DESCRIPTORS = 3
 _START_PATIENCE_S = 10.0
+_FIRST_TO_GO = 500
 _PAGE = 4096
 _BURIALS_S = 1.0
 _KILL_PATIENCE_S = 3.0
@@ -205,11 +209,36 @@ class OwnChildren:
         return [int(pid) for pid in listed.split()]
 
 
+class Memory:
+    """Whom the kernel ends first when there is no memory left."""
+
+    def __init__(self) -> None:
+        # Held open: once this process is hidden, or another user, it may not open its own.
+        try:
+            self._fd = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            self._fd = -1
+
+    @contextlib.contextmanager
+    def first_to_go(self) -> Iterator[None]:
+        """Let those go first that are born meanwhile; they inherit it."""
+        if self._fd < 0:
+            yield
+            return
+        own = os.pread(self._fd, _PAGE, 0)
+        os.pwrite(self._fd, str(max(int(own), _FIRST_TO_GO)).encode(), 0)
+        try:
+            yield
+        finally:
+            os.pwrite(self._fd, own, 0)
+
+
 class Keeper:
     """Looks after one child at a time until the door closes."""
 
-    def __init__(self, door: socket.socket) -> None:
+    def __init__(self, door: socket.socket, memory: Memory) -> None:
         self._door = door
+        self._memory = memory
         self._children = OwnChildren()
         self._poll = select.poll()
         self._poll.register(door, select.POLLIN)
@@ -254,7 +283,8 @@ class Keeper:
     def _look_after(self, request: Request, descriptors: list[int]) -> None:
         self._exited = False
         try:
-            self._target = self._start(request)
+            with self._memory.first_to_go():
+                self._target = self._start(request)
         except SpawnError as failure:
             if self._bubble:
                 self._bubble.close()
@@ -282,7 +312,8 @@ class Keeper:
         if request.way == b"guard":
             return start_confined(request)
         if self._bubble is None:
-            return start(request, request.extra)
+            with lowered(request.limits):
+                return start(request, request.extra)
         with self._bubble.inherited() as theirs:
             return start(request, request.extra + theirs)
 
@@ -513,14 +544,28 @@ def become(request: Request, confine: Callable[[list[int]], None]) -> None:
 
 def limit(pid: int, limits: list[int]) -> None:
     """Bound what a process (0: this one) may use; `limits` alternates resources and values."""
-    if not limits:
-        return
-    import resource
-
     for kind, value in zip(limits[::2], limits[1::2], strict=True):
         _, most = resource.prlimit(pid, kind)
-        least = value if most == resource.RLIM_INFINITY else min(value, most)
+        least = lower(value, most)
         resource.prlimit(pid, kind, (least, least))
+
+
+@contextlib.contextmanager
+def lowered(limits: list[int]) -> Iterator[None]:
+    """Let those begin within limits that are born meanwhile; they inherit them."""
+    own = [(kind, resource.getrlimit(kind)) for kind in limits[::2]]
+    try:
+        for (kind, (soft, hard)), value in zip(own, limits[1::2], strict=True):
+            resource.setrlimit(kind, (lower(value, soft), hard))
+        yield
+    finally:
+        for kind, before in own:
+            resource.setrlimit(kind, before)
+
+
+def lower(one: int, other: int) -> int:
+    """Return the lower of two limits."""
+    return min(one, other) if other != resource.RLIM_INFINITY else one
 
 
 def load(name: str) -> ModuleType:
@@ -557,6 +602,8 @@ def become_user(name: str) -> None:
 
 def main(door_fd: int, user: str, modules: list[str]) -> None:
     """Be a keeper until the server is done with it."""
+    os.closerange(door_fd + 1, os.sysconf("SC_OPEN_MAX"))
+    memory = Memory()
     # While this user can still read them.
     for name in modules:
         load(name)
@@ -566,13 +613,12 @@ def main(door_fd: int, user: str, modules: list[str]) -> None:
         signal.signal(number, signal.SIG_IGN)
     # Ignored, as some parents hand it down, it would reap children behind our back.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.closerange(door_fd + 1, os.sysconf("SC_OPEN_MAX"))
     os.set_inheritable(door_fd, False)  # noqa: FBT003  (positional only)
     os.chdir("/")
     prctl(PR_SET_NAME, b"infloop-keeper")
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    keeper = Keeper(socket.socket(fileno=door_fd))
+    keeper = Keeper(socket.socket(fileno=door_fd), memory)
     try:
         keeper.serve()
     except Exception as error:  # noqa: BLE001  (the edge: the server must learn the reason)

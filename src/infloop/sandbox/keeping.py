@@ -120,7 +120,7 @@ class Keeper:
         if self.child is not child or self._is_shut:
             return
         child.ended_by_us = child.ended_by_us or child.running
-        self._send(_frame("end", str(child.request.grace_ms)))
+        self._send(_frame("end", str(child.grace_ms)))
         self._expect_clean(child)
 
     def _time_out(self) -> None:
@@ -129,7 +129,7 @@ class Keeper:
             self._end(self.child)
 
     def _expect_clean(self, child: Child) -> None:
-        child.after(child.request.grace_ms / 1000 + _PATIENCE_S, self._kill)
+        child.after(child.grace_ms / 1000 + _PATIENCE_S, self._kill)
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

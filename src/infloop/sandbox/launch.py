@@ -37,13 +37,12 @@ class Launch:
     """A program to start, and how it is confined on its way.
 
     The child inherits the `descriptors` at 4, 5, …; they stay the caller's to close. `limits` are
-    pairs of a `resource.RLIMIT_*` and its value, in force before the program begins.
+    pairs of a `resource.RLIMIT_*` and its value, in force before the program begins, and for good
+    with `guard` or `bubble`.
 
     With `guard` the keeper forks and the forked process confines itself (see confine) before it
     becomes the program: the first three descriptors are its ruleset, its filter and its socket for
     reports, and are not inherited.
-
-    `limits` need either `guard` or `bubble`: a program that is simply started cannot be held.
     """
 
     program: str
@@ -57,4 +56,3 @@ class Launch:
 
     def __post_init__(self) -> None:
         assert not (self.guard and self.bubble)
-        assert not self.limits or self.guard or self.bubble

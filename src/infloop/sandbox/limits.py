@@ -1,8 +1,10 @@
-"""How a child's limits are put to the kernel as resource limits."""
+"""How a child's limits are put to the kernel as resource limits, and what there is to share."""
 
 from __future__ import annotations
 
+import os
 import resource
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 # What bubblewrap itself needs, to which the limits apply as well.
 _LEAST_FILES = 64
 _LEAST_FILE_BYTES = 1 << 20
+_CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
 
 def resource_limits(limits: Limits) -> tuple[tuple[int, int], ...]:
@@ -22,6 +25,20 @@ def resource_limits(limits: Limits) -> tuple[tuple[int, int], ...]:
         (resource.RLIMIT_NPROC, limits.processes),
         (resource.RLIMIT_NOFILE, limits.open_files and max(limits.open_files, _LEAST_FILES)),
         (resource.RLIMIT_FSIZE, limits.file_bytes and max(limits.file_bytes, _LEAST_FILE_BYTES)),
-        (resource.RLIMIT_DATA, limits.memory_bytes),
     )
-    return ((resource.RLIMIT_CORE, 1), *(pair for pair in bounds if pair[1]))
+    set_ones = (pair for pair in bounds if pair[1])
+    return ((resource.RLIMIT_CORE, 1), *set_ones, *memory_limit(limits))
+
+
+def memory_limit(limits: Limits) -> tuple[tuple[int, int], ...]:
+    """Return the bound on memory alone, as such a pair, if there is one."""
+    return ((resource.RLIMIT_DATA, limits.memory_bytes),) if limits.memory_bytes else ()
+
+
+def memory_here(container: Path = _CONTAINER) -> int:
+    """Return the memory of this machine, or of the container that we are in."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        return min(machine, int(container.read_text()))
+    except (OSError, ValueError):  # there is none, or it says `max`
+        return machine

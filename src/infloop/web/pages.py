@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from infloop.model.trigger import Trigger
 
@@ -76,16 +76,19 @@ _ADDRESS_FORM = """<form method="post" action="/dispatch/address">
 </form>"""
 
 
-def dispatch_page(triggers: Sequence[Trigger], wrong: str = "") -> str:
-    """Return the page with all triggers, and what was wrong with a change."""
+def dispatch_page(triggers: Sequence[Trigger], signing: Collection[str], wrong: str = "") -> str:
+    """Return the page with all triggers, and what was wrong with a change.
+
+    `signing` are the plugins whose senders sign: only these have a secret.
+    """
     refused = f'<p class="wrong">{escape(wrong)}</p>\n' if wrong else ""
-    listed = "\n".join(map(_trigger, triggers)) or (
+    listed = "\n".join(_trigger(each, each.plugin_id in signing) for each in triggers) or (
         "<p>There is no trigger yet: <code>infloop triggers</code> makes one.</p>"
     )
     return _PAGE.format(title="infloop: dispatch", content=f"<h2>Dispatch</h2>\n{refused}{listed}")
 
 
-def _trigger(trigger: Trigger) -> str:
+def _trigger(trigger: Trigger, signed: bool) -> str:
     title = escape(trigger.name or trigger.workflow_id)
     state = "on" if trigger.enabled else "off"
     workflow = f"<code>{escape(trigger.workflow_id)}</code>"
@@ -95,12 +98,13 @@ def _trigger(trigger: Trigger) -> str:
         f"<p>{trigger.kind}, {state}; starts {workflow}; last fired: {fired}.</p>",
     ]
     if trigger.kind == "webhook":
-        secret = "set" if trigger.secret else "not set"
         lines += [
             f"<p>Address: <code>/api/webhook/{escape(trigger.id)}</code></p>",
             _ADDRESS_FORM.format(id=escape(trigger.id)),
-            _SIGNING_FORM.format(id=escape(trigger.id), state=secret),
         ]
+        if signed:
+            secret = "set" if trigger.secret else "not set"
+            lines.append(_SIGNING_FORM.format(id=escape(trigger.id), state=secret))
     return "\n".join([*lines, "</section>"])
 
 

@@ -92,5 +92,9 @@ async def new_secret(
 
 
 async def _page(parts: Parts, wrong: NotFound | Refused | None = None) -> HTMLResponse:
-    triggers = await asyncio.to_thread(parts.triggering.desk.triggers.all)
-    return HTMLResponse(dispatch_page(triggers, str(wrong or "")), 400 if wrong else 200)
+    desk = parts.triggering.desk
+    triggers = await asyncio.to_thread(desk.triggers.all)
+    plugins, _ = await asyncio.to_thread(desk.plugins.load)
+    signing = {plugin.id for plugin in plugins if plugin.signature is not None}
+    page = dispatch_page(triggers, signing, str(wrong or ""))
+    return HTMLResponse(page, 400 if wrong else 200)

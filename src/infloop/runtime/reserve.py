@@ -1,0 +1,180 @@
+"""Room on the disks that no run takes: without it, nothing could be recorded any more.
+
+A child can write until a disk is full. So where less is left than must stay free, no run begins, and
+those that work there are ended, their children at once and without grace.
+
+Rules
+  * The data directory's disk is every run's: all of them are recorded there.
+  * Another disk is that of the runs whose children work on it. It may belong to a network and not
+    answer: a thread asks it, nobody waits for that, and it is not asked again meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from threading import Thread
+from typing import NamedTuple
+
+from infloop.errors import GuardError, StoreError
+
+LEAST_FILES = 1_000
+"""How many more files must find room on a disk that counts them."""
+
+PATIENCE_S = 5.0
+
+
+class Left(NamedTuple):
+    """What is left on a disk; `files` is None where the disk does not count them."""
+
+    size: int
+    files: int | None
+
+
+class Reserve:
+    """How much must stay free, 0 for nothing, and whether it does where the runs are recorded."""
+
+    def __init__(self, data_dir: str = "", least: int = 0) -> None:
+        """`data_dir` must be there."""
+        self._data_dir = data_dir
+        self._least = least
+        self._device = os.stat(data_dir).st_dev if least else 0
+
+    def of_run(self) -> RunDisks:
+        """Return what keeps an eye on the disks of one run."""
+        return RunDisks(self)
+
+    def shortage(self) -> str:
+        """Return why no run can go on, wherever it works, or nothing."""
+        return self.why_short(self._data_dir, left_on(self._data_dir)) if self._least else ""
+
+    async def refuse(self, directory: str) -> None:
+        """Raise if a run in a directory would be ended at once.
+
+        StoreError for the disk of all runs, GuardError for one of the run's own.
+        """
+        if reason := self.shortage():
+            raise StoreError(reason)
+        disk = self.disk_elsewhere(directory)
+        if disk is None:
+            return
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await disk.ask()
+        except TimeoutError:
+            raise GuardError(
+                f"the disk of {directory!r} does not answer, so nobody knows what is left on it; "
+                "mount it again, or work in another directory"
+            ) from None
+        if reason := self.why_short(directory, disk.left):
+            raise GuardError(reason)
+
+    def disk_elsewhere(self, directory: str) -> Disk | None:
+        """Return the disk of a directory; None if it is the data directory's, or nothing counts."""
+        if not self._least:
+            return None
+        try:
+            device = os.stat(directory).st_dev
+        except OSError:
+            return None  # a step that works there says so
+        return Disk(device, directory) if device != self._device else None
+
+    def why_short(self, directory: str, left: Left | None) -> str:
+        """Return why nobody may work in a directory with so much left on its disk, or nothing."""
+        if left is None:
+            return ""
+        what_to_do = "remove what is not needed there, or let less stay free"
+        if left.size < self._least:
+            return (
+                f"only {shown_size(left.size)} are left on the disk of {directory!r}, and "
+                f"{shown_size(self._least)} must stay free (INFLOOP_MIN_FREE_DISK_BYTES): "
+                f"{what_to_do}"
+            )
+        if left.files is not None and left.files < LEAST_FILES:
+            return (
+                f"only {left.files} more files find room on the disk of {directory!r}, and room "
+                f"for {LEAST_FILES} must stay free (INFLOOP_MIN_FREE_DISK_BYTES): {what_to_do}"
+            )
+        return ""
+
+
+class RunDisks:
+    """The disks that the children of one run write to."""
+
+    def __init__(self, reserve: Reserve) -> None:
+        self._reserve = reserve
+        self._elsewhere: dict[int, Disk] = {}
+        self._short = False
+
+    def add(self, *directories: str) -> None:
+        """Keep an eye on the disks of these directories, too."""
+        for directory in directories:
+            disk = self._reserve.disk_elsewhere(directory)
+            if disk is not None:
+                self._elsewhere.setdefault(disk.device, disk)
+
+    def shortage(self) -> str:
+        """Return why the run must end, by what its own disks last said, and ask them again."""
+        for disk in self._elsewhere.values():
+            disk.ask()
+            if reason := self._reserve.why_short(disk.directory, disk.left):
+                return reason
+        return ""
+
+    def give_up(self) -> None:
+        """The run is being ended for want of room."""
+        self._short = True
+
+    def is_short(self) -> bool:
+        """Say whether the run is being ended for want of room: then nobody may write on."""
+        return self._short
+
+
+class Disk:
+    """A disk that may not answer; `left` is what it said last."""
+
+    def __init__(self, device: int, directory: str) -> None:
+        self.device = device
+        self.directory = directory
+        self.left: Left | None = None
+        self._answer: asyncio.Future[None] | None = None
+
+    def ask(self) -> asyncio.Future[None]:
+        """Return what is done when the disk has answered; it is asked once at a time."""
+        if self._answer is None or self._answer.done():
+            loop = asyncio.get_running_loop()
+            self._answer = loop.create_future()
+            # No executor: those are waited for when a process ends.
+            Thread(target=self._look, args=(loop, self._answer), daemon=True).start()
+        return self._answer
+
+    def _look(self, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[None]) -> None:
+        self.left = left_on(self.directory)
+        with suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
+            loop.call_soon_threadsafe(_answered, answer)
+
+
+def _answered(answer: asyncio.Future[None]) -> None:
+    if not answer.done():
+        answer.set_result(None)
+
+
+def left_on(directory: str) -> Left | None:
+    """Return what is left on the disk of a directory; None if it cannot be known."""
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return None
+    return Left(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None)
+
+
+def shown_size(size: float) -> str:
+    """Return a number of bytes for people."""
+    for unit in ("bytes", "KB", "MB"):
+        if size < 1024:
+            break
+        size /= 1024
+    else:
+        unit = "GB"
+    return f"{size:.1f}".removesuffix(".0") + f" {unit}"
