@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import os
 import pwd
+import re
 import signal
 import stat
 import subprocess
@@ -28,6 +30,7 @@ from infloop.sandbox.fence import Fence, Limits
 from infloop.sandbox.host import HostSandbox
 from machine import agent, command, machine, script
 from playbook import edges, node, workflow
+from small_disk import settings_at, small_disk, workplace
 from test_child_records import DEAD, about, bystander, forge, lives
 from test_spawn import SERVER, alive, new_token, peak_kib, until
 from web_world import TOKEN, Client, Events, here, process, put_workflow
@@ -145,6 +148,58 @@ async def test_a_child_that_takes_without_end_comes_to_a_limit(level: str, attac
             assert attack["says"] in result.stdout, result
             after = ChildRequest(("echo", "next"), str(workspace), env)
             assert (await sandbox.run(after)).stdout == "next\n"
+
+
+@pytest.mark.parametrize(("level", "attack"), by_level(TABLE.at("fill")))
+async def test_a_run_that_fills_its_disk_is_ended_before_the_reserve_is_gone(
+    level: str, attack: Attack
+) -> None:
+    chosen = settings_at(level)
+    with place() as parent, small_disk(parent / "disk") as disk:
+        flow = workflow(
+            [node("start", "start"), script("s", attack["code"])], edges("start next s")
+        )
+        flow["nodes"][1]["config"]["cwd"] = str(workplace(disk / "here"))
+        async with (
+            world(parent, min_free_disk_bytes=128 * MIB, **chosen) as app,
+            asyncio.timeout(DEADLINE_S),
+        ):
+            ended = await app.run(flow)
+            assert ended.status == "failed"
+            assert "128 MB must stay free (INFLOOP_MIN_FREE_DISK_BYTES)" in ended.result.error
+            assert not users_of(disk)
+            low = re.search(r"only ([\d.]+) MB are left", ended.result.error)
+            assert low is not None
+            assert float(low[1]) > 64
+
+
+def users_of(disk: Path) -> list[Path]:
+    """The processes that work on a disk."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if each.resolve().is_relative_to(disk):
+                found.append(each)
+    return found
+
+
+@pytest.mark.parametrize(("level", "attack"), by_level(TABLE.at("memory")))
+async def test_a_run_that_takes_too_much_memory_fails_alone(level: str, attack: Attack) -> None:
+    chosen = settings_at(level) | {"max_child_memory_bytes": 512 * MIB}
+    start = node("start", "start")
+    takes = workflow([start, script("s", attack["code"])], edges("start next s"))
+    with place() as parent:
+        go = workplace(parent / "work") / "go"
+        waits = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.02)"
+        other = workflow([start, script("s", waits)], edges("start next s"))
+        async with world(parent, **chosen) as app, asyncio.timeout(DEADLINE_S):
+            beside = await app.start(other)
+            failed = await app.run(takes)
+            assert failed.status == "failed"
+            assert attack["says"] in failed.result.error
+            assert all(int(line) <= 512 for line in failed.said().split())
+            go.touch()
+            assert (await app.finish(beside)).status == "succeeded"
 
 
 @pytest.mark.parametrize("attack", TABLE.at("output"))

@@ -21,6 +21,7 @@ from infloop.sandbox.host import HostSandbox
 from infloop.workspace import beneath
 from infloop.workspace.carry import matching
 from machine import agent, machine
+from small_disk import left, small_disk
 from test_acp_provider import ALL_ALLOWED, STOP, Bench
 from test_spawn import peak_kib
 from web_world import here
@@ -163,6 +164,20 @@ def test_a_name_is_shown_and_not_obeyed(tmp_path: Path, attack: Attack) -> None:
         shown = done.stdout + done.stderr
         assert not set(shown) & {"\x1b", "\x07", "\x9b", "\u202e"}, words
         assert not any(line.startswith("line.txt") for line in shown.splitlines())
+
+
+@pytest.mark.parametrize("attack", TABLE.at("fill"))
+def test_an_agent_that_writes_without_end_is_ended(tmp_path: Path, attack: Attack) -> None:
+    with small_disk(tmp_path / "disk", files=30_000) as disk:
+        here_is = machine(disk / "machine")
+        here_is.variables = {"INFLOOP_MIN_FREE_DISK_BYTES": str(128 << 20)}
+        here_is.bot([{"shell": attack["line"]}])
+        flow = here_is.file("w", [agent(useWorktree=False)], "start next work")
+        ended = here_is.infloop("run", flow, code=1)
+        assert attack["says"] in ended.stdout + ended.stderr
+        assert left(disk) > 64 << 20
+        assert os.statvfs(disk).f_favail > 10_000
+        assert here_is.messages()[-1]["status"] == "failed"
 
 
 @pytest.mark.parametrize("attack", TABLE.at("list"))

@@ -4,6 +4,7 @@ The program starts this command itself and speaks to it on standard input and ou
 the directory in which it is started, and end with it; those that have not begun yet stay in the
 queue for `infloop serve`, which has the same tools at /api/mcp.
 
+  infloop mcp
   claude mcp add infloop -- infloop mcp
   codex mcp add infloop -- infloop mcp
 """

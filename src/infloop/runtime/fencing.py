@@ -21,7 +21,6 @@ import os
 import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from signal import SIGKILL
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from infloop.egress.broker import PREFIX, Broker
@@ -246,7 +245,7 @@ class FencedSandbox(SandboxAround):
         self._run_fence.keep_room(request.cwd)
         request = replace(request, no_grace=self._run_fence.disks.is_short)
         result = await self._run_fenced(request, on_output, on_started)
-        return _explained(result, self.level, self._run_fence.limits.memory_bytes)
+        return _explained(result, self._run_fence.limits.memory_bytes)
 
     async def _run_fenced(
         self, request: ChildRequest, on_output: OnOutput | None, on_started: OnStarted | None
@@ -388,10 +387,9 @@ def _first(group: BaseExceptionGroup) -> BaseException:
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
-def _explained(result: ChildResult, level: str, memory_bytes: int) -> ChildResult:
+def _explained(result: ChildResult, memory_bytes: int) -> ChildResult:
     """Return the result with what may have ended the child, if that was the kernel's doing."""
-    killed = result.signal == SIGKILL or (level == "sandbox" and result.exit_code == 128 + SIGKILL)
-    if not killed or result.timed_out or result.error:
+    if not result.was_killed:
         return result
     limit = f"its limit was {shown_size(memory_bytes)}" if memory_bytes else "it had no limit"
     return replace(

@@ -1,7 +1,7 @@
 """Room on the disks that no run takes: without it, nothing could be recorded any more.
 
-A child can write until a disk is full. So where less is left than must stay free, no run begins, and
-those that work there are ended, their children at once and without grace.
+A child can write until a disk is full. So where less is left than must stay free, no run begins,
+and those that work there are ended, their children at once and without grace.
 
 Rules
   * The data directory's disk is every run's: all of them are recorded there.
@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
+from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
 from infloop.errors import GuardError, StoreError
 
-LEAST_FILES = 1_000
+LEAST_FILES = 20_000
 """How many more files must find room on a disk that counts them."""
 
 PATIENCE_S = 5.0
@@ -39,7 +40,7 @@ class Reserve:
         """`data_dir` must be there."""
         self._data_dir = data_dir
         self._least = least
-        self._device = os.stat(data_dir).st_dev if least else 0
+        self._device = Path(data_dir).stat().st_dev if least else 0
 
     def of_run(self) -> RunDisks:
         """Return what keeps an eye on the disks of one run."""
@@ -49,13 +50,13 @@ class Reserve:
         """Return why no run can go on, wherever it works, or nothing."""
         return self.why_short(self._data_dir, left_on(self._data_dir)) if self._least else ""
 
-    async def refuse(self, directory: str) -> None:
-        """Raise if a run in a directory would be ended at once.
-
-        StoreError for the disk of all runs, GuardError for one of the run's own.
-        """
+    def refuse_all(self) -> None:
+        """Raise StoreError if any run would be ended at once."""
         if reason := self.shortage():
             raise StoreError(reason)
+
+    async def refuse(self, directory: str) -> None:
+        """Raise GuardError if a run in a directory would be, for the sake of its own disk."""
         disk = self.disk_elsewhere(directory)
         if disk is None:
             return
@@ -75,7 +76,7 @@ class Reserve:
         if not self._least:
             return None
         try:
-            device = os.stat(directory).st_dev
+            device = Path(directory).stat().st_dev
         except OSError:
             return None  # a step that works there says so
         return Disk(device, directory) if device != self._device else None
@@ -171,10 +172,8 @@ def left_on(directory: str) -> Left | None:
 
 def shown_size(size: float) -> str:
     """Return a number of bytes for people."""
-    for unit in ("bytes", "KB", "MB"):
-        if size < 1024:
-            break
+    units = ["GB", "MB", "KB", "bytes"]
+    while size >= 1024 and len(units) > 1:
         size /= 1024
-    else:
-        unit = "GB"
-    return f"{size:.1f}".removesuffix(".0") + f" {unit}"
+        units.pop()
+    return f"{size:.1f}".removesuffix(".0") + f" {units[-1]}"

@@ -740,8 +740,9 @@ class RunService:
         return self._parts.workspaces
 
     async def refuse_if_spent(self) -> None:
-        """Raise BudgetError if all that may be spent is spent: no run would begin."""
+        """Raise if no run would begin: BudgetError (no money), StoreError (no room on the disk)."""
         await self._ledger.refuse_if_spent()
+        self._parts.reserve.refuse_all()
 
     def live(self) -> dict[str, str]:
         """Return the runs that this process drives, oldest first, each with its workflow."""
@@ -795,7 +796,7 @@ class RunService:
     # -- tending -----------------------------------------------------------------------------
 
     async def _tend(self) -> None:
-        """Show that this process lives, keep room on the disks, read what others ask of its runs."""
+        """Show that this process lives, keep room on disks, read what others ask of its runs."""
         seen = beaten = -1.0
         loop = asyncio.get_running_loop()
         while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from signal import SIGKILL
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 Stream: TypeAlias = Literal["stdout", "stderr"]
 OnOutput: TypeAlias = Callable[[Stream, str], None]
 OnStarted: TypeAlias = Callable[[int, int], None]
+
+_AS_A_SHELL_SAYS = 128
 
 RESULT_FD = 3
 """The descriptor on which a child that was asked for a result writes it."""
@@ -60,13 +63,13 @@ class ChildRequest:
 class ChildResult:
     """How a child ended; by then nothing of its process tree is left.
 
-    `exit_code` is None when the child did not end by itself: it was killed by a signal (its own
-    or ours), it timed out, or it never started. `error` says what went wrong beside the child: it
-    could not be started, or could not be watched to its end. `hint` is what may have ended it, where
-    that cannot be known. `leftovers` counts the processes
-    that outlived the child and had to be ended. A text with `*_omitted` above 0 lacks that many
-    bytes where its marker stands. `result` is what the child wrote to its result descriptor,
-    None when it was not asked for or was larger than allowed (`result_too_large`).
+    `exit_code` is None when the child did not end by itself: it was killed by a signal (its own or
+    ours), it timed out, or it never started. `error` says what went wrong beside the child: it
+    could not be started, or could not be watched to its end. `hint` is what may have ended it,
+    where that cannot be known. `leftovers` counts the processes that outlived the child and had to
+    be ended. A text with `*_omitted` above 0 lacks that many bytes where its marker stands.
+    `result` is what the child wrote to its result descriptor, None when it was not asked for or was
+    larger than allowed (`result_too_large`).
     """
 
     exit_code: int | None = None
@@ -82,6 +85,12 @@ class ChildResult:
     leftovers: int = 0
     error: str = ""
     hint: str = ""
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether it was ended by KILL, and not by us; a shell says so of its own child, too."""
+        by_kill = self.signal == SIGKILL or self.exit_code == _AS_A_SHELL_SAYS + SIGKILL
+        return by_kill and not self.timed_out and not self.error
 
     @property
     def aside(self) -> str:

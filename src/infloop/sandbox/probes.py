@@ -554,7 +554,9 @@ def flood_temp(known: Canaries) -> object:
 
 
 def flood_memory(known: Canaries) -> object:
-    """Take more memory than a process of the child may have."""
+    """Take more memory than a process of the child may have, after lifting what can be lifted."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
     mmap.mmap(-1, known["memory_bytes"], mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return f"{known['memory_bytes']} bytes"
 

@@ -8,6 +8,7 @@ pattern along that matches everything.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from infloop.engine.decide import compare
@@ -38,10 +39,10 @@ def holds(predicates: Sequence[Predicate], scope: Scope) -> bool:
 
 
 def _holds(predicate: Predicate, scope: Scope) -> bool:
-    left = _render(Template(predicate.lhs), scope)
+    left = _render(_template(predicate.lhs), scope)
     if predicate.op != "matches":
-        return compare(left, predicate.op, _render(Template(predicate.rhs), scope))
-    pattern = Template(predicate.rhs).render(scope, _ignore, quote)
+        return compare(left, predicate.op, _render(_template(predicate.rhs), scope))
+    pattern = _template(predicate.rhs).render(scope, _ignore, quote)
     try:
         return compare(left, "matches", pattern)
     except BadPattern:
@@ -53,11 +54,17 @@ def map_inputs(templates: Mapping[str, str], scope: Scope) -> Mapped:
 
     Raises TooLong when a text grows past all bounds.
     """
-    parsed = {name: Template(text) for name, text in templates.items()}
+    parsed = {name: _template(text) for name, text in templates.items()}
     return Mapped(
         {name: _render(template, scope) for name, template in parsed.items()},
         tuple(name for name, template in parsed.items() if template.references),
     )
+
+
+@lru_cache(maxsize=1024)
+def _template(text: str) -> Template:
+    """Return a text of a trigger's author, ready to fill in: every request asks for the same."""
+    return Template(text)
 
 
 def _render(template: Template, scope: Scope) -> str:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from infloop.model.inputs import InputError
@@ -273,9 +273,7 @@ def _prepared(
     delivery: Delivery, trigger: Trigger, plugin: Plugin, workflow: Workflow, scope: Values
 ) -> Firing:
     try:
-        firing = prepare(
-            trigger, workflow, scope, key=_delivery_key(delivery, trigger, plugin, scope)
-        )
+        firing = prepare(trigger, workflow, scope)
     except InputError as error:
         said: JsonObject = {"error": "invalid-inputs", "field": error.field, "reason": error.reason}
         if error.reason == "type":
@@ -285,7 +283,7 @@ def _prepared(
         raise _Unanswered(_refused(422, "invalid-inputs", trigger, str(error))) from None
     if firing is None:
         raise _Unanswered(Answer(204, "no-match", trigger_id=trigger.id))
-    return firing
+    return replace(firing, key=_delivery_key(delivery, trigger, plugin, scope))
 
 
 def _delivery_key(delivery: Delivery, trigger: Trigger, plugin: Plugin, scope: Values) -> str:
