@@ -26,7 +26,7 @@ demo: $(READY)
 	@.venv/bin/infloop demo
 
 test: $(READY)
-	@.venv/bin/pytest -n auto -q $(PYTEST)
+	@.venv/bin/pytest -n auto --dist worksteal -q $(PYTEST)
 
 test-agents: $(READY)
 	@.venv/bin/pytest -q tests/agents/real_agents.py tests/agents/real_confined.py \

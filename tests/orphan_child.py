@@ -27,7 +27,8 @@ from forking import fork_for_each_line, say
 from web_world import workflow
 from world import World, world
 
-TICK_S = 0.002
+FIRST_TICKS_S, TICK_S = 0.01, 0.002
+"""Before there are children, and from then on: most are killed with children."""
 
 # What each writes is thrown away: with the pipes open, its step would wait for it.
 ASLEEP = "sh -c '{deaf}sleep {time} & wait' </dev/null >/dev/null 2>&1"
@@ -53,28 +54,30 @@ async def work(folder: Path, number: int) -> None:
     settings = json.loads((folder / "settings.json").read_text())
     tempfile.tempdir = str(folder / "tmp")
     say(f"process {os.getpid()}")
+    began = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        ticking = tasks.create_task(tick())
+        ticking = tasks.create_task(tick(began))
         async with world(folder, **settings) as here:
             recovered = await here.service.recover()
             say(f"recovered {' '.join(recovered.failed)}")
             if number:
-                await drive(here, number)
+                await drive(here, number, began)
         ticking.cancel()
     say("done")
 
 
-async def drive(here: World, number: int) -> None:
+async def drive(here: World, number: int, began: asyncio.Event) -> None:
     """Drive two runs whose children live until somebody ends them."""
     runs = [await here.start(workflow(f"w{at}", "true", line(number))) for at in range(2)]
     say(f"began {' '.join(runs)}")
+    began.set()
     for run_id in runs:
         await here.finish(run_id)
 
 
-async def tick() -> None:
+async def tick(began: asyncio.Event) -> None:
     while True:
-        await asyncio.sleep(TICK_S)
+        await asyncio.sleep(TICK_S if began.is_set() else FIRST_TICKS_S)
         say("tick")
 
 

@@ -29,7 +29,7 @@ from world import world
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-KILLS = 50
+KILLS = 36
 LANES = 2
 PATIENCE_S = 3.0
 USER = "nobody" if os.geteuid() == 0 else ""
@@ -116,7 +116,7 @@ class Lane:
     def kill(self, children: Forker) -> None:
         """Let one more process begin, and kill it."""
         self.number += 1
-        self.lines, self.kill_after = 0, self.chance.randint(2, 250)
+        self.lines, self.kill_after = 0, self.chance.randint(2, 140)
         children.run(self.first + self.number, self.kill_after, self.hear)
         if self.at_once:
             numbers = range(self.first, self.first + self.number + 1)
@@ -205,4 +205,5 @@ async def test_killed_at_any_moment_nothing_lives_on_and_each_run_is_recorded_on
         lanes = list(threads.map(lane, itertools.repeat(top), range(LANES)))
         for each in lanes:
             await each.check(settings)
-        assert sum(each.killed_with_children for each in lanes) > KILLS // 4
+        with_children = sum(each.killed_with_children for each in lanes)
+        assert with_children > KILLS // 4, with_children

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
 def main() -> int:
     """Run the command line and return its exit code."""
+    gc.disable()  # nothing that is imported is garbage; `app.run_async` enables it
+
     from infloop.cli import run
 
     return run(sys.argv[1:])

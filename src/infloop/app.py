@@ -68,6 +68,7 @@ def run_async(main: Coroutine[object, object, Result]) -> Result:
     # What a run keeps is plain data without cycles: looking through it for garbage is in vain.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+    gc.enable()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
 
