@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +13,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 Loops = Mapping[str, Callable[[], asyncio.AbstractEventLoop]]
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Run one more test at a time than there are cores: tests wait for children and sockets."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Loops:
