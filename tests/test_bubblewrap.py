@@ -683,7 +683,7 @@ async def test_bubblewrap_bears_the_name_of_its_childs_record(world: World) -> N
 
     def look(pid: int, _: int) -> None:
         for each in [pid, *(each.pid for each in below({pid}, all_processes()))]:
-            with suppress(OSError):  # one that prepares the view may just have ended
+            with contextlib.suppress(OSError):  # one that prepares the view may just have ended
                 seen.append(Path(f"/proc/{each}/environ").read_bytes().split(b"\0"))
 
     child = {"env": {MARK: "i-0.1", "OTHER": "x"}, "on_started": look}
