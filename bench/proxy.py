@@ -237,7 +237,7 @@ async def _latency(start: Start, folder: Path) -> Sample:
         used = cpu_of(process) - before
     far.close()
     added = slowest_hundredth(through) - slowest_hundredth(direct)
-    return Sample(1, max(0.0, added), used)
+    return Sample(1, max(1e-6, added), used)  # less cannot be told from nothing
 
 
 async def talk(

@@ -63,8 +63,9 @@ def main() -> int:
         benchmark = load(name)
         found[name] = run_benchmark(name, benchmark, failures, quick=args.quick)
     machine["load after"] = load_average()
+    saved = save(machine, found)
     print(render(machine, found, quick=args.quick, markdown=args.markdown))
-    print(f"\nsamples: {save(machine, found)}", file=sys.stderr)
+    print(f"\nsamples: {saved}", file=sys.stderr)
     for failure in failures:
         print(failure, file=sys.stderr)
     return 1 if failures else 0

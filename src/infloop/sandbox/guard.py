@@ -253,10 +253,10 @@ def _above_any(path: str, places: Iterable[str]) -> bool:
 def _outermost(paths: Iterable[str]) -> list[str]:
     """Return the paths without those that lie in another of them: one rule less each."""
     outermost: list[str] = []
-    for path in sorted(paths):
-        if not any(path == each or path.startswith(f"{each}/") for each in outermost):
+    for path in sorted(f"{each}/" for each in paths):  # what lies in a path comes right after it
+        if not (outermost and path.startswith(outermost[-1])):
             outermost.append(path)
-    return outermost
+    return [path[:-1] for path in outermost]
 
 
 def _beside_others(limits: Limits) -> Limits:
