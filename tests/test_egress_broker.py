@@ -439,8 +439,11 @@ async def test_a_call_that_costs_nothing_has_no_meter(
 
 
 async def test_a_call_whose_answer_nobody_waits_for_has_not_told_its_usage() -> None:
+    asked = asyncio.Event()
+
     async def think(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
+        asked.set()
         await reader.read()
 
     async with brokered(Provider()) as world, far_side(think) as slow:
@@ -454,7 +457,7 @@ async def test_a_call_whose_answer_nobody_waits_for_has_not_told_its_usage() -> 
             child = await run.child()
             world.run = run
             child.writer.write(world.request("/broker/slow/v1/messages"))
-            await until(lambda: slow.connections)
+            await until(asked.is_set)
             await until(lambda: world.books.meters)
             child.writer.close()
             await until(lambda: run.ended)
