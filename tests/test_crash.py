@@ -17,7 +17,7 @@ from world import scripted, world
 if TYPE_CHECKING:
     pass
 
-KILLS = 75
+KILLS = 60
 SHARDS = 4
 
 

@@ -214,7 +214,7 @@ ENDS = {
 async def test_an_agent_that_never_reports_has_spent_what_was_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    timeout = {"timeoutMs": 8_000} if "timeout" in end else {}
+    timeout = {"timeoutMs": 5_000} if "timeout" in end else {}
     with api() as url:
         root = asking(ENDS[end], **timeout)
         _, spent = await spent_by(tmp_path, monkeypatch, url, root)

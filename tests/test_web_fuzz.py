@@ -40,7 +40,7 @@ def test_a_fuzzer_finds_no_failure_and_no_undocumented_answer(tmp_path: Path) ->
                 f"--header=Authorization: Bearer {TOKEN}",
                 f"--checks={','.join(CHECKS)}",
                 "--phases=coverage,fuzzing",
-                "--max-examples=15",
+                "--max-examples=10",
                 "--no-color",
                 *(f"--exclude-path={path}" for path in LEFT_OUT),
             ],
