@@ -62,7 +62,8 @@ async def _demo(folder: Path, *, as_json: bool, keep: bool) -> int:
     from infloop.cli.run_command import given_inputs, load, run_bundle
     from infloop.settings import Settings
 
-    settings = Settings.model_validate({"data_dir": folder / "data"})
+    # A temporary directory may be small, and the demo needs next to nothing of it.
+    settings = Settings.model_validate({"data_dir": folder / "data", "min_free_disk_bytes": 0})
     project, workflow = _unpack(folder, settings)
     await _first_commit(project)
     if not as_json:
