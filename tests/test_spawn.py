@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from infloop.sandbox import keeper
 from infloop.sandbox.base import ChildRequest, ChildResult, Sandbox
 from infloop.sandbox.capture import Capture
-from infloop.sandbox.host import HostSandbox, find_program
+from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.kept import find_program
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

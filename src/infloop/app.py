@@ -691,7 +691,7 @@ def find_interpreters(chosen: Settings) -> Interpreters:
 
 def _installed(program: str) -> str | None:
     """Return where a program is; what is in the working directory does not count."""
-    from infloop.sandbox.host import find_program
+    from infloop.sandbox.kept import find_program
 
     return find_program(program, os.environ.get("PATH", os.defpath))
 

@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
 from infloop.errors import UsageError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp.server.lowlevel.server import Server
-    from starlette.requests import Request
     from starlette.types import Message, Receive, Scope, Send
 
     from infloop.mcp_server.parts import McpParts
@@ -39,11 +39,11 @@ class McpAddress:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        body = await _whole(receive)
-        if body is None:
-            return
         try:
+            body = await Request(scope, receive).body()
             read_message(body)
+        except ClientDisconnect:
+            return
         except UsageError as error:
             await JSONResponse(unreadable(error), 400)(scope, receive, send)
             return
@@ -77,18 +77,6 @@ class McpAddress:
             return self._caller(request.scope)
 
         return build_server(self._parts, caller)
-
-
-async def _whole(receive: Receive) -> bytes | None:
-    """Return the body, which the guards bound; None if the client left before its end."""
-    pieces: list[bytes] = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        pieces.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(pieces)
 
 
 async def _end_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from infloop.errors import UsageError
 from infloop.mcp_server.answers import with_untrusted
-from infloop.mcp_server.runs import begun, outputs_of
+from infloop.mcp_server.runs import outputs_of
 from infloop.mcp_server.tools import Arguments, utility
 from infloop.model.values import compact_json
 from infloop.runtime.timeline import spans
@@ -98,7 +98,7 @@ async def _protected(parts: McpParts, span: Span) -> list[str]:
 
 
 async def _run(parts: McpParts, run_id: str) -> RunRow:
-    found = await begun(parts, run_id)
+    found = await parts.dispatcher.find(run_id)
     if isinstance(found, QueueEntry):
         raise UsageError(f"run {run_id!r} has not begun; use infloop_wait_for_run first")
     return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from pydantic import Field
 
-from infloop.errors import NotFound, UsageError
+from infloop.errors import UsageError
 from infloop.mcp_server.answers import with_untrusted
 from infloop.mcp_server.tools import Arguments, utility
 from infloop.model.values import compact_json
@@ -48,7 +48,7 @@ async def get_run_status(parts: McpParts, given: WhichRun, _: Call) -> JsonObjec
     With its outputs once it is over. Without any argument: the newest run.
     """
     if given.run_id or given.queue_id:
-        found = await begun(parts, given.run_id or given.queue_id.removeprefix("q-"))
+        found = await parts.dispatcher.find(given.run_id or given.queue_id.removeprefix("q-"))
     else:
         found = await _newest(parts, given.workflow_id)
     _refuse_another(found, given.workflow_id)
@@ -68,19 +68,6 @@ async def _newest(parts: McpParts, workflow_id: str) -> RunRow | QueueEntry:
     if not rows:
         raise UsageError("there is no run yet; call the tool of a workflow to start one")
     return rows[0]
-
-
-async def begun(parts: McpParts, run_id: str) -> RunRow | QueueEntry:
-    """Return a run that exists, or its place in the queue; raise NotFound if nobody asked for it.
-
-    It may begin between two looks, so the journal is asked again.
-    """
-    journal = parts.service.journal
-    try:
-        return await journal.run(run_id)
-    except NotFound:
-        entry = await parts.dispatcher.queue.entry(queue_id(run_id))
-        return entry if entry.state != "started" else await journal.run(run_id)
 
 
 async def status_of(parts: McpParts, found: RunRow | QueueEntry) -> JsonObject:
@@ -106,14 +93,9 @@ async def outputs_of(parts: McpParts, run_id: str) -> JsonObject:
     return {name: value for name, value in scope.items() if name not in _NOT_OUTPUTS}
 
 
-def is_waiting(entry: QueueEntry) -> bool:
-    """Say whether a run is still to begin."""
-    return entry.state in ("waiting", "taken")
-
-
 def _waiting(entry: QueueEntry) -> JsonObject:
     shown: JsonObject = {
-        "status": "queued" if is_waiting(entry) else entry.state,
+        "status": "queued" if entry.is_waiting else entry.state,
         "runId": entry.run.run_id,
         "queueId": entry.run.id,
         "workflowId": entry.run.workflow_id,
@@ -177,7 +159,7 @@ class WhichToCancel(Arguments):
 
 async def cancel_run(parts: McpParts, given: WhichToCancel, call: Call) -> JsonObject:
     """Stop a run, whichever process drives it. One that waits leaves the queue."""
-    found = await begun(parts, given.run_id)
+    found = await parts.dispatcher.find(given.run_id)
     _refuse_another(found, given.workflow_id)
     caller, run_id = call.caller, given.run_id
     if isinstance(found, QueueEntry):
@@ -193,10 +175,7 @@ async def cancel_run(parts: McpParts, given: WhichToCancel, call: Call) -> JsonO
     await parts.audit.record(
         "run.stopped", caller.actor, correlation_id=caller.correlation_id, run_id=run_id
     )
-    if status in ("running", "stalled"):
-        await parts.service.stop(run_id, "stopped over MCP")
-    else:
-        await parts.service.cancel_undriven(run_id, "stopped over MCP")
+    await parts.service.cancel(found, "stopped over MCP")
     return {"cancelled": True, "runId": run_id}
 
 

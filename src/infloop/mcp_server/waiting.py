@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from infloop.errors import UsageError
-from infloop.mcp_server.runs import begun, is_waiting, status_of
+from infloop.mcp_server.runs import status_of
 from infloop.mcp_server.tools import Arguments, utility
 from infloop.model.events import RunFinished, StepFinished, StepPassed, StepStarted
 from infloop.store.queue import QueueEntry
@@ -49,7 +49,7 @@ async def wait_for_run(parts: McpParts, given: WhichToAwait, call: Call) -> Json
 
     `finished` says whether it is over. Who asks for progress is told which steps begin and end.
     """
-    await begun(parts, given.run_id)
+    await parts.dispatcher.find(given.run_id)
     with parts.waits.one() as free:
         if not free:
             raise UsageError(
@@ -60,13 +60,13 @@ async def wait_for_run(parts: McpParts, given: WhichToAwait, call: Call) -> Json
                 await _to_its_end(parts, given.run_id, call)
         except TimeoutError:
             pass  # how the run is by then is the answer
-    status = await status_of(parts, await begun(parts, given.run_id))
+    status = await status_of(parts, await parts.dispatcher.find(given.run_id))
     return {"finished": status["status"] not in _GOING_ON, **status}
 
 
 async def _to_its_end(parts: McpParts, run_id: str, call: Call) -> None:
-    while isinstance(found := await begun(parts, run_id), QueueEntry):
-        if not is_waiting(found):
+    while isinstance(found := await parts.dispatcher.find(run_id), QueueEntry):
+        if not found.is_waiting:
             return
         await asyncio.sleep(LOOK_SECONDS)
     told = 0.0

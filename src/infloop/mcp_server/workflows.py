@@ -18,7 +18,7 @@ from infloop.model.events import Cause
 from infloop.model.inputs import InputError
 from infloop.model.references import implicit_inputs, workflow_inputs
 from infloop.model.values import compact_json
-from infloop.policy.taint import refusals
+from infloop.policy.taint import refusals, told
 from infloop.runtime.dispatch import Asked
 from infloop.store.queue import Full
 
@@ -36,7 +36,6 @@ PRIORITY = 10
 
 MOST_ARGUMENT_BYTES = 1 << 20
 MOST_DESCRIPTION = 1_000
-MOST_REFUSALS = 5
 
 HOW = (
     "Puts a run into the queue and returns its runId at once; it does not wait. Then use "
@@ -205,4 +204,4 @@ def _refuse_untrusted(parts: McpParts, bundle: Bundle, cause: Cause) -> None:
     confined = not parts.service.why_host
     found = refusals(bundle.plain(), bundle.root.id, cause.untrusted, confined=confined)
     if found:
-        raise WorkflowError("; ".join(map(str, found[:MOST_REFUSALS])))
+        raise WorkflowError(told(found))

@@ -53,6 +53,7 @@ _CHOICES = frozenset(
     {"agent", "cwd", "profile", "worktreeRef", "command.cwd", "model", "judge.model"}
 )
 _SHELL_LINE = "command.cmd"
+_MOST_TOLD = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,11 @@ def refusals(
         for allowed in (_allowed(workflows, root, one.workflow, carrier),)
     )
     return tuple(one for one in found if one is not None)
+
+
+def told(found: Sequence[Refusal]) -> str:
+    """Return refusals as one message, which names the first few."""
+    return "; ".join(map(str, found[:_MOST_TOLD]))
 
 
 # -- judging ---------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from infloop.errors import BudgetError, Fenced, StoreError, UsageError, WorkflowError
+from infloop.errors import BudgetError, Fenced, NotFound, StoreError, UsageError, WorkflowError
 from infloop.model.audit import SYSTEM
 from infloop.store.queue import Full, Queued, QueuedRun, return_from_the_dead
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from infloop.runtime.clock import Clock
     from infloop.runtime.service import RunService
     from infloop.store.audit import AuditLog
+    from infloop.store.base import RunRow
     from infloop.store.queue import Queue, QueueEntry
 
     Load = Callable[[str], Awaitable[Definition]]
@@ -130,6 +131,18 @@ class Dispatcher:
         if removed:
             self._say("trigger_removed", entry.run, reason="user-cancelled")
         return removed
+
+    async def find(self, run_id: str) -> RunRow | QueueEntry:
+        """Return a run that exists, or its place in the queue; raise NotFound if there is neither.
+
+        It may begin between two looks, so the journal is asked again.
+        """
+        journal = self._service.journal
+        try:
+            return await journal.run(run_id)
+        except NotFound:
+            entry = await self.queue.entry(queue_id(run_id))
+            return entry if entry.state != "started" else await journal.run(run_id)
 
     @property
     def held(self) -> str:

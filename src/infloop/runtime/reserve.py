@@ -48,7 +48,10 @@ class Reserve:
 
     def shortage(self) -> str:
         """Return why no run can go on, wherever it works, or nothing."""
-        return self.why_short(self._data_dir, left_on(self._data_dir)) if self._least else ""
+        if not self._least:
+            return ""
+        left = left_on(self._data_dir)
+        return self.why_short(self._data_dir, left) if left else _unknown(self._data_dir)
 
     def refuse_all(self) -> None:
         """Raise StoreError if any run would be ended at once."""
@@ -64,10 +67,9 @@ class Reserve:
             async with asyncio.timeout(PATIENCE_S):
                 await disk.ask()
         except TimeoutError:
-            raise GuardError(
-                f"the disk of {directory!r} does not answer, so nobody knows what is left on it; "
-                "mount it again, or work in another directory"
-            ) from None
+            raise GuardError(_unknown(directory)) from None
+        if disk.left is None:
+            raise GuardError(_unknown(directory))
         if reason := self.why_short(directory, disk.left):
             raise GuardError(reason)
 
@@ -81,10 +83,8 @@ class Reserve:
             return None  # a step that works there says so
         return Disk(device, directory) if device != self._device else None
 
-    def why_short(self, directory: str, left: Left | None) -> str:
+    def why_short(self, directory: str, left: Left) -> str:
         """Return why nobody may work in a directory with so much left on its disk, or nothing."""
-        if left is None:
-            return ""
         what_to_do = "remove what is not needed there, or let less stay free"
         if left.size < self._least:
             return (
@@ -119,7 +119,7 @@ class RunDisks:
         """Return why the run must end, by what its own disks last said, and ask them again."""
         for disk in self._elsewhere.values():
             disk.ask()
-            if reason := self._reserve.why_short(disk.directory, disk.left):
+            if disk.left and (reason := self._reserve.why_short(disk.directory, disk.left)):
                 return reason
         return ""
 
@@ -159,6 +159,13 @@ class Disk:
 def _answered(answer: asyncio.Future[None]) -> None:
     if not answer.done():
         answer.set_result(None)
+
+
+def _unknown(directory: str) -> str:
+    return (
+        f"the disk of {directory!r} does not answer, so nobody knows what is left on it; "
+        "mount it again, or work in another directory"
+    )
 
 
 def left_on(directory: str) -> Left | None:

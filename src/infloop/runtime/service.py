@@ -38,6 +38,7 @@ from infloop.nodes import NODE_TYPES
 from infloop.nodes.base import NO_WORKSPACE, Environment, Interpreters, Outcome, Powers
 from infloop.policy.budget import merge_limits
 from infloop.policy.spending import Budget
+from infloop.policy.taint import told
 from infloop.runtime.approvals import Asker
 from infloop.runtime.auditing import RunAudit
 from infloop.runtime.definitions import Definitions
@@ -94,8 +95,6 @@ SEQ_GAP = 10_000
 
 OUTSIDE = ("webhook",)
 """Causes that are somebody else's doing."""
-
-MOST_REFUSALS = 5
 
 POLL_SECONDS = 0.2
 BEAT_SECONDS = 5.0
@@ -309,7 +308,7 @@ class RunService:
             )
         found = known.refusals(tuple(cause.untrusted), confined=not unconfined)
         if found:
-            raise WorkflowError("; ".join(map(str, found[:MOST_REFUSALS])))
+            raise WorkflowError(told(found))
 
     async def resume(
         self, run_id: str, *, take_over: bool = False, max_cost_usd: float | None = None
@@ -782,6 +781,13 @@ class RunService:
             live.loop.stop(reason)
         else:
             await self.journal.request_stop(run_id, reason, self._clock.now_ms())
+
+    async def cancel(self, row: RunRow, reason: str) -> None:
+        """Stop a run: ask whoever drives it, or settle it if nobody does."""
+        if await self.status(row) in ("running", "stalled"):
+            await self.stop(row.id, reason)
+        else:
+            await self.cancel_undriven(row.id, reason)
 
     async def listen(self, run_id: str, after_seq: int = 0) -> AsyncGenerator[list[Recorded]]:
         """Yield a run's sequence after `after_seq`, live to its end, in batches."""

@@ -1,6 +1,7 @@
 """Where children live: the only package that starts processes.
 
     base        what a level is asked for and what it answers
+    kept        what all levels have in common: a program that is there, under a keeper
     host        level `host`: runs as the server's user, its tree owned and ended as a whole
     guard       level `guard`: Landlock, a filter of system calls and a connect broker
     container   level `container`: whether the container around infloop is what it must be

@@ -22,7 +22,7 @@ from infloop.errors import GuardError, SettingsError
 from infloop.sandbox.base import ChildResult
 from infloop.sandbox.cgroup import bounded_group, find_parent, remove_left
 from infloop.sandbox.fence import Fence
-from infloop.sandbox.host import find_program
+from infloop.sandbox.kept import KeptSandbox
 from infloop.sandbox.launch import FIRST_EXTRA_FD, Bubble, Launch
 from infloop.sandbox.limits import resource_limits
 from infloop.sandbox.pool import KeeperPool
@@ -52,7 +52,7 @@ _SEPARATION = (
 )
 
 
-class BubblewrapSandbox:
+class BubblewrapSandbox(KeptSandbox):
     """Runs children in namespaces of their own."""
 
     level = "sandbox"
@@ -89,19 +89,13 @@ class BubblewrapSandbox:
             return ()
         return ("Memory is bounded for single processes only: no cgroup v2 is ours to divide.",)
 
-    async def run(
+    async def _run(
         self,
         request: ChildRequest,
-        *,
-        on_output: OnOutput | None = None,
-        on_started: OnStarted | None = None,
+        program: str,
+        on_output: OnOutput | None,
+        on_started: OnStarted | None,
     ) -> ChildResult:
-        """Run a child to its end; see `Sandbox.run`."""
-        if not request.argv:
-            return ChildResult(error="no program was given")
-        program = find_program(request.argv[0], request.env.get("PATH", os.defpath))
-        if program is None:
-            return ChildResult(error=f"program {request.argv[0]!r} was not found on PATH")
         fence = request.fence or Fence(write=(request.cwd,))
         async with contextlib.AsyncExitStack() as stack:
             try:
@@ -110,10 +104,6 @@ class BubblewrapSandbox:
                 return ChildResult(error=f"the child could not be confined: {error}")
             result = await self._pool.run(request, launch, on_output, on_started)
         return self._explained(result)
-
-    async def close(self) -> None:
-        """End every child and every keeper."""
-        await self._pool.close()
 
     def _checked(self, fence: Fence) -> Fence:
         """Return the fence with real paths only; raise ValueError when it cannot be put up."""

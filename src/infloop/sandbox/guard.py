@@ -27,7 +27,7 @@ from infloop.sandbox.base import ChildResult
 from infloop.sandbox.connect_broker import ConnectBroker
 from infloop.sandbox.fence import Fence
 from infloop.sandbox.finishing import to_the_end
-from infloop.sandbox.host import find_program
+from infloop.sandbox.kept import KeptSandbox
 from infloop.sandbox.launch import Launch
 from infloop.sandbox.limits import resource_limits
 from infloop.sandbox.pool import KeeperPool
@@ -55,7 +55,7 @@ _PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _PTRACE_OF_CHILDREN = 1
 
 
-class GuardSandbox:
+class GuardSandbox(KeptSandbox):
     """Runs children behind Landlock, a filter of system calls and a connect broker."""
 
     level = "guard"
@@ -96,19 +96,13 @@ class GuardSandbox:
         """What this level leaves open on this machine beyond what it does anywhere."""
         return landlock.not_covered(landlock.version())
 
-    async def run(
+    async def _run(
         self,
         request: ChildRequest,
-        *,
-        on_output: OnOutput | None = None,
-        on_started: OnStarted | None = None,
+        program: str,
+        on_output: OnOutput | None,
+        on_started: OnStarted | None,
     ) -> ChildResult:
-        """Run a child to its end; see `Sandbox.run`."""
-        if not request.argv:
-            return ChildResult(error="no program was given")
-        program = find_program(request.argv[0], request.env.get("PATH", os.defpath))
-        if program is None:
-            return ChildResult(error=f"program {request.argv[0]!r} was not found on PATH")
         fence = _with_real_paths(request.fence or Fence(write=(request.cwd,)))
         if why := refuse(fence) or self._exposed(fence):
             return ChildResult(error=f"the child could not be confined: {why}")
@@ -121,7 +115,7 @@ class GuardSandbox:
 
     async def close(self) -> None:
         """End every child and every keeper."""
-        await self._pool.close()
+        await super().close()
         while self._filters:
             os.close(self._filters.popitem()[1])
 

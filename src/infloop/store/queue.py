@@ -82,6 +82,11 @@ class QueueEntry:
     owner: str = ""
     reason: str = ""
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its run is still to begin."""
+        return self.state in ("waiting", "taken")
+
 
 class Queue(ABC):
     """Runs that wait for their turn. An owner is the id of a process (`store.instances`)."""

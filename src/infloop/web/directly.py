@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, Request
 
 from infloop.errors import InfloopError
 from infloop.triggers.webhook import Delivery
@@ -54,8 +55,9 @@ async def _take(parts: WebParts, scope: Scope, receive: Receive, send: Send) -> 
     """Take a webhook; what it asks for is durable before it is acknowledged."""
     scope["route"] = _WEBHOOK
     named = scope["state"]["correlation_id"]
-    body = await _body(receive)
-    if body is None:
+    try:
+        body = await Request(scope, receive).body()
+    except ClientDisconnect:
         return
     delivery = Delivery(
         scope["path"].removeprefix(WEBHOOKS),
@@ -73,19 +75,6 @@ async def _take(parts: WebParts, scope: Scope, receive: Receive, send: Send) -> 
     if answer.status == 429:
         parts.metrics.limited("webhook")
     await _send(answer, named, send)
-
-
-async def _body(receive: Receive) -> bytes | None:
-    """Return the whole body, or None if the sender went away."""
-    pieces: list[bytes] = []
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        pieces.append(message.get("body", b""))
-        more = message.get("more_body", False)
-    return b"".join(pieces)
 
 
 async def _send(answer: Answer, named: str, send: Send) -> None:

@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from infloop.errors import NotFound
 from infloop.model.events import RunFinished
 from infloop.model.messages import expand
-from infloop.runtime.dispatch import queue_id
 from infloop.runtime.outside import from_outside
 
 if TYPE_CHECKING:
     from infloop.model.values import JsonObject
     from infloop.runtime.service import RunService
     from infloop.store.base import RunRow
-    from infloop.store.queue import Queue, QueueEntry
+    from infloop.store.queue import QueueEntry
 
 MOST_EVENTS = 5_000
 
@@ -58,24 +56,12 @@ async def in_full(service: RunService, run_id: str) -> JsonObject:
     return shown | {"scope": await service.journal.scope(run_id) or {}}
 
 
-async def begun(service: RunService, queue: Queue, run_id: str) -> RunRow | QueueEntry:
-    """Return a run that exists, or its place in the queue; raise NotFound if nobody asked for it.
-
-    It may begin between two looks, so the journal is asked again.
-    """
-    try:
-        return await service.journal.run(run_id)
-    except NotFound:
-        entry = await queue.entry(queue_id(run_id))
-        return entry if entry.state != "started" else await service.journal.run(run_id)
-
-
 def queued(entry: QueueEntry) -> JsonObject:
     """Return a run that waits in the queue, or left it without having begun."""
     return {
         "runId": entry.run.run_id,
         "workflowId": entry.run.workflow_id,
-        "status": "queued" if is_waiting(entry) else entry.state,
+        "status": "queued" if entry.is_waiting else entry.state,
         "queueId": entry.run.id,
         "position": entry.position,
         "queuedAt": entry.run.queued_at,
@@ -83,11 +69,6 @@ def queued(entry: QueueEntry) -> JsonObject:
         "cause": msgspec.to_builtins(entry.run.cause),
         "correlationId": entry.run.correlation_id,
     }
-
-
-def is_waiting(entry: QueueEntry) -> bool:
-    """Say whether a run is still to begin."""
-    return entry.state in ("waiting", "taken")
 
 
 async def last_events(service: RunService, row: RunRow) -> list[JsonObject]:

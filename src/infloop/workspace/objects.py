@@ -28,7 +28,6 @@ Kind: TypeAlias = Literal["commit", "tree", "blob"]
 
 ID_BYTES = 20
 FILE, PROGRAM, LINK, FOLDER = b"100644", b"100755", b"120000", b"40000"
-REPOSITORY = b"160000"
 
 _KINDS: dict[Kind, int] = {"commit": 1, "tree": 2, "blob": 3}
 _FULL_PACK = 1 << 30  # beyond 2 GiB a pack's list of names would need longer offsets

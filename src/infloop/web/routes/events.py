@@ -21,7 +21,7 @@ from infloop.store.queue import QueueEntry
 from infloop.web.errors import documented
 from infloop.web.parts import WebParts
 from infloop.web.routing import Parts, router
-from infloop.web.state import begun, is_waiting, latest_state
+from infloop.web.state import latest_state
 from infloop.web.streams import EventStream, frame
 
 ROUTER = router("events")
@@ -56,7 +56,7 @@ async def run_events(
     after: Annotated[int, Query(ge=0, lt=1 << 62)] = 0,
 ) -> Response:
     """Stream a run from its beginning, or from what was seen last, to its end."""
-    found = await begun(parts.service, parts.dispatcher.queue, run_id)
+    found = await parts.dispatcher.find(run_id)
     seen = _number(last_event_id or "") or after
     if _is_over(found, seen):
         return Response(status_code=204)  # tells a browser not to come back
@@ -65,15 +65,13 @@ async def run_events(
 
 def _is_over(found: RunRow | QueueEntry, seen: int) -> bool:
     if isinstance(found, QueueEntry):
-        return not is_waiting(found)
+        return not found.is_waiting
     return found.finished_at is not None and seen >= found.last_seq
 
 
 async def _of_run(parts: WebParts, run_id: str, after: int) -> AsyncGenerator[bytes]:
-    while isinstance(
-        entry := await begun(parts.service, parts.dispatcher.queue, run_id), QueueEntry
-    ):
-        if not is_waiting(entry):
+    while isinstance(entry := await parts.dispatcher.find(run_id), QueueEntry):
+        if not entry.is_waiting:
             return
         await asyncio.sleep(LOOK_SECONDS)
     async for batch in parts.service.listen(run_id, after):

@@ -17,7 +17,7 @@ from infloop.store.base import RunRow, SearchHit, StoredStatus
 from infloop.store.queue import QueueEntry
 from infloop.web.errors import Refused, documented
 from infloop.web.routing import CorrelationId, Parts, Shape, Who, router
-from infloop.web.state import begun, in_full, last_events, queued, summary
+from infloop.web.state import in_full, last_events, queued, summary
 
 ROUTER = router("runs")
 
@@ -104,7 +104,7 @@ async def list_runs(
 @ROUTER.get("/api/runs/{run_id}", responses=documented(404))
 async def read_run(run_id: RunId, parts: Parts) -> RunAnswer:
     """Return a run, also one that waits in the queue or goes on."""
-    found = await begun(parts.service, parts.dispatcher.queue, run_id)
+    found = await parts.dispatcher.find(run_id)
     if isinstance(found, QueueEntry):
         return RunAnswer(run=queued(found))
     return RunAnswer(run=await in_full(parts.service, run_id))
@@ -152,7 +152,7 @@ async def read_diff(
 async def cancel_run(run_id: RunId, parts: Parts, who: Who, correlation_id: CorrelationId) -> Begun:
     """Stop a run, whichever process drives it; one that waits leaves the queue."""
     service = parts.service
-    found = await begun(service, parts.dispatcher.queue, run_id)
+    found = await parts.dispatcher.find(run_id)
     if isinstance(found, QueueEntry):
         await parts.audit.record("queue.removed", who, correlation_id=correlation_id, run_id=run_id)
         if not await parts.dispatcher.remove(found.run.id):
@@ -162,13 +162,10 @@ async def cancel_run(run_id: RunId, parts: Parts, who: Who, correlation_id: Corr
     if status in ("succeeded", "failed", "cancelled"):
         raise Refused(409, "finished", f"run {run_id!r} has {status} already")
     await parts.audit.record("run.stopped", who, correlation_id=correlation_id, run_id=run_id)
-    if status in ("running", "stalled"):
-        await service.stop(run_id, "stopped through the API")
-    else:
-        try:
-            await service.cancel_undriven(run_id, "stopped through the API")
-        except UsageError as error:
-            raise Refused(409, "cannot-cancel", str(error)) from None
+    try:
+        await service.cancel(found, "stopped through the API")
+    except UsageError as error:
+        raise Refused(409, "cannot-cancel", str(error)) from None
     return Begun(run_id=run_id, correlation_id=correlation_id)
 
 
