@@ -6,13 +6,16 @@ BENCH_READY := .venv-bench/.ready
 COMPILE := .venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate
 
+# Hundreds of tests start a Python, and every worker reads all tests: what one compiled serves the next.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-agents test-browser test-container test-load check docs bench console lock clean
 
 help:
 	@echo "make demo      watch a loop turn failing tests green"
 	@echo "make test      run the tests"
 	@echo "make test-agents  drive the real claude and codex against a model of our own"
-	@echo "make test-browser  use the server's pages in a real browser, as root"
+	@echo "make test-browser  the server's pages in a real browser, and a browser inside a fence, as root"
 	@echo "make test-container  build the image and look at it from inside, with podman, as root"
 	@echo "make test-load  ten thousand webhooks while the server is killed twice"
 	@echo "make check     everything that must hold: style, types, layers, documents, tests"
@@ -33,8 +36,9 @@ test-agents: $(READY)
 	  tests/agents/real_mcp.py $(PYTEST)
 
 test-browser: $(READY)
-	@command -v chromium >/dev/null || apt-get install -y -qq --no-install-recommends chromium
-	@.venv/bin/pytest -q tests/test_browser.py $(PYTEST)
+	@command -v chromium >/dev/null && command -v chromium-headless-shell >/dev/null || \
+	  apt-get install -y -qq --no-install-recommends chromium chromium-headless-shell
+	@.venv/bin/pytest -q tests/test_browser.py tests/test_browser_confined.py $(PYTEST)
 
 test-container: $(READY)
 	@tools/container_engine.sh

@@ -22,7 +22,8 @@ from infloop.app import open_history, run_async
 from infloop.model.events import Limits, Output
 from infloop.providers.base import Done, Part, Request, Text
 from infloop.runtime.clock import SystemClock
-from infloop.runtime.service import Parts, RunService
+from infloop.runtime.parts import Parts
+from infloop.runtime.service import RunService
 from infloop.sandbox.host import HostSandbox
 
 LISTENERS = 10

@@ -12,11 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import infloop.catalog
-import infloop.runtime.service
-import infloop.sandbox.host
-import infloop.store.sqlite  # noqa: F401
-from forking import fork_for_each_line, say
+from forking import fork_for_each_line, import_all, say
 from generate import generate
 from infloop.model.events import Output, event_type, step_path
 from world import World, world
@@ -45,4 +41,5 @@ async def work(folder: Path, seed: int) -> None:
 
 
 if __name__ == "__main__":
+    import_all("infloop.cli", "infloop.mcp_server", "infloop.providers.acp", "infloop.web")
     fork_for_each_line(work)

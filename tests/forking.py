@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
+import importlib
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -18,6 +21,8 @@ import traceback
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import infloop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -32,9 +37,17 @@ def say(text: str) -> None:
     os.write(1, f"{text}\n".encode())
 
 
+def import_all(*but: str) -> None:
+    """Import infloop, without what begins with these names: no fork has to do it again."""
+    for module in pkgutil.walk_packages(infloop.__path__, "infloop."):
+        if not module.name.startswith(but):
+            importlib.import_module(module.name)
+
+
 def fork_for_each_line(work: Work) -> None:
     """Let a child do `work`, in the folder that the program was given, for each line of stdin."""
     folder = Path(sys.argv[1])
+    gc.freeze()  # a child that counted these would copy them
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

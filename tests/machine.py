@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import warm
 from playbook import edges, node, workflow
 from workspaces import contents, git, repository
 
@@ -58,16 +59,7 @@ class Machine:
         self, *arguments: str, code: int = 0, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; it must end as expected."""
-        done = subprocess.run(
-            self.command(*arguments),
-            cwd=cwd or self.repo,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=PATIENCE * 2,
-            check=False,
-        )
+        done = warm.run(arguments, cwd or self.repo, self.env, PATIENCE * 2)
         assert done.returncode == code, (arguments, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
         return done

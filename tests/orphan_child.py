@@ -13,18 +13,12 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import infloop.catalog
-import infloop.runtime.service
-import infloop.sandbox.bubblewrap
-import infloop.sandbox.guard
-import infloop.sandbox.levels
-import infloop.sandbox.scratch
-import infloop.store.sqlite  # noqa: F401
-from forking import fork_for_each_line, say
-from web_world import workflow
+from forking import fork_for_each_line, import_all, say
+from playbook import edges, node, workflow
 from world import World, world
 
 FIRST_TICKS_S, TICK_S = 0.01, 0.002
@@ -66,9 +60,15 @@ async def work(folder: Path, number: int) -> None:
     say("done")
 
 
+def shell(id: str, cmd: str) -> dict[str, Any]:
+    return node(id, "condition", kind="command", command={"cmd": cmd})
+
+
 async def drive(here: World, number: int, began: asyncio.Event) -> None:
     """Drive two runs whose children live until somebody ends them."""
-    runs = [await here.start(workflow(f"w{at}", "true", line(number))) for at in range(2)]
+    steps = [node("start", "start"), shell("one", "true"), shell("two", line(number))]
+    root = workflow(steps, edges("start next one met two"))
+    runs = [await here.start({**root, "id": f"w{at}"}) for at in range(2)]
     say(f"began {' '.join(runs)}")
     began.set()
     for run_id in runs:
@@ -82,4 +82,5 @@ async def tick(began: asyncio.Event) -> None:
 
 
 if __name__ == "__main__":
+    import_all("infloop.cli", "infloop.mcp_server", "infloop.providers.acp", "infloop.web")
     fork_for_each_line(work)

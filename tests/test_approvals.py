@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+import warm
 from confinement import need_bubblewrap
 from infloop.errors import NotFound
 from infloop.model.approval import LONGEST_TEXT, MOST_DETAILS, Approval, question
@@ -93,16 +94,7 @@ def entries(folder: Path) -> list[dict[str, Any]]:
 
 
 def infloop(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "infloop", *arguments],
-        cwd=folder,
-        env=environment(folder),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = warm.run(arguments, folder, environment(folder), PATIENCE)
     assert done.returncode == code, (arguments, done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
     return done

@@ -432,6 +432,50 @@ def put_provider(data: Path, url: str, **more: Any) -> None:
     (data / "providers/far.json").write_text(json.dumps(manifest))
 
 
+@pytest.mark.parametrize("attack", TABLE.at("prints"))
+async def test_no_secret_that_a_child_prints_is_kept_shown_or_asked(
+    tmp_path: Path, attack: Attack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {name: f"{name[:3].lower()}-0123456789-{name}-canary" for name in attack["plant"]}
+    for name, value in keys.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(directory_for_children(tmp_path, "work"))
+    file, data, told = tmp_path / "keys", tmp_path / "data", b""
+    file.write_text("".join(f"{value}\n" for value in (TOKEN, *keys.values())))
+    async with here(tmp_path, api_token=TOKEN) as served:
+        for number, text in enumerate(attack["lines"]):
+            line = text.replace("{keys}", str(file))
+            put_workflow(data, printing(line, str(tmp_path / f"asked-{number}")))
+            put_scripted(data, line)
+            run = await served.run("w")
+            for path in (f"/api/runs/{run['runId']}", f"/api/runs/{run['runId']}/events"):
+                told += (await served.ask("GET", path)).body
+        for path in ("/api/audit?limit=1000", "/api/runs", "/metrics"):
+            told += (await served.ask("GET", path)).body
+    asked = [file.read_bytes() for file in tmp_path.glob("asked-*")]
+    kept = b"".join(file.read_bytes() for file in data.rglob("*") if file.is_file())
+    assert b"[redacted]" in told
+    assert len(asked) == len(attack["lines"])
+    assert all(b"[redacted]" in each for each in asked)
+    for secret in (TOKEN, *keys.values()):
+        assert secret.encode() not in told + kept + b"".join(asked)
+
+
+def printing(line: str, asked: str) -> dict[str, Any]:
+    """A workflow whose command and agent print, and whose last step is asked with what they did."""
+    follow = f"printf '%s' {{{{c.stdout}}}} {{{{c.stderr}}}} {{{{a.transcript}}}} > {asked}"
+    nodes = [node("s", "start"), command("c", line), agent("a"), command("d", follow)]
+    return workflow(nodes, edges("s next c met a next d", "c not_met a"))
+
+
+def put_scripted(data: Path, line: str) -> None:
+    manifest = {"id": "bot", "label": "bot", "description": "d", "transport": "scripted"}
+    (data / "providers").mkdir(parents=True, exist_ok=True)
+    (data / "providers/bot.json").write_text(json.dumps({**manifest, "script": "bot.turns"}))
+    turns = {"turns": [{"do": [{"shell": line}]}]}
+    (data / "providers/bot.turns").write_text(json.dumps(turns))
+
+
 @pytest.mark.parametrize("attack", TABLE.at("temp"))
 async def test_what_is_temporary_is_private_and_cannot_be_foreseen(
     tmp_path: Path, attack: Attack, monkeypatch: pytest.MonkeyPatch

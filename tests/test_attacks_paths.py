@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from attack_tables import Attack, AttackTable
-from infloop.errors import StepError
+from infloop.errors import GuardError, StepError
 from infloop.providers.acp_files import MOST_BYTES, AgentFiles
 from infloop.sandbox.host import HostSandbox
 from infloop.workspace import beneath
 from infloop.workspace.carry import matching
 from machine import agent, machine
+from playbook import edges, node, workflow
 from small_disk import left, small_disk
 from test_acp_provider import ALL_ALLOWED, STOP, Bench
 from test_spawn import peak_kib
 from web_world import here
 from workspaces import contents
+from world import scripted, world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,3 +226,70 @@ def test_an_alias_of_git_does_not_come_home_unasked(tmp_path: Path, attack: Atta
     refused = here_is.infloop("apply", "last", code=1).stderr
     assert refused.count("git acts on it") == len(attack["names"])
     assert contents(here_is.repo) == before
+
+
+def turn(top: Path, attack: Attack) -> Path:
+    """Do to the directories beside each other what the attack does; return the one outside."""
+    outside = top / "outside"
+    outside.mkdir()
+    subprocess.run(
+        ["/bin/sh", "-ec", attack["make"].replace("{O}", str(outside))], cwd=top, check=True
+    )
+    return outside
+
+
+@pytest.mark.parametrize("attack", TABLE.at("moved"))
+async def test_no_run_works_where_a_link_has_taken_a_directorys_place(
+    tmp_path: Path, attack: Attack
+) -> None:
+    named = tmp_path / attack["named"]
+    (named / attack.get("cwd", "")).mkdir(parents=True)
+    step = node("c", "condition", kind="command", command={"cmd": "touch was-here"})
+    step["config"]["cwd"] = attack.get("cwd", "")
+    flow = workflow([node("s", "start"), step], edges("s next c"))
+    async with world(tmp_path) as here:
+        here.folder = named
+        assert (await here.run(flow)).status == "succeeded"
+    turn(tmp_path, attack)
+    async with world(tmp_path) as here:
+        here.folder = named
+        if "cwd" in attack:
+            said = (await here.run(flow)).result.error
+        else:
+            with pytest.raises(GuardError) as refused:
+                await here.run(flow)
+            said = str(refused.value)
+            assert len(await here.service.journal.runs()) == 1
+    replaced = named / attack.get("cwd", "")
+    assert f"'{replaced}' leads to '{replaced.resolve()}'" in said
+    assert f"work in '{replaced.resolve()}' by its own name" in said
+    assert not list((tmp_path / "outside").rglob("was-here"))
+
+
+@pytest.mark.parametrize("attack", TABLE.at("resumed"))
+async def test_a_run_goes_on_in_the_directory_in_which_it_began_or_not_at_all(
+    tmp_path: Path, attack: Attack
+) -> None:
+    bill, touch = {"do": [{"cost": 2.0}]}, {"do": [{"shell": "touch was-here"}]}
+    scripted(tmp_path / "data/providers", "fake", bill, touch)
+    rounds = node(
+        "l", "loop", [node("a", "agent", providerId="fake", prompt="go")], maxIterations=2
+    )
+    flow = workflow([node("s", "start"), rounds], edges("s next l"), onBudget="pause")
+    flow["limits"] = {"maxCostUsd": 1.0}
+    async with world(tmp_path) as here:
+        paused = await here.run(flow)
+        assert paused.status == "paused"
+    work = tmp_path / "work"
+    async with world(tmp_path) as here:
+        outside = turn(tmp_path, attack)
+        with pytest.raises(GuardError, match=attack["says"]) as refused:
+            await here.service.resume(paused.run_id, max_cost_usd=9.0)
+        assert f"'{work}'" in str(refused.value)
+        assert f"infloop rewind {paused.run_id}" in str(refused.value)
+        assert not list(outside.iterdir())
+        work.rename(tmp_path / "the-other")
+        (tmp_path / "gone").rename(work)
+        await here.service.resume(paused.run_id, max_cost_usd=9.0)
+        assert (await here.finish(paused.run_id)).status == "succeeded"
+    assert (work / "was-here").exists()

@@ -19,6 +19,7 @@ from typing import Any, get_args
 
 import pytest
 
+import warm
 from infloop import app
 from infloop.errors import AuditError, StoreError
 from infloop.model.audit import (
@@ -768,14 +769,8 @@ async def test_a_follower_is_not_confused_by_a_line_that_is_cut_off(tmp_path: Pa
 
 
 def infloop(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "infloop", "audit", *words],
-        env={"INFLOOP_DATA_DIR": str(folder), "HOME": str(folder), "TZ": "UTC"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    variables = {"INFLOOP_DATA_DIR": str(folder), "HOME": str(folder), "TZ": "UTC"}
+    return warm.run(("audit", *words), folder, variables, 60)
 
 
 async def test_the_command_prints_what_is_asked_for(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from infloop.sandbox.keeper import Process, all_processes, below, read_process, send_signal
 from infloop.sandbox.records import MARK
-from web_world import environment, process, put_workflow, wait_for, workflow
+from web_world import infloop, process, put_workflow, wait_for, workflow
 from world import world
 
 if TYPE_CHECKING:
@@ -201,16 +201,7 @@ def test_what_outlived_its_run_is_ended_before_somebody_goes_on_with_it(
         kill_with_keepers(server)
     assert all(lives(each) for each in left)
     (tmp_path / "go").touch()
-    done = subprocess.run(
-        [sys.executable, "-m", "infloop", command[0], run_id, *command[1:]],
-        cwd=tmp_path,
-        env=environment(tmp_path, isolation="host"),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
+    done = infloop(tmp_path, command[0], run_id, *command[1:])
     assert f"run {run_id[:8]}, step c1: processes left running" in done.stderr
     assert not any(lives(each) for each in left)
     assert records(tmp_path) == []
@@ -254,14 +245,7 @@ def test_the_children_and_runs_of_a_living_server_are_left_alone_by_another(tmp_
         own = [identified(pid_in(tmp_path / name)) for name in ("child", "daemon")]
         before = records(tmp_path)
         put_workflow(server.data, workflow("other", "true"))
-        subprocess.run(
-            [sys.executable, "-m", "infloop", "run", "other"],
-            cwd=tmp_path,
-            env=environment(tmp_path, isolation="host"),
-            stdout=subprocess.DEVNULL,
-            timeout=60,
-            check=True,
-        )
+        infloop(tmp_path, "run", "other")
         assert all(lives(each) for each in own)
         assert records(tmp_path) == before
         assert len(before) == 1

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+import warm
 from infloop.cli import COMMANDS
 from playbook import edges, node, workflow
 
@@ -57,15 +58,7 @@ class World:
 
     def infloop(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; it must end as expected."""
-        done = subprocess.run(
-            self.command(*arguments),
-            cwd=self.home,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=PATIENCE * 2,
-        )
+        done = warm.run(arguments, self.home, self.env, PATIENCE * 2)
         assert done.returncode == code, (arguments, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
         return done

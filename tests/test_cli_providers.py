@@ -551,6 +551,9 @@ async def through_the_node(
 
     async def room() -> None: ...
 
+    async def lets_in(_: str) -> bool:
+        return True
+
     powers = Powers(
         run_id="r",
         path="n",
@@ -558,13 +561,15 @@ async def through_the_node(
         iteration=0,
         attempt=1,
         workdir=str(tmp_path),
+        lets_in=lets_in,
         say=lambda text, stream: shown.append((text, stream)),
         room=room,
-        sandbox=sandbox,
+        sandbox=lambda: sandbox,
         environment=lambda extra=None: dict(VARIABLES),
         provider=lambda _: agent,
         interpreters=Interpreters(),
         max_output_bytes=1 << 20,
+        max_command_ms=60_000,
     )
     return await perform(powers, {"providerId": "some", "prompt": "hello", **config}), shown
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import struct
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,8 @@ from infloop.sandbox.fence import Fence
 from infloop.sandbox.guard import GuardSandbox
 from infloop.workspace.apply import Applied, apply
 from infloop.workspace.clone import read_bundle
+from infloop.workspace.unpacked import measure
+from infloop.workspace.walk import Limits
 from infloop.workspace.worktree import Worktrees
 from workspaces import contents, git, programs, repository, write
 
@@ -307,6 +311,23 @@ async def test_a_clone_belongs_to_the_children_and_what_is_beside_it_does_not() 
 def test_a_bundle_that_is_none_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(StepError, match=said):
         read_bundle(data)
+
+
+@pytest.mark.parametrize(
+    ("count", "entry", "said"),
+    [
+        (1, b"", "broken"),
+        (1, b"\x90" + b"\x80" * 1000, "broken"),
+        (1, b"\x35" + zlib.compress(b"short")[:-5], "broken"),
+        (1, b"\x35" + zlib.compress(bytes(1 << 20)), "broken"),
+        (1, b"\x65\x05" + zlib.compress(b"\xff\xff\xff"), "broken"),
+        (1, b"\x7a" + bytes(20) + zlib.compress(b"\x01" + b"\xff" * 8 + b"\x7f"), "bytes long"),
+        (2_000_000, b"", "2000000 objects"),
+    ],
+)
+def test_a_pack_that_lies_is_refused(count: int, entry: bytes, said: str) -> None:
+    with pytest.raises(StepError, match=said):
+        measure(b"PACK" + struct.pack(">LL", 2, count) + entry, Limits())
 
 
 def test_a_bundle_says_which_refs_it_has() -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import warm
 from infloop.app import audit_dir
 from infloop.model.audit import Wanted
 from infloop.model.events import Notice
@@ -93,15 +94,8 @@ def environment(place: Path, level: str) -> dict[str, str]:
 
 
 def infloop(place: Path, level: str, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "infloop", *arguments],
-        cwd=place / "work",
-        env=environment(place, level),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
-    )
+    done = warm.run(arguments, place / "work", environment(place, level), PATIENCE)
+    done.check_returncode()
     return done.stdout
 
 

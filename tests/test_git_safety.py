@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infloop.errors import InfloopError
-from infloop.workspace.apply import apply
+from infloop.workspace.apply import Protected, apply
 from infloop.workspace.worktree import Worktrees
 from workspaces import git, programs, repository, write
 
@@ -273,7 +273,8 @@ async def use_everything(
                     sabotage(worktree.path)
                 saved = await trees.remove(worktree)
                 done.add("removed")
-                allow = (".gitattributes", ".gitmodules")
+                held = await apply(store, saved, to_branch="result")
+                allow = held.paths if isinstance(held, Protected) else ()
                 await apply(store, saved, to_branch="result", allow=allow)
                 await apply(store, saved, allow=allow)
                 done.add("applied")

@@ -7,8 +7,6 @@ import json
 import os
 import random
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -22,6 +20,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+import warm
 from forking import forker
 from infloop.cli.costs_command import WIDTH, bar, table
 from infloop.errors import BudgetError, StepError
@@ -727,20 +726,14 @@ def never_less(before: float, folder: Path) -> float:
 def infloop(
     tmp_path: Path, *arguments: str, code: int = 0, env: dict[str, str] | None = None
 ) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "infloop", *arguments],
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
-            "LANG": "C.UTF-8",
-            "INFLOOP_DATA_DIR": str(tmp_path / "data"),
-            **(env or {}),
-        },
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    variables = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "LANG": "C.UTF-8",
+        "INFLOOP_DATA_DIR": str(tmp_path / "data"),
+        **(env or {}),
+    }
+    done = warm.run(arguments, tmp_path, variables, 60)
     assert done.returncode == code, done.stderr
     return done.stdout if code == 0 else done.stderr
 

@@ -184,15 +184,19 @@ async def test_closing_the_sandbox_ends_the_feeding(tmp_path: Path, sandbox: Hos
 
 async def test_a_child_that_reads_no_more_lives_on(tmp_path: Path, sandbox: HostSandbox) -> None:
     pieces = Pieces()
+    heard: list[str] = []
 
-    def hear(_: Stream, text: str) -> None:
-        if "closed" in text:
+    def has_closed() -> bool:
+        if heard:  # again and again: its keeper may still hold the other end for a moment
             pieces.queue.put_nowait(b"too late")
+        return pieces.closed == 1
 
     script = "exec < /dev/null; echo closed; while [ ! -e go ]; do sleep 0.02; done; echo alive"
     request = shell(script, tmp_path, stdin=pieces)
-    running = asyncio.create_task(sandbox.run(request, on_output=hear))
-    await until(lambda: pieces.closed == 1)
+    running = asyncio.create_task(
+        sandbox.run(request, on_output=lambda _, text: heard.append(text))
+    )
+    await until(has_closed)
     assert not running.done()
     (tmp_path / "go").touch()
     assert (await running).stdout == "closed\nalive\n"

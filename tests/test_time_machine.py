@@ -229,7 +229,7 @@ def test_a_rewind_that_cannot_be_done_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_rewind_that_is_killed_is_finished_by_resuming(tmp_path: Path) -> None:
     here = machine(tmp_path)
-    make = "import os\nos.mkdir('many')\nfor n in range(4000): open(f'many/{n}', 'w').write(str(n))"
+    make = "import os\nos.mkdir('many')\nfor n in range(1500): open(f'many/{n}', 'w').write(str(n))"
     remove = "import shutil\nshutil.rmtree('many')\nopen('x', 'w').write('x')"
     copy = f"ls many | wc -l; ls; cp -a . {tmp_path}/seen"
     nodes = [script("make", make), command("look", copy), script("remove", remove)]

@@ -892,12 +892,15 @@ async def test_an_edit_made_while_work_is_applied_is_kept(tmp_path: Path) -> Non
 
 
 def editing(run: RunProgram, repo: Path) -> RunProgram:
-    """Return a runner that edits a file as soon as contents are read for an apply."""
+    """Return a runner that edits a file as soon as contents are read of what was merged."""
+    merged = False
 
     async def runner(
         argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes | None
     ) -> Finished:
-        if "--batch" in argv and stdin and b":" not in stdin:
+        nonlocal merged
+        merged = merged or "merge-tree" in argv
+        if merged and "--batch" in argv and stdin and b":" not in stdin:
             write(repo / "src" / "b.txt", "somebody's edit")
         return await run(argv, cwd, env, stdin)
 

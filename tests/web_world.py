@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import warm
 from infloop.app import open_server
 from infloop.runtime.clock import SetClock
 from infloop.settings import Settings
@@ -142,15 +143,7 @@ def infloop(
     folder: Path, *arguments: str, code: int = 0, **settings: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end beside a server of `folder`; it must end as expected."""
-    done = subprocess.run(
-        [sys.executable, "-m", "infloop", *arguments],
-        cwd=folder,
-        env=environment(folder, **settings),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=2 * PATIENCE,
-    )
+    done = warm.run(arguments, folder, environment(folder, **settings), 2 * PATIENCE)
     assert done.returncode == code, (arguments, done.stdout, done.stderr)
     return done
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,7 +15,7 @@ from infloop.errors import SettingsError, StepError
 from infloop.model.events import Limits
 from infloop.policy.environment import ChildEnvironment, child_environment, parse_passthrough
 from infloop.policy.spending import Budget
-from infloop.settings import Settings, load_settings
+from infloop.settings import SECRETS, Settings, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
 
     from infloop.catalog import ProviderFiles, WorkflowCatalog
     from infloop.catalog.desk import CatalogDesk
+    from infloop.catalog.triggers import TriggerFiles
     from infloop.engine.graph import Definition
     from infloop.mcp_server.parts import McpParts
     from infloop.mcp_server.tools import Caller
     from infloop.model.approval import Approval
     from infloop.model.provider import ProgramProvider
     from infloop.model.provider import Provider as Manifest
+    from infloop.model.trigger import Trigger
     from infloop.model.values import JsonObject
     from infloop.nodes.base import Interpreters
     from infloop.providers.asking import Ask
@@ -101,6 +104,18 @@ class History:
     instances: Instances
 
 
+def started_in() -> str:
+    """Return the directory that we were started in, by the name that its user's shell has for it.
+
+    The kernel knows it by its own name alone, whatever link led there.
+    """
+    named = os.environ.get("PWD", "")
+    with suppress(OSError, ValueError):
+        if Path(named).is_absolute() and Path(named).samefile("."):
+            return named
+    return str(Path.cwd())
+
+
 @asynccontextmanager
 async def open_history(chosen: Settings) -> AsyncIterator[History]:
     """Open the journal without owning any run."""
@@ -126,10 +141,12 @@ async def open_service(
     from infloop.runtime.clock import SystemClock
     from infloop.runtime.fencing import EgressRules
     from infloop.runtime.homes import Homes
+    from infloop.runtime.leaks import LeakGuard
     from infloop.runtime.markers import RunMarkers
+    from infloop.runtime.parts import Parts
     from infloop.runtime.programs import confined_in
     from infloop.runtime.reserve import Reserve
-    from infloop.runtime.service import Parts, RunService
+    from infloop.runtime.service import RunService
     from infloop.runtime.workspaces import Workspaces
     from infloop.sandbox.hardening import hide_from_children
     from infloop.sandbox.host import HostSandbox
@@ -184,8 +201,11 @@ async def open_service(
                 ),
                 history_limit=chosen.run_history_limit,
                 max_output_bytes=chosen.max_output_bytes,
+                max_command_ms=chosen.max_command_ms,
                 child_memory_bytes=chosen.max_child_memory_bytes or memory_here() * 3 // 4,
                 reserve=reserve,
+                own_device=chosen.data_dir.stat().st_dev,
+                leaks=LeakGuard(_secrets(chosen)),
                 workspaces=workspaces,
                 records=records,
                 markers=markers,
@@ -202,6 +222,27 @@ async def open_service(
             records.close()
             markers.close()
             await instance.close()
+
+
+def _secrets(chosen: Settings) -> Callable[[], list[str]]:
+    """Return the way to all secrets that this process knows, whenever it is asked."""
+    from infloop.catalog.secrets import FiledSecrets
+    from infloop.policy.variables import secret_values
+
+    @cache
+    def trigger_files() -> TriggerFiles:
+        # Only when there are any: what reads them takes ten milliseconds to import.
+        from infloop.catalog.triggers import TriggerFiles
+
+        return TriggerFiles(chosen.triggers)
+
+    def triggers() -> list[Trigger]:
+        return trigger_files().all() if chosen.triggers.is_dir() else []
+
+    own = [*secret_values(os.environ), *(getattr(chosen, name) for name in SECRETS)]
+    folders = provider_folders(chosen)[:-1]  # what comes with infloop holds no secret
+    filed = FiledSecrets(triggers, folders, os.environ)
+    return lambda: [*own, *filed.values()]
 
 
 def _by_commas(text: str) -> tuple[str, ...]:
@@ -596,7 +637,9 @@ def _provider_finder(
                 )
             case ScriptedManifest() as manifest:
                 script = chosen.providers / manifest.script
-                return ScriptedProvider(provider_id, script, around(NO_NEEDS), environment)
+                return ScriptedProvider(
+                    provider_id, script, around(NO_NEEDS), environment, chosen.max_command_ms
+                )
             case CliProvider() as manifest:
                 program = os.environ.get(bin_variable(provider_id), "")
                 sandbox = around(_needs(manifest, user))

@@ -140,6 +140,15 @@ class Settings(BaseModel):
             "that can be bounded. 0 means three quarters of the machine's memory."
         ),
     )
+    max_command_ms: int = Field(
+        7_200_000,
+        ge=1_000,
+        le=604_800_000,
+        description=(
+            "How long any script or shell command may run, whatever its `timeoutMs` says; then it "
+            "is ended with all that it started. There is always a limit, at most a week."
+        ),
+    )
     child_env_passthrough: str = Field(
         "",
         description=(

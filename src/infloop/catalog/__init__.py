@@ -7,6 +7,7 @@
     agents      the agents that a user or a project has defined for a program
     connections machines with model servers, which become providers
     triggers    what starts workflows by itself: found, written, given a new address
+    secrets     what nobody is to read of triggers and providers
     plugins     who sends webhooks: those of a folder over those that come with infloop
     desk        … where a webhook looks all of it up
 

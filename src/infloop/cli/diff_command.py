@@ -92,7 +92,7 @@ async def _mark(store: SnapshotStore, span: Span) -> None:
 
     before, after = await store.state(span.before), await store.state(span.after)
     changed = await store.trees.leaves(before.files, after.files)
-    for path, why in (await protected_changes(store.trees, changed)).items():
+    for path, why in (await protected_changes(store.trees, before.files, changed)).items():
         note(f"protected: {printable(path)} ({why})")
 
 

@@ -85,18 +85,18 @@ def given_inputs(workflow: Workflow, assignments: Sequence[str]) -> JsonObject:
 
 
 def directory(chosen: str | None) -> str:
-    """Return where a run works, as a full path."""
+    """Return where a run works, as a full path by the name that it was given."""
     from pathlib import Path
 
+    from infloop import app
     from infloop.errors import UsageError
 
-    path = Path(chosen or ".").expanduser()
+    path = Path(app.started_in(), Path(chosen or "").expanduser())
     if not path.is_dir():
         raise UsageError(f"--cwd {chosen!r} is not a directory")
-    full = str(path.resolve())
-    if not is_text(full):
+    if not is_text(full := str(path.resolve())):
         raise UsageError(f"the directory {full!r} has a name that is not UTF-8; use another")
-    return full
+    return str(path)
 
 
 async def run_bundle(

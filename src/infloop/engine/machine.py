@@ -125,6 +125,7 @@ class _Machine:
     def begin(self, event: RunStarted) -> None:
         """The run exists: enter its first node."""
         self.state.limits = event.limits
+        self.state.directory = event.directory
         self.state.begun_at = self.now
         graph = self.program.graphs[self.program.root]
         frame = Frame("run", "", graph.id, scope={}, inputs=dict(event.inputs))
@@ -134,6 +135,7 @@ class _Machine:
     def resume(self, event: RunResumed) -> None:
         """Another process goes on: time that nobody worked does not count."""
         self.state.limits = event.limits
+        self.state.directory = event.directory or self.state.directory
         self.state.spent_ms += self.state.last_time - self.state.begun_at
         self.state.begun_at = self.now
         self.state.held = ""

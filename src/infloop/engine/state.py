@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from infloop.model.events import Limits, Status
+from infloop.model.events import DirectoryId, Limits, Status
 from infloop.model.values import JsonObject
 
 Scope: TypeAlias = dict[str, JsonObject]
@@ -102,6 +102,7 @@ class State(msgspec.Struct, omit_defaults=True):
     last_failure: str = ""
     held: str = ""
     finished: Status | None = None
+    directory: DirectoryId | None = None
 
     @property
     def ending(self) -> Ending | None:

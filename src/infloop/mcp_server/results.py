@@ -93,7 +93,7 @@ async def _protected(parts: McpParts, span: Span) -> list[str]:
     store = parts.workspaces.store
     before, after = await store.state(span.before), await store.state(span.after)
     changed = await store.trees.leaves(before.files, after.files)
-    risky = await protected_changes(store.trees, changed)
+    risky = await protected_changes(store.trees, before.files, changed)
     return [f"{printable(path)} ({why})" for path, why in risky.items()]
 
 

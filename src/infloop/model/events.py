@@ -10,7 +10,7 @@ any number that an interrupted process may have shown to a listener.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -41,10 +41,19 @@ class Cause(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     untrusted: tuple[str, ...] = ()
 
 
+class DirectoryId(NamedTuple):
+    """Which directory it is, whatever its name; a device's number holds for these `mounts`."""
+
+    inode: int
+    device: int
+    mounts: str
+
+
 class RunStarted(msgspec.Struct, frozen=True, tag="run_started", rename="camel"):
     """The run exists: its definition is fixed by hash, its inputs are resolved.
 
-    `isolation` and `egress` are what confines its children, and where they may connect.
+    `isolation` and `egress` are what confines its children, and where they may connect;
+    `directory` is which directory was at `workdir`, nothing in records that do not say.
     """
 
     workflow_id: str
@@ -56,18 +65,21 @@ class RunStarted(msgspec.Struct, frozen=True, tag="run_started", rename="camel")
     cause: Cause = Cause()
     isolation: str = "host"
     egress: str = "open"
+    directory: DirectoryId | None = None
 
 
 class RunResumed(msgspec.Struct, frozen=True, tag="run_resumed", rename="camel"):
     """A process took the run over; steps that were in flight are begun again.
 
-    `isolation` and `egress` are what counts from here on; empty in records that do not say.
+    `isolation`, `egress` and `directory` are what counts from here on; empty in records that do
+    not say.
     """
 
     epoch: int
     limits: Limits = Limits()
     isolation: str = ""
     egress: str = ""
+    directory: DirectoryId | None = None
 
 
 class StopRequested(msgspec.Struct, frozen=True, tag="stop_requested", rename="camel"):

@@ -206,7 +206,9 @@ class ScriptConfig(FileModel):
         None, "Directory", "Where the script runs; the run's directory if empty.", template=True
     )
     timeout_ms: Whole = field(
-        60_000, "Time limit (ms)", "The script is stopped after this long; 0 means no limit."
+        60_000,
+        "Time limit (ms)",
+        "The script is stopped after this long; 0 means as late as the operator allows.",
     )
 
 
@@ -257,7 +259,9 @@ class Command(FileModel):
         None, "Directory", "Where it runs; the run's directory if empty.", template=True
     )
     timeout_ms: Whole = field(
-        30_000, "Time limit (ms)", "The command is stopped after this long; 0 means no limit."
+        30_000,
+        "Time limit (ms)",
+        "The command is stopped after this long; 0 means as late as the operator allows.",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import aclosing, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from infloop.errors import StepError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from infloop.nodes.base import Powers
-    from infloop.providers.base import Part
+    from infloop.providers.base import Part, Provider
 
 
 PARTS_AT_ONCE = 64
@@ -29,7 +29,10 @@ async def perform(powers: Powers, config: JsonObject) -> Outcome:
     provider_id = as_text(config.get("providerId"))
     if not prompt.strip() or not provider_id:
         return failed("invalid agent config: a provider and a prompt are needed")
-    cwd, worktree = await _place(powers, config)
+    cwd, worktree = await powers.directory(config.get("cwd")), {}
+    if config.get("useWorktree") is True:
+        cwd = await _worktree(powers, config, cwd)
+        worktree = {"worktreePath": cwd}
     request = Request(
         prompt=prompt,
         cwd=cwd,
@@ -50,17 +53,17 @@ async def perform(powers: Powers, config: JsonObject) -> Outcome:
     async with powers.workspace.watched(cwd) as watched:
         answer, timed_out, duration_ms = await converse(powers, provider_id, request, timeout_ms)
     outcome = _outcome(answer, timed_out, duration_ms, timeout_ms)
-    outcome.outputs.update(counted_by_now(request, answer))
+    if answer.session:
+        outcome.outputs.update(counted_by_now(request, answer))
     outcome.outputs.update(worktree)
-    until = answer.rate_limited_until_ms if config.get("onRateLimit") == "wait" else None
-    return outcome._replace(tree=watched.tree, until=until or 0 if outcome.error else 0)
+    until = 0
+    if outcome.error and config.get("onRateLimit") == "wait":
+        until = answer.rate_limited_until_ms or 0
+    return Outcome(outcome.handle, outcome.outputs, outcome.error, watched.tree, until)
 
 
-async def _place(powers: Powers, config: JsonObject) -> tuple[str, JsonObject]:
-    """Return where the agent works, and the output that says so when it is a worktree."""
-    cwd = powers.directory(config.get("cwd"))
-    if config.get("useWorktree") is not True:
-        return cwd, {}
+async def _worktree(powers: Powers, config: JsonObject, cwd: str) -> str:
+    """Return the directory that stands for `cwd` in the node's own worktree."""
     include = config.get("worktreeInclude")
     beginning = Beginning(
         ref=as_text(config.get("worktreeRef")).strip(),
@@ -69,7 +72,7 @@ async def _place(powers: Powers, config: JsonObject) -> tuple[str, JsonObject]:
     )
     path = await powers.workspace.worktree(cwd, beginning)
     powers.say(f"[worktree] {path}\n", "tool")
-    return path, {"worktreePath": path}
+    return path
 
 
 async def converse(
@@ -81,19 +84,24 @@ async def converse(
     timed_out = False
     try:
         async with asyncio.timeout(timeout_ms / 1000) if timeout_ms else nullcontext():
-            # Closing the stream is what ends the provider, so it must not be left to chance.
-            parts = cast("AsyncGenerator[Part]", powers.provider(provider_id).ask(request))
-            async with aclosing(parts):
-                count = 0
-                async for part in parts:
-                    answer.add(part)
-                    _show(powers, part)
-                    count += 1
-                    if count % PARTS_AT_ONCE == 0:
-                        await powers.room()
+            await _hear(powers, powers.provider(provider_id), request, answer)
     except TimeoutError:
         timed_out = True
     return answer, timed_out, int((time.monotonic() - started) * 1000)
+
+
+async def _hear(powers: Powers, provider: Provider, request: Request, answer: Answer) -> None:
+    parts = cast("AsyncGenerator[Part]", provider.ask(request))
+    count = 0
+    try:
+        async for part in parts:
+            answer.add(part)
+            _show(powers, part)
+            count += 1
+            if count % PARTS_AT_ONCE == 0:
+                await powers.room()
+    finally:  # closing the stream is what ends the provider, so it is not left to chance
+        await parts.aclose()
 
 
 def _show(powers: Powers, part: Part) -> None:

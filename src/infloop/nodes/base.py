@@ -105,23 +105,28 @@ class Powers(msgspec.Struct, frozen=True):
     iteration: int
     attempt: int
     workdir: str
+    lets_in: Callable[[str], Awaitable[bool]]
     say: Callable[[str, str], None]
     room: Callable[[], Awaitable[None]]
-    sandbox: Sandbox
+    sandbox: Callable[[], Sandbox]
     environment: Environment
     provider: Callable[[str], Provider]
     interpreters: Interpreters
     max_output_bytes: int
+    max_command_ms: int
     workspace: Workspace = NO_WORKSPACE
 
-    def directory(self, configured: object) -> str:
-        """Return the directory a step works in: its own, or else the run's."""
+    async def directory(self, configured: object) -> str:
+        """Return the directory a step works in: its own, or else the run's.
+
+        Raises StepError if there is none, and GuardError if it is not the one that it was.
+        """
         if not isinstance(configured, str) or not configured:
             return self.workdir  # which was there when the run began
-        directory = Path(self.workdir, configured)
-        if not directory.is_dir():
-            raise StepError(f"cwd {str(directory)!r} is not a directory; create it or change 'cwd'")
-        return str(directory)
+        directory = str(Path(self.workdir, configured))
+        if not await self.lets_in(directory):
+            raise StepError(f"cwd {directory!r} is not a directory; create it or change 'cwd'")
+        return directory
 
 
 def failed(reason: str, **outputs: object) -> Outcome:

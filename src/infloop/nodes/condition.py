@@ -12,6 +12,7 @@ from infloop.errors import StepError
 from infloop.model.values import JsonObject, as_text
 from infloop.nodes.agent import Said, ask_text, cost_of
 from infloop.nodes.base import Outcome, tail, whole_number
+from infloop.policy.command_time import time_limit
 from infloop.sandbox.base import ChildRequest
 
 if TYPE_CHECKING:
@@ -59,15 +60,16 @@ async def _command(powers: Powers, config: JsonObject) -> Outcome:
         if isinstance(declared, dict)
         else {}
     )
-    limit_ms = whole_number(command.get("timeoutMs"), COMMAND_TIMEOUT_MS)
+    asked_ms = whole_number(command.get("timeoutMs"), COMMAND_TIMEOUT_MS)
+    limit = time_limit(asked_ms, powers.max_command_ms)
     text = config.get("against")
-    result = await powers.sandbox.run(
+    result = await powers.sandbox().run(
         ChildRequest(
             argv=("/bin/sh", "-c", line),
-            cwd=powers.directory(command.get("cwd") or config.get("cwd")),
+            cwd=await powers.directory(command.get("cwd") or config.get("cwd")),
             env=powers.environment(extra),
             stdin=as_text(text).encode() if text is not None else None,
-            timeout_ms=limit_ms,
+            timeout_ms=limit.ms,
             max_output_bytes=powers.max_output_bytes,
         ),
         on_output=lambda stream, piece: powers.say(piece, stream),
@@ -81,7 +83,7 @@ async def _command(powers: Powers, config: JsonObject) -> Outcome:
         "exitCode": result.exit_code,
     }
     if result.timed_out:
-        return _verdict(f"command timed out after {limit_ms}ms", seen=seen)
+        return _verdict(f"command timed out after {limit.ms}ms{limit.whose}", seen=seen)
     if result.exit_code is None:
         return _verdict(f"killed by signal {result.signal}{result.aside}", seen=seen)
     detail = f"exit {result.exit_code}{result.aside}"

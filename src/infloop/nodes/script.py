@@ -16,6 +16,7 @@ import msgspec
 
 from infloop.model.values import JsonObject, JsonValue, as_text, compact_json
 from infloop.nodes.base import Outcome, failed, tail, whole_number
+from infloop.policy.command_time import TimeLimit, time_limit
 from infloop.sandbox.base import ChildRequest
 
 if TYPE_CHECKING:
@@ -32,9 +33,11 @@ async def perform(powers: Powers, config: JsonObject) -> Outcome:
         return failed(f"unknown script language {language!r}; use py or ts", language=language)
     if language == "ts" and not powers.interpreters.typescript:
         return failed(powers.interpreters.typescript_missing, language=language)
-    cwd = powers.directory(config.get("cwd"))
+    cwd = await powers.directory(config.get("cwd"))
     inputs = config.get("inputs")
     arguments = list(inputs.values()) if isinstance(inputs, dict) else []
+    asked_ms = whole_number(config.get("timeoutMs"), SCRIPT_TIMEOUT_MS)
+    limit = time_limit(asked_ms, powers.max_command_ms)
     with tempfile.TemporaryDirectory(prefix="infloop-script-") as folder:
         argv = _prepare(Path(folder), language, as_text(config.get("code")), powers)
         request = ChildRequest(
@@ -42,17 +45,17 @@ async def perform(powers: Powers, config: JsonObject) -> Outcome:
             cwd=cwd,
             env=powers.environment(),
             stdin=compact_json(arguments).encode(),
-            timeout_ms=whole_number(config.get("timeoutMs"), SCRIPT_TIMEOUT_MS),
+            timeout_ms=limit.ms,
             max_output_bytes=powers.max_output_bytes,
             want_result=True,
             reads=(folder,),
             max_result_bytes=powers.max_output_bytes,
         )
         async with powers.workspace.watched(cwd) as watched:
-            child = await powers.sandbox.run(
+            child = await powers.sandbox().run(
                 request, on_output=lambda stream, piece: powers.say(piece, stream)
             )
-    return _outcome(language, config, child)._replace(tree=watched.tree)
+    return _outcome(language, config, child, limit)._replace(tree=watched.tree)
 
 
 def _prepare(folder: Path, language: str, code: str, powers: Powers) -> tuple[str, ...]:
@@ -69,7 +72,7 @@ def _prepare(folder: Path, language: str, code: str, powers: Powers) -> tuple[st
     return (*powers.interpreters.typescript, str(script))
 
 
-def _outcome(language: str, config: JsonObject, child: ChildResult) -> Outcome:
+def _outcome(language: str, config: JsonObject, child: ChildResult, limit: TimeLimit) -> Outcome:
     outputs: JsonObject = {
         "stdout": child.stdout,
         "stderr": child.stderr,
@@ -81,7 +84,7 @@ def _outcome(language: str, config: JsonObject, child: ChildResult) -> Outcome:
     if child.error:
         reason = child.error
     elif child.timed_out:
-        reason = f"the script did not finish within {config.get('timeoutMs', SCRIPT_TIMEOUT_MS)} ms"
+        reason = f"the script did not finish within {limit.ms} ms{limit.whose}"
     elif child.result_too_large:
         reason = "the script returned more than may be kept; write it to a file and return its name"
     elif child.exit_code != 0:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from infloop.nodes.base import whole_number
 from infloop.policy.spending import is_amount
-from infloop.providers.base import Usage
+from infloop.providers.base import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from infloop.model.values import JsonObject
@@ -21,7 +21,7 @@ def counted_before(config: JsonObject) -> Usage:
     """Return what the rounds before counted of the session that a step continues."""
     tokens = config.get("sessionTokens")
     if not isinstance(tokens, dict) or not config.get("sessionId"):
-        return Usage()
+        return NO_USAGE
     return Usage(
         whole_number(tokens.get("input"), 0),
         whole_number(tokens.get("output"), 0),
@@ -39,9 +39,7 @@ def cost_before(config: JsonObject) -> float:
 
 
 def counted_by_now(request: Request, answer: Answer) -> JsonObject:
-    """Return the session of an answer and all that was counted of it, as outputs of the step."""
-    if not answer.session:
-        return {}
+    """Return the session that an answer names, and all that was counted of it, as outputs."""
     total, cost = answer.usage, answer.cost_usd or 0.0
     if answer.session == request.session_id:
         total = request.session_usage + total

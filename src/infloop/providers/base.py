@@ -190,8 +190,8 @@ class Answer:
 
     def __init__(self, max_bytes: int) -> None:
         self._said = Capture("stdout", max_bytes, None)
-        self._transcript = Capture("stdout", max_bytes, None)
         self._stderr = Capture("stderr", max_bytes, None)
+        self._transcript: Capture | None = None  # until it is more than what was said
         self.usage = NO_USAGE
         self.cost_usd: float | None = None
         self.session = ""
@@ -204,8 +204,10 @@ class Answer:
             case Text(text):
                 data = text.encode("utf-8", "replace")
                 self._said.feed(data)
-                self._transcript.feed(data)
+                if self._transcript:
+                    self._transcript.feed(data)
             case Tool() | ToolResult() | Notice():
+                self._transcript = self._transcript or self._said.copy()
                 self._transcript.feed(f"\n{part.line}\n".encode("utf-8", "replace"))
             case Usage():
                 self.usage += part
@@ -229,7 +231,7 @@ class Answer:
     @property
     def transcript(self) -> str:
         """What the agent said and did, in order."""
-        return self._transcript.finish().text
+        return (self._transcript or self._said).finish().text
 
     @property
     def stderr(self) -> str:

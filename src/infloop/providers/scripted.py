@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from infloop.errors import StepError
+from infloop.policy.command_time import time_limit
 from infloop.providers.base import Cost, Done, Part, Request, Stderr, Text, Tool, ToolResult, Usage
 from infloop.sandbox.base import ChildRequest
 
@@ -92,11 +93,13 @@ class ScriptedProvider:
         script: Path,
         sandbox: Sandbox,
         environment: Callable[[], dict[str, str]],
+        max_command_ms: int = SHELL_TIMEOUT_MS,
     ) -> None:
         self.id = id
         self._script = script
         self._sandbox = sandbox
         self._environment = environment
+        self._limit = time_limit(SHELL_TIMEOUT_MS, max_command_ms)
 
     async def ask(self, request: Request) -> AsyncIterator[Part]:
         """Play the turn that fits the request."""
@@ -140,11 +143,13 @@ class ScriptedProvider:
                 argv=("/bin/sh", "-c", command),
                 cwd=cwd,
                 env=self._environment(),
-                timeout_ms=SHELL_TIMEOUT_MS,
+                timeout_ms=self._limit.ms,
             )
         )
         if result.error:
             raise StepError(result.error)
+        if result.timed_out:
+            return f"the command did not finish within {self._limit.ms} ms{self._limit.whose}"
         return (result.stdout + result.stderr).strip() or f"exit {result.exit_code}"
 
 

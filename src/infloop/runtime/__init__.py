@@ -10,8 +10,11 @@
     ledger      every call of a provider on the books, within what may be spent
     seen        … and what the broker saw of it, whatever the agent says
     loop        one run from its first command to its last event
+    doors       what its steps are given: the sandbox, providers
+    leaks       … known secrets taken out of what they tell
     ending      a process that stops: the runs that go on are settled
     recovery    runs whose process died: found, and recorded as what they are
+    aside       questions to file systems that may not answer
     markers     which runs are under way, as files to look at
     fencing     the fence around a run's children: files, network, keys
     telling     … and what it decided: in the run, for the audit log, for who counts
@@ -24,6 +27,8 @@
     timeline    how a run's directories came to be what they are
     approvals   what waits for a person: asked, listed, answered
     tidying     … and what is done behind those that ended
+    workdirs    where they work, and that it is where they worked before
+    parts       what runs are made of, given by the application
     service     the application's whole API: start, stop, resume, rewind, listen
     dispatch    lets queued runs begin when there is room
 

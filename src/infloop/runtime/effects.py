@@ -103,9 +103,13 @@ class Effects:
         self._post(WaitOver(wait.path))
 
     async def _effect(self, perform: Perform, began: float) -> None:
-        outcome = await self._outcome(perform)
-        if outcome is None:
-            return
+        try:
+            outcome = await self._act(perform)
+        except Exception as error:  # noqa: BLE001  (the edge of a step: a defect fails it alone)
+            failure = self._failure(perform, error)
+            if failure is None:
+                return
+            outcome = failure
         if outcome.until:
             self._post(
                 StepWaiting(
@@ -132,23 +136,23 @@ class Effects:
     def _since(self, began: float) -> int:
         return int((self._loop.time() - began) * 1000)
 
-    async def _outcome(self, perform: Perform) -> Outcome | None:
-        """Return how it went; nothing if the step was refused, which the engine answers for."""
-        try:
-            return await self._act(perform)
-        except StepError as error:
-            return failed(str(error))
-        except BudgetError as error:
-            self._post(BudgetExceeded(str(error), perform.path))
-            return None
-        except GuardError as error:
-            self._post(GuardFailed(str(error), perform.path))
-            return None
-        except InfloopError:
-            raise
-        except Exception as error:  # noqa: BLE001  (the edge of a step: a defect fails it alone)
-            self._post(Notice(traceback.format_exc(limit=20), perform.path, perform.node, "error"))
-            return failed(f"internal error: {type(error).__name__}: {error}")
+    def _failure(self, perform: Perform, error: Exception) -> Outcome | None:
+        """Return how it went wrong; nothing if the step was refused: the engine answers for it."""
+        match error:
+            case StepError():
+                return failed(str(error))
+            case BudgetError():
+                self._post(BudgetExceeded(str(error), perform.path))
+                return None
+            case GuardError():
+                self._post(GuardFailed(str(error), perform.path))
+                return None
+            case InfloopError():
+                raise error
+            case _:
+                said = "".join(traceback.format_exception(error, limit=20))
+                self._post(Notice(said, perform.path, perform.node, "error"))
+                return failed(f"internal error: {type(error).__name__}: {error}")
 
     def _answer(self, perform: Perform | Wait, outcome: Outcome, duration_ms: int) -> None:
         self._post(

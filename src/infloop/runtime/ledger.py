@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -37,7 +36,7 @@ from infloop.runtime.seen import unreported
 from infloop.store.base import Bill, Booking, Calls, Cap, NewCall, UsedUp
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
     from datetime import date
 
     from infloop.policy.spending import Window
@@ -56,7 +55,16 @@ _COUNTED = (Cost, Usage)
 class Ledger:
     """What this process asks of providers, within what all processes together may spend."""
 
-    def __init__(self, journal: Journal, instance: str, clock: Clock, budget: Budget) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        instance: str,
+        clock: Clock,
+        budget: Budget,
+        clean: Callable[[str], str] = str,
+    ) -> None:
+        """Take who cleans the names of models: they are what the provider says."""
+        self._clean = clean
         self._journal = journal
         self._instance = instance
         self._clock = clock
@@ -87,18 +95,20 @@ class Ledger:
             self._clock.now_ms(),
         )
         if not (self.budget.max_usd or self.budget.require_known_cost or max_run_usd):
-            return BookedCall(self._journal, self._clock, call)
+            return BookedCall(self._journal, self._clock, self._clean, call)
         caps = self._caps(request.run_id, max_run_usd)
         reserving = asyncio.ensure_future(self._journal.reserve_call(call, caps))
         try:
             reserved = await asyncio.shield(reserving)
         except asyncio.CancelledError:
             if not isinstance(reserved := await reserving, UsedUp):
-                await ReservedCall(self._journal, self._clock, reserved).settle(known=True)
+                await ReservedCall(self._journal, self._clock, self._clean, reserved).settle(
+                    known=True
+                )
             raise
         if isinstance(reserved, UsedUp):
             raise BudgetError(self._refusal(reserved))
-        return ReservedCall(self._journal, self._clock, reserved)
+        return ReservedCall(self._journal, self._clock, self._clean, reserved)
 
     async def refusal(self, run_id: str, max_run_usd: float, untold: int) -> str:
         """Return why a run may spend nothing more, or nothing.
@@ -134,8 +144,9 @@ class Ledger:
 class OpenCall(ABC):
     """A call that adds up what it costs until it is settled."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, clean: Callable[[str], str]) -> None:
         self._clock = clock
+        self._clean = clean
         self._usd = self._seen_usd = 0.0
         self._usage = self._seen_usage = NO_USAGE
         self.settled = False
@@ -187,16 +198,23 @@ class OpenCall(ABC):
         if self._seen_usage is not NO_USAGE:
             tokens, usd = self.unreported()
             used = tokens + used
+        model = self._clean(used.model)
         return Bill(
-            self._usd + usd, used.input_tokens, used.output_tokens, used.cached_tokens, used.model
+            self._usd + usd, used.input_tokens, used.output_tokens, used.cached_tokens, model
         )
 
 
 class ReservedCall(OpenCall):
     """A call under a cap: an amount of money is durable before anybody hears of it."""
 
-    def __init__(self, journal: Journal, clock: Clock, id: int) -> None:  # noqa: A002  (its name)
-        super().__init__(clock)
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        clean: Callable[[str], str],
+        id: int,  # noqa: A002  (its name)
+    ) -> None:
+        super().__init__(clock, clean)
         self._journal = journal
         self._id = id
         self._timer: asyncio.TimerHandle | None = None
@@ -229,8 +247,10 @@ class BookedCall(OpenCall):
     That it was made is in the journal before it is made, as the start of its step.
     """
 
-    def __init__(self, journal: Journal, clock: Clock, call: NewCall) -> None:
-        super().__init__(clock)
+    def __init__(
+        self, journal: Journal, clock: Clock, clean: Callable[[str], str], call: NewCall
+    ) -> None:
+        super().__init__(clock, clean)
         self._journal = journal
         self._booking = Booking(call)
         journal.book(self._booking)
@@ -277,19 +297,23 @@ class Metered:
         parts = cast("AsyncGenerator[Part]", self._provider.ask(request))
         asked = False
         try:
-            async with aclosing(parts):
+            try:
                 async for part in parts:
                     asked = True
                     if isinstance(part, _COUNTED):
                         await call.count(part)
                     elif isinstance(part, Done) and not call.settled:
-                        for more in await self._unreported(call):
-                            yield more
+                        if self._seen is not None and self._seen.anything:
+                            for more in await self._unreported(self._seen, call):
+                                yield more
                         await self._finish(call, request, part.error)
                     yield part
+            finally:
+                await parts.aclose()
             if not call.settled:
-                for more in await self._unreported(call):
-                    yield more
+                if self._seen is not None and self._seen.anything:
+                    for more in await self._unreported(self._seen, call):
+                        yield more
                 await self._finish(call, request, "it ended without a result")
         except StepError:
             if not asked and not (self._seen and self._seen.anything):
@@ -314,11 +338,8 @@ class Metered:
         await _see(seen, call)
         return await self._ledger.refusal(run_id, self._max_run_usd, seen.untold)
 
-    async def _unreported(self, call: OpenCall) -> list[Part]:
+    async def _unreported(self, seen: Seen, call: OpenCall) -> list[Part]:
         """Count what the provider should have reported and did not; return it as its parts."""
-        seen = self._seen
-        if seen is None or not seen.anything:
-            return []
         await _see(seen, call)
         tokens, usd = call.unreported()
         parts: list[Part] = [Notice(unreported(tokens)), tokens] if tokens.counts else []

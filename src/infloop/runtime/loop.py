@@ -59,14 +59,14 @@ class RunLoop:
         program: Program,
         state: State,
         journal: Journal,
-        perform: Performer,
         tidy_up: Callable[[], Awaitable[None]],
+        clean: Callable[[Event], Event],
     ) -> None:
         self._program = program
         self._state = state
         self._journal = journal
-        self._perform = perform
         self._tidy_up = tidy_up
+        self._clean = clean
         self._commands: deque[Command] = deque()
         self._inbox: deque[Event] = deque()
         self._arrival: asyncio.Future[None] | None = None
@@ -76,6 +76,7 @@ class RunLoop:
         self._checkpoint_after = CHECKPOINT_EVENTS
         self._effects: Effects
         self.recorder: Recorder
+        self.perform: Performer
 
     @property
     def limits(self) -> Limits:
@@ -107,8 +108,8 @@ class RunLoop:
             self.post(GuardFailed(reason, ""))
 
     def post(self, event: Event) -> None:
-        """Hand in an event from outside."""
-        self._inbox.append(event)
+        """Hand in an event from outside, as a step of the run or somebody else tells it."""
+        self._inbox.append(self._clean(event))
         self._wake()
 
     def _wake(self) -> None:
@@ -202,14 +203,14 @@ class RunLoop:
         self._checkpoint_after = max(CHECKPOINT_EVENTS, len(data) // 16)
         self._journal.checkpoint(self.recorder.run_id, self.recorder.epoch, self.recorder.seq, data)
 
-    async def _act(self, perform: Perform) -> Outcome:
+    def _act(self, perform: Perform) -> Awaitable[Outcome]:
         def say(text: str, stream: str) -> None:
             if text:
                 self.recorder.output(
                     Output(perform.path, perform.node, text, stream, perform.iteration)  # type: ignore[arg-type]
                 )
 
-        return await self._perform(perform, say)
+        return self.perform(perform, say)
 
     # -- the end -----------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.fence import Fence
+from infloop.sandbox.fence import Fence, Limits
 from infloop.workspace.program import Finished
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from infloop.workspace.program import Confine, RunProgram
 
 LARGEST_ANSWER = 512 << 20
+MOST_MEMORY = 2 << 30
+"""What a confined program may take: what it looks at was made by somebody else."""
 # What a child prints is text to the sandbox; its result descriptor carries bytes.
 TO_RESULT = ("/bin/sh", "-c", 'exec "$@" >&3', "sh")
 
@@ -32,7 +34,7 @@ def confined_in(find: Callable[[], Awaitable[Sandbox]]) -> Confine:
     """Return what confines programs in a sandbox, which is found when it is first needed."""
 
     def confine(*, read: Sequence[str], write: Sequence[str]) -> RunProgram:
-        fence = Fence(read=tuple(read), write=tuple(write))
+        fence = Fence(tuple(read), tuple(write), limits=Limits(memory_bytes=MOST_MEMORY))
 
         async def run(
             argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes | None

@@ -13,17 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 from typing import NamedTuple
 
 from infloop.errors import GuardError, StoreError
+from infloop.runtime.aside import PATIENCE_S, aside
 
 LEAST_FILES = 20_000
 """How many more files must find room on a disk that counts them."""
-
-PATIENCE_S = 5.0
 
 
 class Left(NamedTuple):
@@ -139,26 +136,17 @@ class Disk:
         self.device = device
         self.directory = directory
         self.left: Left | None = None
-        self._answer: asyncio.Future[None] | None = None
+        self._answer: asyncio.Future[Left | None] | None = None
 
-    def ask(self) -> asyncio.Future[None]:
+    def ask(self) -> asyncio.Future[Left | None]:
         """Return what is done when the disk has answered; it is asked once at a time."""
         if self._answer is None or self._answer.done():
-            loop = asyncio.get_running_loop()
-            self._answer = loop.create_future()
-            # No executor: those are waited for when a process ends.
-            Thread(target=self._look, args=(loop, self._answer), daemon=True).start()
+            self._answer = aside(self._look)
         return self._answer
 
-    def _look(self, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[None]) -> None:
+    def _look(self) -> Left | None:
         self.left = left_on(self.directory)
-        with suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
-            loop.call_soon_threadsafe(_answered, answer)
-
-
-def _answered(answer: asyncio.Future[None]) -> None:
-    if not answer.done():
-        answer.set_result(None)
+        return self.left
 
 
 def _unknown(directory: str) -> str:

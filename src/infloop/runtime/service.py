@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -23,7 +23,6 @@ from infloop.errors import InfloopError, NotFound, StepError, UsageError, Workfl
 from infloop.model.audit import SYSTEM, Actor
 from infloop.model.events import (
     Cause,
-    Limits,
     Recorded,
     RunFinished,
     RunResumed,
@@ -34,18 +33,15 @@ from infloop.model.events import (
     TreeRestored,
 )
 from infloop.model.isolation import is_at_least
-from infloop.nodes import NODE_TYPES
-from infloop.nodes.base import NO_WORKSPACE, Environment, Interpreters, Outcome, Powers
+from infloop.nodes.base import Outcome
 from infloop.policy.budget import merge_limits
-from infloop.policy.spending import Budget
 from infloop.policy.taint import told
-from infloop.runtime.approvals import Asker
 from infloop.runtime.auditing import RunAudit
 from infloop.runtime.definitions import Definitions
+from infloop.runtime.doors import AllRuns, RunDoors
 from infloop.runtime.feed import Feed
-from infloop.runtime.fencing import NO_NEEDS, EgressRules, RunFence, real_path
-from infloop.runtime.homes import InItsHome
-from infloop.runtime.ledger import Ledger, Metered, abandon_dead_calls
+from infloop.runtime.fencing import RunFence
+from infloop.runtime.ledger import Ledger, abandon_dead_calls
 from infloop.runtime.loop import Glance, RunLoop
 from infloop.runtime.news import News
 from infloop.runtime.record import Recorder
@@ -58,11 +54,9 @@ from infloop.runtime.recovery import (
     reconcile,
     shown_status,
 )
-from infloop.runtime.reserve import Reserve
-from infloop.runtime.seen import Seen
-from infloop.runtime.telling import Telling
 from infloop.runtime.tidying import Tidying
 from infloop.runtime.timeline import Moment, moments, unfinished
+from infloop.runtime.workdirs import Workdirs
 from infloop.store.base import NewRun, Ownership
 
 if TYPE_CHECKING:
@@ -71,21 +65,14 @@ if TYPE_CHECKING:
     from infloop.engine.commands import Command
     from infloop.engine.graph import Program
     from infloop.model.values import JsonObject
-    from infloop.providers.asking import Ask
-    from infloop.providers.base import Provider
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.clock import Clock
     from infloop.runtime.definitions import Known
-    from infloop.runtime.fencing import Around, Needs
-    from infloop.runtime.homes import Homes
     from infloop.runtime.loop import Performer, Say
-    from infloop.runtime.markers import RunMarkers
+    from infloop.runtime.parts import Parts
     from infloop.runtime.reserve import RunDisks
     from infloop.runtime.telling import Decided
     from infloop.runtime.workspaces import RunWorkspace, Workspaces
-    from infloop.sandbox.base import Sandbox
-    from infloop.sandbox.records import ChildRecords
-    from infloop.store.audit import AuditLog
     from infloop.store.base import Journal, Loaded, RunRow
     from infloop.store.instances import Instance, Instances, ShownStatus
     from infloop.workspace.changes import Change
@@ -101,37 +88,6 @@ BEAT_SECONDS = 5.0
 FOLLOW_SECONDS = 0.1
 
 _log = logging.getLogger("infloop.runs")
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What runs are made of, given by the application.
-
-    Without `workspaces` there are no worktrees, and no snapshots are taken; without `records`,
-    children are not on record; without `markers`, nor are runs under way; without `audit`, runs
-    are not in the audit log. `why_host` says why children are not confined although nobody asked
-    for that.
-    """
-
-    sandbox: Sandbox
-    environment: Environment
-    provider: Callable[[str, Around, Ask | None], Provider]
-    egress: EgressRules = field(default_factory=EgressRules)
-    service_user: tuple[int, int] | None = None
-    why_host: str = ""
-    homes: Homes | None = None
-    interpreters: Interpreters = field(default_factory=Interpreters)
-    limits: Limits = field(default_factory=Limits)
-    budget: Budget = field(default_factory=Budget)
-    history_limit: int = 100
-    max_output_bytes: int = 2 << 20
-    child_memory_bytes: int = 0
-    reserve: Reserve = field(default_factory=Reserve)
-    workspaces: Workspaces | None = None
-    records: ChildRecords | None = None
-    markers: RunMarkers | None = None
-    audit: AuditLog | None = None
-    approvals: Approvals | None = None
 
 
 class GoingBack(NamedTuple):
@@ -171,13 +127,23 @@ class RunService:
         self.instance = instance
         self._clock = clock
         self._parts = parts
-        self._ledger = Ledger(journal, instance.id, clock, parts.budget)
+        clean = parts.leaks.known.clean
+        self._ledger = Ledger(journal, instance.id, clock, parts.budget, clean)
         self._live: dict[str, LiveRun] = {}
         self._audit = RunAudit(parts.audit, clock)
         self._on_end: list[Callable[[], None]] = []
         self._definitions = Definitions()
         self._tidying = Tidying(journal, parts.history_limit, self._drop_forgotten)
+        self._workdirs = Workdirs(journal, parts.own_device, instance.row.boot_id)
         self.news = News()
+        self._all_runs = AllRuns(
+            parts,
+            self._ledger,
+            self._workdirs.lets_in,
+            instance.id,
+            self.news.publish,
+            self._note_connections,
+        )
         self._tending: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -217,9 +183,11 @@ class RunService:
 
         A run that was promised before has its ids already, and `create` makes it durable in its
         own way. Raises BudgetError, as `resume` and `rewind` do, when what may be spent is spent,
-        and as they do StoreError or GuardError when too little is left on a disk.
+        and as they do StoreError or GuardError when too little is left on a disk, and GuardError
+        when the directory is not what it was.
         """
         await self.refuse_if_spent()
+        workdir, directory = await self._workdirs.enter(workdir)
         await self._parts.reserve.refuse(workdir)
         known = self._definitions.known(definition)
         root = definition.workflows[definition.root]
@@ -236,11 +204,12 @@ class RunService:
             str(root["name"]),
             known.name,
             inputs,
-            real_path(workdir),
+            workdir,
             merge_limits(self._parts.limits, root),
             cause,
             fence.isolation,
             fence.egress,
+            directory,
         )
         first = Recorded(run_id, 1, now, correlation_id, event)
         new = NewRun(
@@ -329,7 +298,9 @@ class RunService:
                 f"use `infloop rewind {run_id} --to STEP`"
                 + (f" (it failed at {row.failed_step!r})" if row.failed_step else "")
             )
-        await self._refuse_without_room(loaded)
+        workdir = (await self._first_event(loaded)).workdir
+        await self._workdirs.enter_again(run_id, workdir, state.directory)
+        await self._parts.reserve.refuse(workdir)
         ownership = await self._take_over(row, "resumed", force=take_over)
         await self._continue(await self.journal.load(run_id), ownership, max_cost_usd=max_cost_usd)
         return run_id
@@ -413,7 +384,8 @@ class RunService:
         past = await self._moments(run_id, seq)
         await self._end_left_behind()
         loaded = await self.journal.load(run_id, until_seq=seq - 1)
-        await self._refuse_without_room(loaded)
+        workdir, _ = await self._workdirs.enter((await self._first_event(loaded)).workdir)
+        await self._parts.reserve.refuse(workdir)
         new = NewRun(
             str(uuid.uuid4()),
             row.workflow_id,
@@ -477,11 +449,12 @@ class RunService:
         program = compile_program(definition)
         started = await self._first_event(loaded)
         files = await self._bring_back(loaded, ownership)
+        directory = None if stop else await self._workdirs.identity(started.workdir)
         now = self._clock.now_ms()
         root = definition.workflows[definition.root]
         limits = merge_limits(self._parts.limits, root, max_cost_usd)
         fence = self._fence(loaded.run.id, root, files, started.cause)
-        resumed = RunResumed(ownership.epoch, limits, fence.isolation, fence.egress)
+        resumed = RunResumed(ownership.epoch, limits, fence.isolation, fence.egress, directory)
         first = Recorded(
             loaded.run.id, ownership.last_seq + SEQ_GAP, now, loaded.run.correlation_id, resumed
         )
@@ -523,9 +496,6 @@ class RunService:
             raise
         return files
 
-    async def _refuse_without_room(self, loaded: Loaded) -> None:
-        await self._parts.reserve.refuse((await self._first_event(loaded)).workdir)
-
     async def _first_event(self, loaded: Loaded) -> RunStarted:
         for item in await self.journal.events(loaded.run.id, limit=1, include_output=False):
             if isinstance(item.event, RunStarted):
@@ -551,13 +521,8 @@ class RunService:
             if files is not None:
                 await files.close(loop.post)
 
-        loop = RunLoop(
-            program,
-            state,
-            self.journal,
-            act or (lambda perform, say: self._act(loop, started, perform, say, files, fence)),
-            tidy_up,
-        )
+        leaks = self._parts.leaks
+        loop = RunLoop(program, state, self.journal, tidy_up, leaks.event)
 
         async def read(after_seq: int, limit: int) -> list[Recorded]:
             await loop.recorder.durable()
@@ -574,6 +539,8 @@ class RunService:
             first.seq,
             loop.fail,
         )
+        doors = RunDoors(self._all_runs, loop, started, files, fence)
+        loop.perform = act or leaks.around(doors.perform)
         live = LiveRun(
             run_id,
             started.workflow_id,
@@ -626,78 +593,12 @@ class RunService:
         if workspaces is not None and not workspaces.dropped_lately():
             await workspaces.drop_forgotten(partial(is_known, self.journal))
 
-    async def _act(
-        self,
-        loop: RunLoop,
-        started: RunStarted,
-        perform: Perform,
-        say: Callable[[str, str], None],
-        files: RunWorkspace | None,
-        fence: RunFence,
-    ) -> Outcome:
-        """Perform one step with exactly the powers a node is given."""
-        parts, recorder = self._parts, loop.recorder
-
-        tell = partial(self._note_connections, recorder.run_id)
-        telling = Telling(loop.post, tell, perform.path, perform.node)
-
-        def around(needs: Needs, seen: Seen | None = None) -> Sandbox:
-            fenced = fence.around(telling, perform.node, needs, seen)
-            if parts.records is None:
-                return fenced
-            return parts.records.around(fenced, recorder.run_id, perform.path)
-
-        def provider(provider_id: str) -> Provider:
-            ask = self._power_to_ask(loop, started.workflow_id, perform)
-            seen = Seen()
-            found = parts.provider(provider_id, partial(around, seen=seen), ask)
-            if parts.homes and fence.isolation != "host":
-                there = partial(parts.homes.is_there, recorder.run_id, perform.node)
-                found = InItsHome(found, there)
-            most = loop.limits.max_cost_usd
-            return Metered(found, self._ledger, started.workflow_id, most, seen)
-
-        powers = Powers(
-            run_id=recorder.run_id,
-            path=perform.path,
-            node=perform.node,
-            iteration=perform.iteration,
-            attempt=perform.attempt,
-            workdir=started.workdir,
-            say=say,
-            room=recorder.room,
-            sandbox=around(NO_NEEDS),
-            environment=parts.environment,
-            provider=provider,
-            interpreters=parts.interpreters,
-            max_output_bytes=parts.max_output_bytes,
-            workspace=files.step(perform, loop.post) if files else NO_WORKSPACE,
-        )
-        return await NODE_TYPES[perform.node_type](powers, perform.config)
-
     def _note_connections(self, run_id: str, decided: Decided) -> None:
         """Write decisions about connections into the audit log, and tell who counts them."""
-        live = self._live[run_id]
-        self._audit.note(
-            decided.event, live, outcome=decided.kind.reason, details=decided.details()
-        )
-        self.news.publish(decided.message(live, self._clock.now_ms()))
-
-    def _power_to_ask(self, loop: RunLoop, workflow_id: str, perform: Perform) -> Ask | None:
-        """Return the way in which a step asks a person, if anybody is to be asked."""
-        if self._parts.approvals is None:
-            return None
-        return self._parts.approvals.power(
-            Asker(
-                self.instance.id,
-                loop.recorder.run_id,
-                workflow_id,
-                perform.path,
-                perform.node,
-                loop.post,
-                self.news.publish,
-            )
-        )
+        live, clean = self._live[run_id], self._parts.leaks.known.clean
+        details = clean(decided.details())
+        self._audit.note(decided.event, live, outcome=decided.kind.reason, details=details)
+        self.news.publish(clean(decided.message(live, self._clock.now_ms())))
 
     async def recover(self) -> Recovered:
         """Record runs whose process died as failed, but for those that ask to be resumed.
@@ -802,11 +703,12 @@ class RunService:
     # -- tending -----------------------------------------------------------------------------
 
     async def _tend(self) -> None:
-        """Show that this process lives, keep room on disks, read what others ask of its runs."""
+        """Show that this process lives, keep room, learn secrets, hear what runs are asked."""
         seen = beaten = -1.0
         loop = asyncio.get_running_loop()
         while True:
             self._keep_room()
+            self._parts.leaks.look()
             if loop.time() - beaten >= BEAT_SECONDS:
                 await self.instance.beat()
                 beaten = loop.time()

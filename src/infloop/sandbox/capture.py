@@ -44,6 +44,9 @@ class Capture:
         if self._live:
             self._live.feed(data)
         room = self._head_limit - len(self._head)
+        if room >= len(data):
+            self._head += data
+            return
         if room > 0:
             self._head += data[:room]
             data = data[room:]
@@ -52,10 +55,20 @@ class Capture:
         if len(self._tail) > 2 * self._tail_limit:
             self._cut_tail()
 
+    def copy(self) -> Capture:
+        """Return another one that has had the same bytes, and shows nobody any."""
+        other = Capture("stdout", self._head_limit + self._tail_limit, None)
+        other._head += self._head
+        other._tail += self._tail
+        other._cut = self._cut
+        return other
+
     def finish(self) -> Captured:
         """Return what is kept; the stream has ended."""
         if self._live:
             self._live.finish()
+        if not (self._tail or self._cut):
+            return Captured(self._head.decode("utf-8", "replace"), 0)
         if len(self._tail) > self._tail_limit:
             self._cut_tail()
         if not self._cut:

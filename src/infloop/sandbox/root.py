@@ -11,7 +11,7 @@ _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _STORES = ("/nix/store", "/gnu/store")
 _SHOWN = (
     *("alternatives", "ssl/certs", "ca-certificates/extracted", "crypto-policies/back-ends"),
-    *("pki/ca-trust/extracted", "pki/tls/certs"),
+    *("pki/ca-trust/extracted", "pki/tls/certs", "fonts"),
 )
 # To copy a small file is cheaper than to mount it.
 _COPIED = ("ld.so.cache", "ssl/openssl.cnf", "pki/tls/openssl.cnf")

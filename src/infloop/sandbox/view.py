@@ -4,7 +4,7 @@ Pure. The view begins empty; nothing is in it that is not named here or in the c
 
     /usr (and /bin, /lib, …)    the system's programs, read only
     /etc                        made for the child: its user, no name servers unless the network is
-                                open, certificates, the linker's cache, alternatives
+                                open, certificates, the linker's cache, alternatives, fonts
     what its programs need      installations outside /usr, read only (see programs)
     HOME, /tmp, /dev/shm        its own, of bounded size, gone with it
     /proc                       its own processes; kernel settings read only

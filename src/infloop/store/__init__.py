@@ -11,6 +11,7 @@
     append      the fenced writes of a run: its events, output and checkpoints
     creation    a new run: from nothing, or from the beginning of another
     ledger      what every call of a provider cost, and how much is left to spend
+    places      the paths that were directories themselves when a run worked there
     ownership   who may write to a run, who lives, who is asked to stop
     reading     events in order, a run as it was, pages of a long output
     listing     runs, newest first

@@ -106,7 +106,7 @@ def store_items(
     """Store what follows in a run that adds up to `figures` so far."""
     check_order(items)
     stretches = encode_stretches(items)
-    if figures.output_bytes + sum(stretch.output_bytes for stretch in stretches) > output_cap:
+    if figures.output_bytes + sum([stretch.output_bytes for stretch in stretches]) > output_cap:
         stretches = _capped(encode_apart(items), figures.output_bytes, output_cap, items)
     if stretches:
         figures = insert_stretches(connection, key, stretches, figures)

@@ -401,6 +401,16 @@ class Journal(ABC):
         Any text is a valid query. Runs that grew since they were indexed are indexed first.
         """
 
+    # -- where runs work -------------------------------------------------------------------
+
+    @abstractmethod
+    async def was_real(self, path: str) -> bool:
+        """Say whether a run has worked in a directory at this very path, behind no link."""
+
+    @abstractmethod
+    async def note_real(self, path: str) -> None:
+        """Remember that one does; of a great many paths the oldest are forgotten."""
+
     # -- money -----------------------------------------------------------------------------
 
     @abstractmethod

@@ -243,7 +243,15 @@ CREATE TRIGGER run_forgotten AFTER DELETE ON run BEGIN
 END;
 """
 
-MIGRATIONS = (_JOURNAL, _SEARCH, _LEDGER, _QUEUE, _APPROVALS, _ROW_IDS)
+# Bytes, because that is what a path is.
+_PLACES = """
+CREATE TABLE place (
+    key INTEGER PRIMARY KEY, -- the order in which they became known
+    path BLOB NOT NULL UNIQUE
+) STRICT;
+"""
+
+MIGRATIONS = (_JOURNAL, _SEARCH, _LEDGER, _QUEUE, _APPROVALS, _ROW_IDS, _PLACES)
 
 
 def migrate(connection: sqlite3.Connection, path: str, upto: int = len(MIGRATIONS)) -> None:

@@ -9,7 +9,17 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from infloop.errors import UsageError
-from infloop.store import append, creation, ledger, listing, ownership, pruning, reading, search
+from infloop.store import (
+    append,
+    creation,
+    ledger,
+    listing,
+    ownership,
+    places,
+    pruning,
+    reading,
+    search,
+)
 from infloop.store.approvals import SqliteApprovals
 from infloop.store.base import (
     OUTPUT_CAP,
@@ -245,15 +255,24 @@ class SqliteJournal(Journal):
             key = gathered[-1].key
         return await self._readers.run(search.find, words, limit)
 
+    async def was_real(self, path: str) -> bool:
+        return await self._readers.run(places.was_real, path)
+
+    async def note_real(self, path: str) -> None:
+        await self._writer.submit(partial(places.note_real, path=path))
+
     async def reserve_call(self, call: NewCall, caps: Sequence[Cap] = ()) -> int | UsedUp:
         work = partial(ledger.reserve, call=call, caps=caps)
         return await self._writer.submit(work, small=not caps)
 
     def book(self, booking: Booking) -> None:
+        urgent = booking.bill.usd > 0
+        if booking.waiting and not urgent:
+            return  # it is on its way, and says what it says by then
         if not booking.waiting:
             booking.waiting = True
             self._bookings.append(booking)
-        self._writer.ride(self._take_bookings, urgent=booking.bill.usd > 0)
+        self._writer.ride(self._take_bookings, urgent=urgent)
 
     def _take_bookings(self) -> Callable[[sqlite3.Connection], None]:
         bookings, self._bookings = self._bookings, []

@@ -22,6 +22,8 @@
     kinds       what such a tree can be to git:
     linked      a worktree of the user's repository
     clone       a private clone, whose commits come home checked
+    unpacked    how large the objects of a pack become
+    unfolded    how many files commits are
     records     what is known of each worktree, on disk
     naming      names for worktrees and refs
     checkout    files of the user's repository, looked at by a git of our own

@@ -6,7 +6,8 @@ tree as uncommitted changes, with index and HEAD untouched, or onto a branch as 
 the tree untouched.
 
 Changes to protected paths (see `infloop.policy.protected`) are applied only if they are allowed by
-name: other programs act on such files without being asked.
+name: other programs act on such files without being asked. So are links that lead out of the tree
+(see `infloop.policy.links`).
 
 A tree is never left half changed: an error in the middle takes back what was done, and so does
 `pending.recover` after a crash.
@@ -86,7 +87,7 @@ async def apply(
     wanted = [each for each in found if not _is_within(each.path, apart)]
     if not wanted:
         return Applied((), left_out=left_out)
-    guarded = await protected_changes(store.trees, wanted)
+    guarded = await protected_changes(store.trees, base.files, wanted)
     if refused := {path: why for path, why in guarded.items() if not _allows(allow, path)}:
         return Protected(refused)
     # Held, so that nobody prunes what is made on the way.

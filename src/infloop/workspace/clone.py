@@ -5,9 +5,9 @@ copied, its configuration and hooks are not.
 
 What an agent leaves in its git is never asked by a git that could do harm. The git that looks into
 it, to make a bundle of its new commits, is confined like the agent. The bundle is data: its pack is
-checked, object by object, in a repository that is thrown away, before the user's gets it, and refs
-are set in our own namespace alone. Commits that fail the check stay out; their clone's git is then
-kept as files.
+measured, and checked, object by object, in a repository that is thrown away, before the user's gets
+it, and refs are set in our own namespace alone. Commits that fail the check stay out; their clone's
+git is then kept as files.
 
 Not `git fetch`: before version 2.46 it takes a bundle without checking it.
 """
@@ -21,11 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import InfloopError, StepError
-from infloop.workspace import commits, repository
+from infloop.workspace import commits, repository, unfolded, unpacked
 from infloop.workspace.commits import Kept
 from infloop.workspace.git import Git, Place, is_id
 from infloop.workspace.naming import ref_name
+from infloop.workspace.objects import names_in
 from infloop.workspace.repository import Repository
+from infloop.workspace.threads import in_thread
+from infloop.workspace.walk import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from infloop.workspace.records import Record
 
 _MOST_REFS = 2000
+_STRICT = "--strict=badFilemode=error"
+"""Every check of git's, and no kinds of files that it does not write itself."""
 _COPIES = "-refs"
 """How the folder is called that has copies of a clone's own refs, after the clone's ref."""
 _CONFIG = """\
@@ -114,7 +119,8 @@ class Clones:
         known = [record.commit, *(await repo.tips()).values()]
         bundle = await _bundle(inside, known)
         if bundle:
-            await _take_in(repo, bundle.pack, path.with_name(f"{record.name}.quarantine"))
+            scratch = path.with_name(f"{record.name}.quarantine")
+            await _take_in(repo, bundle.pack, scratch, record.commit)
             copies = f"{ref_name(record)}{_COPIES}/"
             own = {name: at for name, at in bundle.refs.items() if name not in refs}
             refs |= {copies + name.removeprefix("refs/"): at for name, at in own.items()}
@@ -185,12 +191,30 @@ def read_bundle(data: bytes) -> _Bundle:
     return _Bundle(refs, pack)
 
 
-async def _take_in(repo: Repository, pack: bytes, scratch: Path) -> None:
-    """Store a pack in the user's repository if every object of it is sound and complete."""
-    store = ("index-pack", "--stdin", "--fix-thin")
+async def _take_in(repo: Repository, pack: bytes, scratch: Path, base: str) -> None:
+    """Store a pack in the user's repository if it is sound, complete and not too much.
+
+    It is too much if an object, or a commit when it is checked out, has more than a snapshot may.
+    """
+    limits = Limits()
+    await in_thread(lambda _: unpacked.measure(pack, limits))
+    store = ("index-pack", "--stdin", "--fix-thin", "--threads=1")
     with _scratch_repository(scratch, repo) as place:
-        await repo.git.call(place, *store, "--strict", stdin=pack)
+        await repo.git.call(place, *store, _STRICT, stdin=pack)
+        made = await _commits_in(repo.git, place)
+        await unfolded.refuse_endless(repo.git, place, made, base, limits)
     await repo.git.call(repo.shared, *store, stdin=pack)
+
+
+async def _commits_in(git: Git, place: Place) -> list[str]:
+    """Return the commits of a repository's own packs."""
+    assert place.git_dir
+    listings = (place.git_dir / "objects" / "pack").glob("*.idx")
+    names = [name.hex() for path in listings for name in names_in(path.read_bytes())]
+    asked = "".join(f"{name}\n" for name in names).encode()
+    answer = await git.call(place, "cat-file", "--batch-check", stdin=asked)
+    lines = (line.split(" ") for line in answer.stdout.decode().splitlines())
+    return [name for name, kind, *_ in lines if kind == "commit"]
 
 
 @contextmanager

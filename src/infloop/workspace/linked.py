@@ -10,9 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infloop.errors import StepError
+from infloop.errors import InfloopError, StepError
 from infloop.workspace import beneath, commits, repository
 from infloop.workspace.git import Place, is_id
+from infloop.workspace.unfolded import refuse_endless
+from infloop.workspace.walk import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +57,15 @@ class Linked:
         """Point refs at the commits of a worktree, which are in the repository already."""
         if not repo.common.is_dir():
             return commits.Kept("")
-        return await commits.keep(repo, repo, record)
+        kept = await commits.keep(repo, repo, record)
+        if kept.head == record.commit:
+            return kept
+        try:
+            await refuse_endless(repo.git, repo.shared, [kept.head], record.commit, Limits())
+        except InfloopError as error:
+            problem = f"the commit that it had checked out will not be checked out again: {error}"
+            return kept._replace(head=record.commit, problem=problem)
+        return kept
 
     def hand_over(self, path: Path) -> None:
         """Leave it to whoever runs this process: children run as the same user."""

@@ -94,7 +94,7 @@ class Objects:
             if self._seen - present:
                 self._seen, self.known = set(), set()
             for name in present - self._seen:
-                self.known.update(_names_in((self._packs / name).read_bytes()))
+                self.known.update(names_in((self._packs / name).read_bytes()))
             self._seen = present
 
     def pack_count(self) -> int:
@@ -259,7 +259,8 @@ def _listing(entries: list[tuple[bytes, int, int]], pack_checksum: bytes) -> byt
     return body + hashlib.sha1(body, usedforsecurity=False).digest()
 
 
-def _names_in(listing: bytes) -> Iterable[bytes]:
+def names_in(listing: bytes) -> Iterable[bytes]:
+    """Return the ids of the objects in a pack, by its list of names."""
     (count,) = struct.unpack_from(">L", listing, _NAMES_AT - 4)
     end = _NAMES_AT + count * ID_BYTES
     return (listing[at : at + ID_BYTES] for at in range(_NAMES_AT, end, ID_BYTES))

@@ -42,7 +42,8 @@ async def save(store: SnapshotStore, record: Record, base: str, kind: Kind) -> S
     """Save a worktree; what its snapshot cannot hold is left to `set_aside`."""
     repo = Repository(store.git, Path(record.repository), Path(record.common))
     kept = await kind.keep_commits(repo, record)
-    final, repositories = await _keep_files(store, record, base, own_git=bool(kept.problem))
+    own_git = bool(kept.problem) and record.kind == "clone"
+    final, repositories = await _keep_files(store, record, base, own_git=own_git)
     store.pin(record.name, base, final, *repositories.values())
     known = kept.head and _is_folder(repo.common)
     rules = await ignored(store, repo, Path(record.path), kept.head) if known else ()

@@ -91,7 +91,7 @@ class Trees:
 
     async def blobs(self, ids: Iterable[str]) -> AsyncIterator[list[tuple[str, bytes]]]:
         """Give the content of each blob, some megabytes at a time."""
-        for chunk in _chunks(await self._sizes(list(ids))):
+        for chunk in chunks(await self._sizes(list(ids))):
             yield list(zip(chunk, await self._contents(chunk), strict=True))
 
     async def _diff(self, old: str, new: str, *how: str, paths: Sequence[str] = ()) -> bytes:
@@ -113,7 +113,7 @@ class Trees:
 
     async def _contents(self, names: list[str]) -> list[bytes]:
         answer = await self._git.call(self.place, "cat-file", "--batch", stdin=_asked(names))
-        found = list(_contents(answer.stdout))
+        found = list(contents(answer.stdout))
         for name, content in zip(names, found, strict=True):
             if content is None:
                 raise NotFound(f"the snapshot store holds no {name!r}: it may have been pruned")
@@ -180,7 +180,7 @@ def _asked(names: list[str]) -> bytes:
     return "".join(f"{name}\n" for name in names).encode()
 
 
-def _contents(answer: bytes) -> Iterator[bytes | None]:
+def contents(answer: bytes) -> Iterator[bytes | None]:
     """Take apart what `cat-file --batch` prints: a head line, the content, a line end."""
     at = 0
     while at < len(answer):
@@ -195,7 +195,8 @@ def _contents(answer: bytes) -> Iterator[bytes | None]:
         at = end + 1 + size + 1
 
 
-def _chunks(sizes: list[tuple[str, int]]) -> Iterator[list[str]]:
+def chunks(sizes: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
+    """Give names some megabytes at a time, by the size of what they stand for."""
     chunk: list[str] = []
     total = 0
     for name, size in sizes:

@@ -147,4 +147,4 @@ def _directory(parts: WebParts, chosen: str | None) -> str:
     path = Path(chosen)
     if not path.is_absolute() or not path.is_dir():
         raise UsageError(f"cwd {shown(chosen)} is not the full path of a directory")
-    return str(path.resolve())
+    return str(path)  # where it leads counts when the run begins

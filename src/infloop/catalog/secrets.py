@@ -1,0 +1,54 @@
+"""The secrets that files hold or name: of triggers, provider manifests and connections."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from infloop.errors import UsageError
+from infloop.model.provider import AcpProvider, CliProvider, HttpProvider, Provider
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from infloop.catalog.providers import ProviderFiles
+    from infloop.model.trigger import Trigger
+
+
+class FiledSecrets:
+    """Reads them; a file that is new or was changed counts at once.
+
+    A variable that a manifest names is looked up in `environment`. What cannot be read holds
+    nothing that we could know.
+    """
+
+    def __init__(
+        self,
+        triggers: Callable[[], Iterable[Trigger]],
+        providers: Sequence[ProviderFiles],
+        environment: Mapping[str, str],
+    ) -> None:
+        self._triggers = triggers
+        self._providers = providers
+        self._environment = environment
+
+    def values(self) -> Iterator[str]:
+        """Yield every secret there is now."""
+        with suppress(UsageError):
+            for trigger in self._triggers():
+                yield from filter(None, (trigger.secret, trigger.previous_secret))
+        for folder in self._providers:
+            with suppress(UsageError):
+                for provider in folder.load()[0]:
+                    yield from self._of(provider)
+
+    def _of(self, provider: Provider) -> Iterator[str]:
+        match provider:
+            case HttpProvider(auth=auth) if auth is not None:
+                yield auth.token or ""
+                yield self._environment.get(auth.env_var or "", "")
+            case CliProvider(broker=broker) | AcpProvider(broker=broker) if broker is not None:
+                for name in (broker.key_variable, *broker.withheld):
+                    yield self._environment.get(name, "")
+            case _:
+                pass
