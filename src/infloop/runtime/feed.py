@@ -1,8 +1,9 @@
 """What a live run says, for any number of listeners.
 
 One ring holds the newest part of the run's sequence; a listener is a cursor into it. Publishing
-costs the same however many listen. A listener that falls behind the ring reads on from the journal
-and comes back; one that never reads costs nothing and loses nothing.
+costs the same however many listen, and nothing when nobody does: the ring is then empty. Whoever
+comes late, or falls behind the ring, reads on from the journal and comes back; one that never reads
+costs nothing and loses nothing.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Feed:
         self._dropped = 0
         self._dropped_seq = last_seq
         self._chars = 0
+        self._listening = 0
         self._waiting: list[asyncio.Future[None]] = []
         self.closed = False
 
@@ -46,6 +48,9 @@ class Feed:
         """Show one item to everybody who listens."""
         if self._also is not None:
             self._also(item)
+        if not self._listening:
+            self._dropped_seq = item.seq
+            return
         self._ring.append(item)
         if isinstance(item.event, Output):
             self._chars += len(item.event.text)
@@ -67,36 +72,43 @@ class Feed:
 
     def _trim(self) -> None:
         """Drop the older half; who still needs it finds it in the journal."""
-        half = max(1, len(self._ring) // 2)
-        gone = self._ring[:half]
-        del self._ring[:half]
-        self._dropped += half
+        self._drop(max(1, len(self._ring) // 2))
+
+    def _drop(self, count: int) -> None:
+        gone = self._ring[:count]
+        del self._ring[:count]
+        self._dropped += count
         self._dropped_seq = gone[-1].seq
         self._chars -= sum(len(i.event.text) for i in gone if isinstance(i.event, Output))
 
     async def listen(self, after_seq: int = 0) -> AsyncGenerator[list[Recorded]]:
         """Yield everything after `after_seq` in order, in batches, until the run has finished."""
-        seq = after_seq
-        cursor = -1
-        while True:
-            if cursor < self._dropped:
-                if seq < self._dropped_seq:
-                    batch = await self._read_journal(seq, READ_AT_ONCE)
-                    batch = [item for item in batch if item.seq <= self._dropped_seq]
-                    seq = batch[-1].seq if batch else self._dropped_seq
-                    if batch:
-                        yield batch
-                    continue
-                cursor = self._dropped + self._first_after(seq)
-            fresh = self._ring[cursor - self._dropped : cursor - self._dropped + READ_AT_ONCE]
-            if fresh:
-                cursor += len(fresh)
-                seq = fresh[-1].seq
-                yield fresh
-            elif self.closed:
-                return
-            else:
-                await self._more()
+        seq, cursor = after_seq, -1
+        self._listening += 1
+        try:
+            while True:
+                if cursor < self._dropped:
+                    if seq < self._dropped_seq:
+                        batch = await self._read_journal(seq, READ_AT_ONCE)
+                        batch = [item for item in batch if item.seq <= self._dropped_seq]
+                        seq = batch[-1].seq if batch else self._dropped_seq
+                        if batch:
+                            yield batch
+                        continue
+                    cursor = self._dropped + self._first_after(seq)
+                fresh = self._ring[cursor - self._dropped : cursor - self._dropped + READ_AT_ONCE]
+                if fresh:
+                    cursor += len(fresh)
+                    seq = fresh[-1].seq
+                    yield fresh
+                elif self.closed:
+                    return
+                else:
+                    await self._more()
+        finally:
+            self._listening -= 1
+            if not self._listening and self._ring:
+                self._drop(len(self._ring))
 
     def _first_after(self, seq: int) -> int:
         low, high = 0, len(self._ring)

@@ -70,6 +70,7 @@ class RunLoop:
         self._commands: deque[Command] = deque()
         self._inbox: deque[Event] = deque()
         self._arrival: asyncio.Future[None] | None = None
+        self._is_busy = False
         self._stopping = False
         self._failure: BaseException | None = None
         self._since_checkpoint = 0
@@ -112,6 +113,29 @@ class RunLoop:
         self._inbox.append(self._clean(event))
         self._wake()
 
+    def _answered(self, event: Event) -> None:
+        """Take the outcome of an effect; while the loop waits, what follows is done here and now.
+
+        To wake it up would take about as long as that.
+        """
+        self._inbox.append(self._clean(event))
+        if self._is_busy or not self._is_waiting or self._failure is not None:
+            self._wake()
+            return
+        self._is_busy = True
+        try:
+            self._take_inbox()
+            if self._work_off() or self._inbox:
+                self._wake()
+        except Exception as error:  # noqa: BLE001  (it is the run's, not the effect's)
+            self.fail(error)
+        finally:
+            self._is_busy = False
+
+    @property
+    def _is_waiting(self) -> bool:
+        return self._arrival is not None and not self._arrival.done()
+
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
@@ -127,7 +151,9 @@ class RunLoop:
         self._commands.extend(commands)
         try:
             async with asyncio.TaskGroup() as tasks:
-                self._effects = Effects(tasks, self._act, self.post, self.recorder.now_ms)
+                self._effects = Effects(
+                    tasks, self._act, self.post, self._answered, self.recorder.now_ms
+                )
                 try:
                     return await self._drive()
                 finally:
@@ -137,21 +163,25 @@ class RunLoop:
 
     async def _drive(self) -> RunFinished:
         while True:
-            finished = await self._work_off()
-            if finished is not None:
-                return finished
-            await self._something()
+            due = self._work_off()
+            if isinstance(due, RunFinished):
+                return await self._settle(due)
+            if due:
+                await self._breathe()
+            else:
+                await self._something()
             self._raise_failure()
             self._take_inbox()
 
-    async def _work_off(self) -> RunFinished | None:
-        """Carry out every command that is due."""
+    def _work_off(self) -> RunFinished | bool:
+        """Carry out commands, so many at once; return whether more are due, or the run's end."""
         done = 0
         while self._commands:
             command = self._commands.popleft()
             match command:
                 case Emit(RunFinished() as event):
-                    return await self._settle(event)
+                    self._commands.appendleft(command)  # it takes more than a moment
+                    return event
                 case Emit(event):
                     self._record(event)
                 case Perform():
@@ -164,19 +194,17 @@ class RunLoop:
                 case _:
                     assert_never(command)
             done += 1
-            if done % BURST == 0:
-                await self._breathe()
+            if done == BURST:
+                return True
         self._effects.begin_when(self.recorder.write())
         self._maybe_checkpoint()
-        return None
+        return False
 
     async def _breathe(self) -> None:
-        """Let the rest of the process work, and see whether anything arrived."""
+        """Let the rest of the process work."""
         self._effects.begin_when(self.recorder.write())
         await self.recorder.durable()
         self._maybe_checkpoint()
-        self._raise_failure()
-        self._take_inbox()
 
     def _take_inbox(self) -> None:
         while self._inbox:
@@ -216,6 +244,7 @@ class RunLoop:
 
     async def _settle(self, event: RunFinished) -> RunFinished:
         """Record the end, once what the run leaves behind is in order."""
+        self._commands.popleft()
         await self._tidy_up()
         self._take_inbox()
         self._record(event)

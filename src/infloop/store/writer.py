@@ -107,7 +107,15 @@ class Writer:
         self._board = board
         self._urgent = self._urgent or urgent
         if self._departure is None:
+            self._departure = self._loop.call_later(RIDE_S, self._due)
+
+    def _due(self) -> None:
+        """Join the next transaction if one is likely to come at once, else be one."""
+        if self.alone and not self._urgent:
+            self._urgent = True
             self._departure = self._loop.call_later(RIDE_S, self._leave)
+        else:
+            self._leave()
 
     async def settle(self) -> None:
         """Wait for what rides along, if anything does."""
