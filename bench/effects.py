@@ -168,4 +168,5 @@ BENCHMARK = Benchmark(
     ),
     size=1_000,
     quick_size=200,
+    rounds=9,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from infloop.errors import StepError
@@ -81,12 +80,16 @@ async def converse(
     """Ask a provider, show what it says as it says it, and return all of it."""
     answer = Answer(powers.max_output_bytes)
     started = time.monotonic()
+    hearing = _hear(powers, powers.provider(provider_id), request, answer)
     timed_out = False
-    try:
-        async with asyncio.timeout(timeout_ms / 1000) if timeout_ms else nullcontext():
-            await _hear(powers, powers.provider(provider_id), request, answer)
-    except TimeoutError:
-        timed_out = True
+    if timeout_ms:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await hearing
+        except TimeoutError:
+            timed_out = True
+    else:
+        await hearing
     return answer, timed_out, int((time.monotonic() - started) * 1000)
 
 

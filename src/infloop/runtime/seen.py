@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from infloop.providers.base import NO_USAGE, Usage
@@ -40,10 +41,22 @@ class Seen:
     """What goes by at the broker during one call of a provider, which may be many calls there."""
 
     def __init__(self) -> None:
-        self._over = asyncio.Event()
-        self._booking, self._counting = asyncio.Lock(), asyncio.Lock()
         self._book: Callable[[], Awaitable[str]] | None = None
         self._forget()
+
+    # Made when they are needed: most calls do not go by at the broker.
+
+    @cached_property
+    def _over(self) -> asyncio.Event:
+        return asyncio.Event()
+
+    @cached_property
+    def _booking(self) -> asyncio.Lock:
+        return asyncio.Lock()
+
+    @cached_property
+    def _counting(self) -> asyncio.Lock:
+        return asyncio.Lock()
 
     def begin(self, book: Callable[[], Awaitable[str]]) -> None:
         """Begin to count anew; `book` writes down what was seen and returns why it is enough."""

@@ -26,7 +26,7 @@ def to_json(value: object) -> bytes:
 
 def mended_text(text: str) -> str:
     """Return `text` as something a database takes."""
-    return text.encode(errors="replace").decode()
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _mended(value: JsonValue) -> JsonValue:

@@ -7,7 +7,6 @@ runs they belong to. Amounts are kept as whole billionths of a dollar, so that s
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 from infloop.errors import NotFound
@@ -40,18 +39,11 @@ count(*) FILTER (WHERE outcome IS NULL),
 count(*) FILTER (WHERE outcome = 'abandoned')
 """
 
-
-_ROWS_AT_ONCE = 50
-
-
-@cache
-def _insert_sql(rows: int) -> str:
-    places = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"] * rows)
-    return (
-        "INSERT INTO call (run, workflow, path, attempt, provider, model, kind, instance,"  # noqa: S608  (constants)
-        " reserved_at, cost, input_tokens, output_tokens, cached_tokens, cost_known, settled_at,"
-        f" outcome) VALUES {places}"
-    )
+_INSERT = """
+INSERT INTO call (run, workflow, path, attempt, provider, model, kind, instance, reserved_at, cost,
+    input_tokens, output_tokens, cached_tokens, cost_known, settled_at, outcome)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
 
 
 def reserve(connection: sqlite3.Connection, call: NewCall, caps: Sequence[Cap]) -> int | UsedUp:
@@ -75,13 +67,12 @@ def write_bookings(connection: sqlite3.Connection, bookings: Sequence[Booking]) 
             booking.id = _insert(connection, booking)
         else:
             over.append(_row(booking))
-    for start in range(0, len(over), _ROWS_AT_ONCE):
-        rows = over[start : start + _ROWS_AT_ONCE]
-        connection.execute(_insert_sql(len(rows)), [value for row in rows for value in row])
+    if over:
+        connection.executemany(_INSERT, over)
 
 
 def _insert(connection: sqlite3.Connection, booking: Booking) -> int:
-    key = connection.execute(_insert_sql(1), _row(booking)).lastrowid
+    key = connection.execute(_INSERT, _row(booking)).lastrowid
     assert key is not None
     return key
 
