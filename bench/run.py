@@ -30,6 +30,7 @@ NAMES = (
     "effects",
     "commands",
     "spawn",
+    "memory",
     "deltas",
     "start",
     "history",

@@ -685,13 +685,16 @@ async def test_bubblewrap_bears_the_name_of_its_childs_record(world: World) -> N
     def look(pid: int, _: int) -> None:
         deadline = time.monotonic() + DEADLINE_S
         while not Path(f"/proc/{pid}/environ").read_bytes() and time.monotonic() < deadline:
-            os.sched_yield()  # it is still what its keeper was; nobody lets it go on meanwhile
+            os.sched_yield()  # it is still what its keeper was
         for each in [pid, *(each.pid for each in below({pid}, all_processes()))]:
             with contextlib.suppress(OSError):  # one that prepares the view may just have ended
-                seen.append(Path(f"/proc/{each}/environ").read_bytes().split(b"\0"))
+                if Path(f"/proc/{each}/comm").read_text() == "bwrap\n":
+                    seen.append(Path(f"/proc/{each}/environ").read_bytes().split(b"\0"))
+        (world.workspace / "seen").touch()
 
     child = {"env": {MARK: "i-0.1", "OTHER": "x"}, "on_started": look}
-    assert (await world.run("true", **child)).exit_code == 0
+    waits = "while [ ! -e seen ]; do sleep 0.02; done"
+    assert (await world.shell(waits, **child)).exit_code == 0
     named = [words for words in seen if words[0]]
     assert named == [[b"RUN_BY_INFLOOP=i-0.1", b""]] * len(named)
     assert named

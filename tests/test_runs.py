@@ -264,7 +264,7 @@ async def test_a_listener_gets_every_delta_and_may_begin_anywhere(tmp_path: Path
 
 
 async def test_a_listener_that_never_reads_costs_nothing_and_loses_nothing(tmp_path: Path) -> None:
-    deltas = 60_000
+    deltas = 100_000
     scripted(tmp_path / "data/providers", "fake", {"do": [{"text": "x" * 100, "times": deltas}]})
     tree = workflow([START, agent("a")], edges("s next a"))
     async with world(tmp_path) as here:
@@ -272,6 +272,7 @@ async def test_a_listener_that_never_reads_costs_nothing_and_loses_nothing(tmp_p
         idle = [here.service.listen(run_id) for _ in range(50)]
         begun = [await anext(listener) for listener in idle]
         await here.service.wait(run_id)
+        gc.collect()
         kept = sum(type(each) is Recorded for each in gc.get_objects())
         late = [*begun[0], *[r async for batch in idle[0] for r in batch]]
         for listener in idle:
