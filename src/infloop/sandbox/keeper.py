@@ -1,9 +1,9 @@
 """The process that owns one child tree at a time, so that a tree can be ended as a whole.
 
-A stand-alone program (`python -I -S keeper.py <descriptor> <uid:gid or nothing> <modules…>`, empty
-environment, standard library only) that the server starts, uses for one child after the other,
-and talks to over a socket. It is a subreaper: whatever the child starts, however it detaches,
-stays below this process. Told so, it becomes another user before anything else.
+A program of its own (isolated, with an empty environment and the standard library only; see
+`keeping`) that the server starts, uses for one child after the other, and talks to over a socket.
+It is a subreaper: whatever the child starts, however it detaches, stays below this process. Told
+so, it becomes another user before anything else.
 
 A child is started in one of three ways: `plain`; `guard`, forked, and confined by itself (see
 confine) before it becomes the program; `bubble`, where the program is bubblewrap, held until its
@@ -625,7 +625,3 @@ def main(door_fd: int, user: str, modules: list[str]) -> None:
         keeper.tell(f"broken {error!r}")
         os._exit(1)
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -258,13 +258,24 @@ def _frame(*fields: str) -> bytes:
     return len(body).to_bytes(_HEAD_BYTES, "big") + body
 
 
+# Imported, it is compiled once for all keepers, which saves each a quarter of its memory.
+_BEGIN = """\
+import sys
+_, file, door, user, *modules = sys.argv
+sys.path.append(file.rpartition("/")[0])
+import keeper
+sys.path.pop()
+keeper.main(int(door), user, modules)
+"""
+
+
 def _start_program(door: int, outfit: Outfit) -> int:
     null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)
     user = ":".join(map(str, outfit.user or ()))
     return os.posix_spawn(
         sys.executable,
         [
-            *(sys.executable, "-I", "-S", program.__file__),
+            *(sys.executable, "-I", "-S", "-c", _BEGIN, program.__file__),
             *(str(_DOOR_FD), user, *outfit.modules),
         ],
         {},
