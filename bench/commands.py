@@ -80,7 +80,7 @@ BENCHMARK = Benchmark(
     unit="command",
     contenders=(Contender(OURS, measure_infloop), Contender(FLOOR, measure_spawn)),
     targets=(Target("time, to posix_spawn and wait", ratio(OURS, FLOOR, wall), 2.5, "times"),),
-    size=300,
+    size=100,
     quick_size=100,
-    rounds=9,
+    rounds=27,
 )

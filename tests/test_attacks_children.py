@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 import os
 import pwd
@@ -17,6 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from attack_tables import Attack, AttackTable
@@ -84,7 +84,7 @@ async def by_exit(sandbox: Sandbox, child: ChildRequest) -> None:
 async def by_timeout(sandbox: Sandbox, child: ChildRequest) -> None:
     """Let a child that says `ready` reach that point, and then its timeout."""
     for timeout_ms in (400, 2_000, 10_000):
-        result = await sandbox.run(dataclasses.replace(child, timeout_ms=timeout_ms))
+        result = await sandbox.run(msgspec.structs.replace(child, timeout_ms=timeout_ms))
         assert result.timed_out
         if result.stdout == "ready\n":
             return

@@ -66,7 +66,7 @@ def records(folder: Path) -> list[Path]:
 
 
 def is_record(file: Path) -> bool:
-    return not file.is_file() or file.stat().st_size > 0
+    return not file.is_file() or not file.read_bytes().isspace()
 
 
 def files(folder: Path) -> list[str]:
@@ -142,7 +142,8 @@ def test_a_child_is_on_record_in_private_while_it_lives_and_no_longer(tmp_path: 
         (record,) = records(tmp_path)
         assert stat.S_IMODE(record.stat().st_mode) == 0o600
         assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
-        first, second = map(json.loads, record.read_text().splitlines())
+        lines = wait_for(lambda: len(both := record.read_text().splitlines()) > 1 and both)
+        first, second = map(json.loads, lines)
         assert first == about(run=run_id, step="c1")
         assert second == {"pid": child.pid, "start": child.start}
         assert child.session == child.pid != os.getsid(server.process.pid)
@@ -261,7 +262,17 @@ async def swept(folder: Path) -> None:
 @pytest.mark.parametrize("name", [f"{DEAD}.7", "notes.txt", "..lock", f"{DEAD}.7.new"])
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\n", b"\xff\0", b"[]\n", b"{}\n", b'{"where": 1}\n', b"[" * 60_000, b"x" * 100_000],
+    [
+        b"",
+        b"\n",
+        b"   ",
+        b"\xff\0",
+        b"[]\n",
+        b"{}\n",
+        b'{"where": 1}\n',
+        b"[" * 60_000,
+        b"x" * 100_000,
+    ],
 )
 async def test_garbage_is_removed(tmp_path: Path, name: str, content: bytes) -> None:
     forge(tmp_path, name).write_bytes(content)

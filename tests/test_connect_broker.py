@@ -338,8 +338,8 @@ for n, s in enumerate(kept):
         workspace, scratch = str(parent / "workspace"), parent / "scratch"
         scratch.mkdir(0o711)
         fence = Fence(write=(workspace,), network="proxy", on_listening=never_accept)
-        child = ChildRequest((PYTHON, "-c", code), workspace, {"PATH": PATH}, None, 1_500, 0)
-        child = ChildRequest(**{**vars(child), "fence": fence})
+        argv, env = (PYTHON, "-c", code), {"PATH": PATH}
+        child = ChildRequest(argv, workspace, env, None, 1_500, 0, fence=fence)
         sandbox = GuardSandbox(str(scratch), user=USER)
         async with asyncio.timeout(DEADLINE_S):
             result = await sandbox.run(child)

@@ -150,7 +150,7 @@ class Lane:
 
     def pretend_that_ids_were_given_out_again(self) -> None:
         for record in (self.folder / "data/pids").glob("i-*"):
-            first, *more = record.read_text().splitlines()[:2] or [""]
+            first, *more = record.read_text().rstrip().splitlines()[:2] or [""]
             if more:
                 known = {**json.loads(more[0]), "pid": self.innocent.pid}
                 record.write_text(f"{first}\n{json.dumps(known)}\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import random
 import signal
@@ -13,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import uvloop
 from hypothesis import given
@@ -163,7 +163,7 @@ async def test_what_cannot_be_started_is_an_error_that_says_why(
     argv: tuple[str, ...], more: dict[str, Any], error: str
 ) -> None:
     result = await run_one(request(*argv, **more))
-    assert dataclasses.replace(result, duration_ms=0) == ChildResult(error=error)
+    assert msgspec.structs.replace(result, duration_ms=0) == ChildResult(error=error)
 
 
 async def test_a_missing_interpreter_is_told_from_a_missing_program(tmp_path: Path) -> None:
@@ -206,10 +206,17 @@ async def test_a_child_leads_its_own_session_and_group() -> None:
     assert pid == group == session
 
 
-async def test_started_is_told_with_the_process_that_runs() -> None:
+async def test_a_child_that_lives_a_moment_is_told_with_the_process_that_runs(
+    tmp_path: Path,
+) -> None:
     told: list[tuple[int, int]] = []
-    child = shell("cut -d' ' -f1,22 /proc/$$/stat; true")
-    result = await run_one(child, on_started=lambda *process: told.append(process))
+
+    def note(pid: int, start_time: int) -> None:
+        told.append((pid, start_time))
+        (tmp_path / "told").touch()
+
+    lines = "cut -d' ' -f1,22 /proc/$$/stat; while [ ! -e told ]; do sleep 0.01; done"
+    result = await run_one(shell(lines, cwd=str(tmp_path)), on_started=note)
     assert [tuple(map(int, result.stdout.split()))] == told
 
 
@@ -309,8 +316,7 @@ async def test_an_oversized_result_is_refused_and_does_not_hang_the_child() -> N
     child = shell("head -c 1000000 /dev/zero >&3; echo done", want_result=True)
     fits = await run_one(child)
     assert fits.result == bytes(1_000_000)
-    small = ChildRequest(**{**vars(child), "max_result_bytes": 999_999})
-    result = await run_one(small)
+    result = await run_one(msgspec.structs.replace(child, max_result_bytes=999_999))
     assert (result.result, result.result_too_large) == (None, True)
     assert (result.stdout, result.exit_code) == ("done\n", 0)
 
@@ -481,6 +487,18 @@ async def test_nothing_outlives_the_childs_own_exit(escape: str) -> None:
     assert alive(token) == []
     assert (result.exit_code, result.error) == (9, "")
     assert result.leftovers >= 1
+
+
+async def test_nobody_gets_away_by_dying_at_the_right_moment() -> None:
+    """Whoever dies leaves its children to the keeper, perhaps between two looks of its own."""
+    token = new_token()
+    hop = f"hop() {{ test $1 = 0 && exec sleep {token}; (hop $(($1 - 1)) &); exit; }}"
+    async with host() as sandbox:
+        for hops in range(60):
+            script = f"trap '' TERM\n{hop}\n(hop {hops} &)\nexit 9"
+            result = await sandbox.run(shell(script, grace_ms=1))
+            assert alive(token) == [], hops
+            assert (result.exit_code, result.error) == (9, "")
 
 
 @escapes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from infloop.errors import UsageError
+from infloop.errors import InfloopError
 from infloop.model.provider import AcpProvider, CliProvider, HttpProvider, Provider
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ class FiledSecrets:
 
     def values(self) -> Iterator[str]:
         """Yield every secret there is now."""
-        with suppress(UsageError):
+        with suppress(InfloopError, OSError):
             for trigger in self._triggers():
                 yield from filter(None, (trigger.secret, trigger.previous_secret))
         for folder in self._providers:
-            with suppress(UsageError):
+            with suppress(InfloopError, OSError):
                 for provider in folder.load()[0]:
                     yield from self._of(provider)
 

@@ -8,8 +8,9 @@ ended.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from infloop.errors import StepError
 

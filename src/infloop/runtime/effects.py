@@ -39,14 +39,14 @@ class Effects:
         tasks: asyncio.TaskGroup,
         act: Callable[[Perform], Awaitable[Outcome]],
         post: Callable[[Event], None],
-        answer: Callable[[StepFinished], None],
+        finish: Callable[[StepFinished], None],
         now_ms: Callable[[], int],
     ) -> None:
-        """Take who acts, where events go, and, as the last thing that is done, outcomes."""
+        """Take who acts, where events go, and where outcomes go, as the last thing that is done."""
         self._tasks = tasks
         self._act = act
         self._post = post
-        self._finish = answer
+        self._finish = finish
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
         self._planned: list[Perform] = []

@@ -20,8 +20,10 @@ import asyncio
 import os
 import secrets
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+
+from msgspec.structs import replace
 
 from infloop.egress.broker import PREFIX, Broker
 from infloop.egress.limits import Limits, Uploads
@@ -243,20 +245,22 @@ class FencedSandbox(SandboxAround):
         if self._run_fence.user:
             _give(request.reads, self._run_fence.user)
         self._run_fence.keep_room(request.cwd)
-        request = replace(request, no_grace=self._run_fence.disks.is_short)
         result = await self._run_fenced(request, on_output, on_started)
         return _explained(result, self._run_fence.limits.memory_bytes)
 
     async def _run_fenced(
         self, request: ChildRequest, on_output: OnOutput | None, on_started: OnStarted | None
     ) -> ChildResult:
+        no_grace = self._run_fence.disks.is_short
         if self.level == "host":
-            request = replace(request, fence=Fence(limits=self._run_fence.limits))
+            fence = Fence(limits=self._run_fence.limits)
+            request = replace(request, no_grace=no_grace, fence=fence)
             return await self._run(request, on_output, on_started)
         needs = self._needs
         home = self._run_fence.home(self._node, needs)
         async with self._run_fence.at_work(request.cwd, self._telling) as places:
-            request = replace(request, fence=self._run_fence.fence(needs, request, home, places))
+            fence = self._run_fence.fence(needs, request, home, places)
+            request = replace(request, no_grace=no_grace, fence=fence)
             if not home:
                 return await self._run(request, on_output, on_started)
             mounted = self.level == "sandbox"

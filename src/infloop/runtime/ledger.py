@@ -303,17 +303,15 @@ class Metered:
                     if isinstance(part, _COUNTED):
                         await call.count(part)
                     elif isinstance(part, Done) and not call.settled:
-                        if self._seen is not None and self._seen.anything:
-                            for more in await self._unreported(self._seen, call):
-                                yield more
+                        for more in await self._unreported(call):
+                            yield more
                         await self._finish(call, request, part.error)
                     yield part
             finally:
                 await parts.aclose()
             if not call.settled:
-                if self._seen is not None and self._seen.anything:
-                    for more in await self._unreported(self._seen, call):
-                        yield more
+                for more in await self._unreported(call):
+                    yield more
                 await self._finish(call, request, "it ended without a result")
         except StepError:
             if not asked and not (self._seen and self._seen.anything):
@@ -338,8 +336,11 @@ class Metered:
         await _see(seen, call)
         return await self._ledger.refusal(run_id, self._max_run_usd, seen.untold)
 
-    async def _unreported(self, seen: Seen, call: OpenCall) -> list[Part]:
+    async def _unreported(self, call: OpenCall) -> list[Part]:
         """Count what the provider should have reported and did not; return it as its parts."""
+        seen = self._seen
+        if seen is None or not seen.anything:
+            return []
         await _see(seen, call)
         tokens, usd = call.unreported()
         parts: list[Part] = [Notice(unreported(tokens)), tokens] if tokens.counts else []

@@ -119,7 +119,8 @@ class RunLoop:
         To wake it up would take about as long as that.
         """
         self._inbox.append(self._clean(event))
-        if self._is_busy or not self._is_waiting or self._failure is not None:
+        waits = self._arrival is not None and not self._arrival.done()
+        if self._is_busy or not waits or self._failure is not None:
             self._wake()
             return
         self._is_busy = True
@@ -131,10 +132,6 @@ class RunLoop:
             self.fail(error)
         finally:
             self._is_busy = False
-
-    @property
-    def _is_waiting(self) -> bool:
-        return self._arrival is not None and not self._arrival.done()
 
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():

@@ -75,7 +75,7 @@ class Reserve:
         if not self._least:
             return None
         try:
-            device = Path(directory).stat().st_dev
+            device = os.stat(directory).st_dev  # noqa: PTH116  (asked for every child)
         except OSError:
             return None  # a step that works there says so
         return Disk(device, directory) if device != self._device else None

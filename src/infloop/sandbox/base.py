@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Mapping
@@ -23,8 +24,7 @@ RESULT_FD = 3
 """The descriptor on which a child that was asked for a result writes it."""
 
 
-@dataclass(frozen=True)
-class ChildRequest:
+class ChildRequest(msgspec.Struct, frozen=True):
     """One child to run; `env` is its whole environment.
 
     `stdin` that comes in pieces is written as the child takes it, and then closed. Once the child
@@ -59,8 +59,7 @@ class ChildRequest:
     fence: Fence | None = None
 
 
-@dataclass(frozen=True)
-class ChildResult:
+class ChildResult(msgspec.Struct, frozen=True):
     """How a child ended; by then nothing of its process tree is left.
 
     `exit_code` is None when the child did not end by itself: it was killed by a signal (its own or
@@ -136,8 +135,8 @@ class Sandbox(Protocol):
         """Run a child to its end.
 
         `on_output` gets each stream's text as it comes, up to `max_output_bytes` unless there is a
-        valve; `on_started` gets the process id and its start time in clock ticks since boot,
-        possibly after the first output. What either raises ends the child and leaves this call.
+        valve; `on_started` gets the process id and its start time in clock ticks since boot, once
+        the child has lived a moment. What either raises ends the child and leaves this call.
         Cancelled, the whole tree is gone before CancelledError leaves this call.
         """
 
@@ -150,11 +149,7 @@ class SandboxAround(ABC):
 
     def __init__(self, inner: Sandbox) -> None:
         self._inner = inner
-
-    @property
-    def level(self) -> str:
-        """The level of the sandbox behind it."""
-        return self._inner.level
+        self.level = inner.level
 
     @abstractmethod
     async def run(

@@ -15,8 +15,9 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from infloop.errors import GuardError, SettingsError
 from infloop.sandbox.base import ChildResult

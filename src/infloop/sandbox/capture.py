@@ -36,12 +36,16 @@ class Capture:
         self._head = bytearray()
         self._tail = bytearray()
         self._cut = 0
-        shown = sys.maxsize if show_all else limit
-        self._live = _Live(stream, shown, on_output) if on_output else None
+        self._shown = sys.maxsize if show_all else limit
+        self._stream = stream
+        self._on_output = on_output
+        self._live: _Live | None = None
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the stream."""
-        if self._live:
+        if self._on_output:
+            # Made by the first bytes, as most children say nothing.
+            self._live = self._live or _Live(self._stream, self._shown, self._on_output)
             self._live.feed(data)
         room = self._head_limit - len(self._head)
         if room >= len(data):

@@ -39,7 +39,7 @@ class Child:
         self.pipes = Pipes(request, readiness, live, self._on_pipes_ended)
         if self.pipes.feeding is not None:
             self.pipes.feeding.add_done_callback(self._on_fed)
-        self.settled: asyncio.Future[None] = self._loop.create_future()
+        self.settled = asyncio.Event()
         self.timed_out = False
         self.ended_by_us = False
         self.leftovers = 0
@@ -152,5 +152,5 @@ class Child:
         self.pipes.close()
         self._settling = True
         fed = self.pipes.feeding is None or self.pipes.feeding.done()
-        if fed and not self.settled.done():
-            self.settled.set_result(None)
+        if fed:
+            self.settled.set()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from infloop.sandbox.launch import OnListening
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
 Network: TypeAlias = Literal["open", "none", "proxy"]
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """What one child may use at most; 0 sets no limit of ours.
 
     `processes` is how many it may have at once, with threads; `file_bytes` the size of any one
@@ -28,8 +28,7 @@ class Limits:
     temp_bytes: int = 2 << 30
 
 
-@dataclass(frozen=True)
-class Fence:
+class Fence(msgspec.Struct, frozen=True):
     """What a child can reach beside the system's programs, its private home and its temp.
 
     `read` and `write` are real paths of files or directories with all below them; what is not
@@ -49,4 +48,4 @@ class Fence:
     on_listening: OnListening | None = None
     local_ports: tuple[int, ...] = ()
     home: str = ""
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = Limits()

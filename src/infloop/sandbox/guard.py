@@ -17,9 +17,10 @@ import contextlib
 import os
 import pwd
 import socket
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from infloop.errors import GuardError, MissingPart, SettingsError
 from infloop.sandbox import landlock

@@ -32,7 +32,7 @@ pipes as it says, which become 0, 1, 2 and so on, and then the extra ones.
 
 Answers are lines.
 
-    started <pid> <start time>     only when announced
+    started <pid> <start time>     when asked to announce it, of a child that lives a moment
     listening                      with a descriptor for each port; now waiting for `go`
     failed <text>                  nothing was started, or nothing of it is left
     exited <wait status>
@@ -72,6 +72,8 @@ _GUARD_DESCRIPTORS = 3
 _START_PATIENCE_S = 10.0
 _FIRST_TO_GO = 500
 _PAGE = 4096
+_A_MOMENT_S = 0.005
+_LOOKS = 5
 _BURIALS_S = 1.0
 _KILL_PATIENCE_S = 3.0
 _FIRST_TICK_S = 0.001
@@ -244,6 +246,7 @@ class Keeper:
         self._poll.register(door, select.POLLIN)
         self._target = 0
         self._exited = False
+        self._announce = False
         self._bubble: Bubble | None = None
 
     def serve(self) -> None:
@@ -282,6 +285,7 @@ class Keeper:
 
     def _look_after(self, request: Request, descriptors: list[int]) -> None:
         self._exited = False
+        self._announce = request.announce
         try:
             with self._memory.first_to_go():
                 self._target = self._start(request)
@@ -293,9 +297,6 @@ class Keeper:
         finally:
             for fd in descriptors:
                 os.close(fd)
-        if request.announce:
-            process = read_process(self._target)
-            self.tell(f"started {self._target} {process.start if process else 0}")
         if self._bubble:
             self._look_after_bubble(request, self._bubble)
             return
@@ -362,16 +363,25 @@ class Keeper:
         self._poll.register(pidfd, select.POLLIN)
         try:
             while True:
-                ready = [fd for fd, _ in self._poll.poll(_BURIALS_S * 1000)]
+                patience_s = _A_MOMENT_S if self._announce else _BURIALS_S
+                ready = [fd for fd, _ in self._poll.poll(patience_s * 1000)]
                 if pidfd in ready:
                     return None
-                if not ready:
+                if not ready and self._announce:
+                    self._tell_it_lives()
+                elif not ready:
                     self._bury_others()
                 elif (message := self._hear())[0] in words:
                     return message
         finally:
             self._poll.unregister(pidfd)
             os.close(pidfd)
+
+    def _tell_it_lives(self) -> None:
+        # Not sooner: of most children nobody needs to know, and to ask holds them up.
+        self._announce = False
+        process = read_process(self._target)
+        self.tell(f"started {self._target} {process.start if process else 0}")
 
     def _hear(self) -> list[bytes]:
         """Read one message; a closed door is an `end` without grace."""
@@ -408,14 +418,20 @@ class Keeper:
         return len(told)
 
     def _bury_others(self) -> bool:
-        """Reap the dead except the child itself; return whether others live."""
-        others = [pid for pid in self._children.pids() if pid != self._target]
-        alive = [pid for pid in others if os.waitpid(pid, os.WNOHANG) == (0, 0)]
-        return bool(alive)
+        """Reap the dead except the child itself; return whether others may live."""
+        # Whoever died may have left us its children since we looked. Some never stop doing so.
+        for _ in range(_LOOKS):
+            others = [pid for pid in self._children.pids() if pid != self._target]
+            if not others:
+                return False
+            alive = [pid for pid in others if os.waitpid(pid, os.WNOHANG) == (0, 0)]
+            if alive:
+                return True
+        return True
 
     def _anyone_left(self) -> bool:
-        """Return whether anyone lives; the child's own end is reported when it is first seen."""
-        others_live = self._bury_others()
+        """Return whether anyone may live; the child's own end is told when it is first seen."""
+        # First the child itself: with its end, others may fall to us.
         if not self._exited:
             peek = os.WEXITED | os.WNOHANG | os.WNOWAIT
             ended = os.waitid(os.P_PID, self._target, peek)
@@ -424,7 +440,7 @@ class Keeper:
                 # What bubblewrap's own end means is known only when all is over.
                 if not self._bubble:
                     self.tell(f"exited {wait_status(ended)}")
-        return others_live or not self._exited
+        return self._bury_others() or not self._exited
 
     def _kill(self, tree: list[Process]) -> None:
         # The group first: one call that no amount of forking outruns. Then the direct children,
@@ -443,7 +459,7 @@ def receive_descriptors(door: socket.socket, size: int) -> tuple[bytes, list[int
     # Not socket.recv_fds: it drops the flag that keeps descriptors out of the child.
     room = socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT_BYTES)
     data, control, _, _ = door.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
-    packed = b"".join(part for _, _, part in control)
+    packed = b"".join([part for _, _, part in control])
     cuts = range(0, len(packed), _INT_BYTES)
     return data, [int.from_bytes(packed[at : at + _INT_BYTES], sys.byteorder) for at in cuts]
 

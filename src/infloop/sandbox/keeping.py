@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _DOOR_FD = 3
 _HEAD_BYTES = 4
-_MAX_ANSWER = 1 << 16
+_MAX_ANSWER = 1 << 12
 # Longer than a keeper's own patience with a tree that will not go.
 _PATIENCE_S = 4.0
 
@@ -95,9 +95,8 @@ class Keeper:
         KEEPERS.discard(self._pid)
         remaining = await end_strays() if code != 0 else 0
         if self.child:
-            child, self.child = self.child, None
-            child.error = child.error or self._why_lost(code, remaining)
-            child.tree_gone()
+            self.child.error = self.child.error or self._why_lost(code, remaining)
+            self._let_go(self.child)
         os.close(self._pidfd)
 
     async def _gone(self) -> int | None:
@@ -194,8 +193,14 @@ class Keeper:
             self._release(child)
 
     def _release(self, child: Child) -> None:
-        self.child = None
+        self._let_go(child)
         self._on_free(self)
+
+    def _let_go(self, child: Child) -> None:
+        """Be done with a child of which nothing is left."""
+        self.child = None
+        if self._listeners:
+            self._listeners.give_up()
         child.tree_gone()
 
     def _why_lost(self, code: int | None, remaining: int) -> str:
@@ -221,22 +226,22 @@ class Order(NamedTuple):
 
 def spawn_frame(request: ChildRequest, launch: Launch, *, pipes: int, announce: bool) -> bytes:
     """Return the message that starts a child; raise ValueError for what no program can be given."""
-    for name in launch.env:
-        if not name or "=" in name:
-            raise ValueError(f"{name!r} cannot be the name of an environment variable")
+    if "" in launch.env or "=" in "".join(launch.env):
+        name = next(name for name in launch.env if not name or "=" in name)
+        raise ValueError(f"{name!r} cannot be the name of an environment variable")
     fields = [
         "spawn",
         str(request.grace_ms),
         "1" if announce else "0",
         _way(launch),
         str(pipes),
-        ",".join(f"{kind},{value}" for kind, value in launch.limits),
+        ",".join([f"{kind},{value}" for kind, value in launch.limits]),
         ",".join(map(str, launch.bubble.ports)) if launch.bubble else "",
         launch.cwd,
         launch.program,
         str(len(launch.argv)),
         *launch.argv,
-        *(f"{name}={value}" for name, value in launch.env.items()),
+        *map("=".join, launch.env.items()),
     ]
     frame = _frame(*fields)
     if frame.count(b"\0", _HEAD_BYTES) != len(fields) - 1:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     import socket
@@ -16,8 +17,7 @@ FIRST_EXTRA_FD = 4
 OnListening: TypeAlias = "Callable[[Mapping[int, socket.socket]], Awaitable[None]]"
 
 
-@dataclass(frozen=True)
-class Bubble:
+class Bubble(msgspec.Struct, frozen=True):
     """The program is bubblewrap and is held until its network is ready.
 
     bubblewrap inherits two more descriptors after the others: the first for its `--json-status-fd`,
@@ -32,8 +32,7 @@ class Bubble:
     on_listening: OnListening | None = None
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True):
     """A program to start, and how it is confined on its way.
 
     The child inherits the `descriptors` at 4, 5, …; they stay the caller's to close. `limits` are

@@ -17,7 +17,7 @@ class Listeners:
 
     def __init__(self, bubble: Bubble) -> None:
         self._bubble = bubble
-        self._arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._arrived: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._sockets: list[socket.socket] = []
         self._wanted = True
 
@@ -27,12 +27,16 @@ class Listeners:
         if not self._wanted:
             self.close()
         elif not self._arrived.done():
-            self._arrived.set_result(None)
+            self._arrived.set_result(True)
 
-    async def hand_on(self, settled: asyncio.Future[None]) -> bool:
-        """Wait for the listeners and give them away; return False when the child ends before."""
-        await asyncio.wait((self._arrived, settled), return_when=asyncio.FIRST_COMPLETED)
+    def give_up(self) -> None:
+        """Note that the child has ended: if there are none by now, none will come."""
         if not self._arrived.done():
+            self._arrived.set_result(False)
+
+    async def hand_on(self) -> bool:
+        """Wait for the listeners and give them away; return False when the child ends before."""
+        if not await self._arrived:
             return False
         assert self._bubble.on_listening
         by_port = dict(zip(self._bubble.ports, self._sockets, strict=True))

@@ -79,9 +79,9 @@ class KeeperPool:
         except OSError as error:
             child.not_started(f"no keeper could be started: {error}")
         try:
-            if keeper and listeners and await listeners.hand_on(child.settled):
+            if keeper and listeners and await listeners.hand_on():
                 keeper.let_begin(child)
-            await asyncio.shield(child.settled)
+            await child.settled.wait()
         except BaseException:
             child.end()
             await _to_the_end(child.settled)
@@ -150,8 +150,8 @@ class KeeperPool:
         burial.add_done_callback(self._burials.discard)
 
 
-async def _to_the_end(settled: asyncio.Future[None]) -> None:
+async def _to_the_end(settled: asyncio.Event) -> None:
     """Wait although this task is cancelled, again and again if need be; others rely on the end."""
-    while not settled.done():
+    while not settled.is_set():
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(settled)
+            await settled.wait()

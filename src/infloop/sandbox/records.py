@@ -4,9 +4,10 @@ A keeper ends its tree when the server dies. Only when both are killed at once c
 this is for that case. While a child lives there is a file for it in the data directory:
 
     pids/<instance>.<number>    {"where", "run", "step", "level"}    before it is started
-                                {"pid", "start"}                     as soon as it is
+                                {"pid", "start"}                     once it has lived a moment
 
-An empty file is no record: it waits for the next child, because making files takes longest.
+A blank file is no record: it waits for the next child, because making files takes longest, and
+making them longer not much less.
 
 The file's name is in the child's environment too, and so in that of whatever it starts, however
 that detaches. What bears the name, is the recorded process, is in the session it leads or descends
@@ -29,15 +30,17 @@ import os
 import re
 import signal
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from infloop.sandbox.base import ChildResult, SandboxAround
 from infloop.sandbox.keeper import Process, all_processes, ask_to_end, below, send_signal
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable
 
     from infloop.sandbox.base import ChildRequest, OnOutput, OnStarted, Sandbox
 
@@ -69,20 +72,25 @@ class ChildRecords:
         """Return a sandbox whose children are on record as those of this step."""
         return OnRecord(self, sandbox, run_id, step)
 
-    @contextlib.contextmanager
-    def entry(self, run_id: str, step: str, level: str) -> Iterator[_Slot]:
-        """Have a child on record meanwhile; raise OSError when that is not possible."""
+    def begin(self, run_id: str, step: str, level: str) -> _Slot:
+        """Put a child on record; raise OSError when that is not possible."""
         slot = self._free.pop() if self._free else self._make()
+        about = {"where": self._where, "run": run_id, "step": step, "level": level}
         try:
-            slot.write({"where": self._where, "run": run_id, "step": step, "level": level})
-            yield slot
-        finally:
-            os.ftruncate(slot.fd, 0)
+            slot.write(about)
+        except OSError:
             self._free.append(slot)
+            raise
+        return slot
+
+    def end(self, slot: _Slot) -> None:
+        """Take a child off the record: nothing of it is left."""
+        slot.clear()
+        self._free.append(slot)
 
     def _make(self) -> _Slot:
         name = f"{self._instance}.{next(self._numbers)}"
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
         return _Slot(name, os.open(self.directory / name, flags, _FILE_MODE))
 
     def close(self) -> None:
@@ -93,15 +101,26 @@ class ChildRecords:
         self._free.clear()
 
 
-class _Slot(NamedTuple):
-    """The file of one record after the other, held open."""
+class _Slot:
+    """The file of one record after the other, held open, written in place."""
 
-    name: str
-    fd: int
+    def __init__(self, name: str, fd: int) -> None:
+        self.name = name
+        self.fd = fd
+        self._end = 0
+        self._size = 0
 
     def write(self, line: dict[str, str] | dict[str, int]) -> None:
+        """Add a line."""
         # Not synced: nothing of it is worth anything once the machine has stopped.
-        os.write(self.fd, json.dumps(line).encode() + b"\n")
+        text = msgspec.json.encode(line) + b"\n"
+        self._end += os.pwrite(self.fd, text, self._end)
+        self._size = max(self._size, self._end)
+
+    def clear(self) -> None:
+        """Leave nothing but spaces."""
+        os.pwrite(self.fd, b" " * self._size, 0)
+        self._end = 0
 
 
 class OnRecord(SandboxAround):
@@ -121,21 +140,22 @@ class OnRecord(SandboxAround):
         on_started: OnStarted | None = None,
     ) -> ChildResult:
         """Run a child to its end; one that cannot be put on record is not started."""
-        with contextlib.ExitStack() as stack:
-            try:
-                entry = self._records.entry(self._run_id, self._step, self.level)
-                slot = stack.enter_context(entry)
-            except OSError as error:
-                return ChildResult(error=f"the child could not be put on record: {error}")
+        try:
+            slot = self._records.begin(self._run_id, self._step, self.level)
+        except OSError as error:
+            return ChildResult(error=f"the child could not be put on record: {error}")
 
-            def note(pid: int, start_time: int) -> None:
-                with contextlib.suppress(OSError):  # without its id it is still found by its mark
-                    slot.write({"pid": pid, "start": start_time})
-                if on_started:
-                    on_started(pid, start_time)
+        def note(pid: int, start_time: int) -> None:
+            with contextlib.suppress(OSError):  # without its id it is still found by its mark
+                slot.write({"pid": pid, "start": start_time})
+            if on_started:
+                on_started(pid, start_time)
 
-            marked = replace(request, env={**request.env, MARK: slot.name})
+        marked = msgspec.structs.replace(request, env={**request.env, MARK: slot.name})
+        try:
             return await self._inner.run(marked, on_output=on_output, on_started=note)
+        finally:
+            self._records.end(slot)
 
 
 class Ended(NamedTuple):
@@ -173,7 +193,7 @@ async def _end(records: list[_Record], living: set[str]) -> list[Ended]:
     told: dict[tuple[int, int], _Record] = {}
     loop = asyncio.get_running_loop()
     began, tick_s = loop.time(), _FIRST_TICK_S
-    while (left := _left(records, living)) and loop.time() < began + _PATIENCE_S:
+    while (left := _still_left(records, living)) and loop.time() < began + _PATIENCE_S:
         if loop.time() < began + _GRACE_S:
             ask_to_end([process for process, _ in left if _identity(process) not in told])
         else:
@@ -208,6 +228,11 @@ class _Record:
             if marks.get(process.pid) == self.path.name
             or (leads and self.pid in (process.pid, process.session))
         }
+
+
+def _still_left(records: list[_Record], living: set[str]) -> list[tuple[Process, _Record]]:
+    """Return who is left, by two looks: one may miss who just then begins or becomes a program."""
+    return _left(records, living) or _left(records, living)
 
 
 def _left(records: list[_Record], living: set[str]) -> list[tuple[Process, _Record]]:

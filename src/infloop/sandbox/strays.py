@@ -49,6 +49,7 @@ async def end_strays() -> int:
 
 
 def _strays() -> list[Process]:
+    """Return who is left; the dead are reaped, and count: they may have left us their children."""
     me, session = os.getpid(), os.getsid(0)
     table = all_processes()
     roots = [
@@ -60,5 +61,4 @@ def _strays() -> list[Process]:
         if not root.alive:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(root.pid, os.WNOHANG)
-    alive = [root for root in roots if root.alive]
-    return alive + below({root.pid for root in alive}, table)
+    return roots + below({root.pid for root in roots if root.alive}, table)
