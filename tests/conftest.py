@@ -9,10 +9,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 Loops = Mapping[str, Callable[[], asyncio.AbstractEventLoop]]
+
+# How long an example takes says how busy the machine is, and nothing else.
+SLOW = (HealthCheck.too_slow,)
+settings.register_profile("patient", settings(), deadline=None, suppress_health_check=SLOW)
+settings.load_profile("patient")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

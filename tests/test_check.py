@@ -952,7 +952,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 ALL_PLACES = places(json.loads(EVERYTHING))[1:]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.sampled_from(ALL_PLACES), json_values), min_size=1, max_size=4))
 def test_whatever_a_file_holds_is_answered_with_problems_and_never_with_a_crash(
     changes: list[tuple[tuple[Any, ...], Any]],

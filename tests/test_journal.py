@@ -352,7 +352,7 @@ def recorded(history: Iterable[Iterable[tuple[Event | Output, int, int, str]]]) 
         yield items
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     history=st.lists(st.lists(moments, min_size=1, max_size=12), max_size=6),
     limit=st.integers(1, 20),

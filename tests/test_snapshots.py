@@ -736,7 +736,7 @@ def test_any_tree_comes_back_after_any_edits_and_git_stays_as_it_is(tmp_path: Pa
         store = SnapshotStore(tmp_path / "store", run)
         numbers = iter(range(10_000))
 
-        @settings(max_examples=30, deadline=None, database=None)
+        @settings(max_examples=30, database=None)
         @given(st.lists(actions, max_size=8), st.lists(actions, min_size=1, max_size=12))
         def comes_back(first: list[Any], then: list[Any]) -> None:
             root = repository(tmp_path / f"work{next(numbers)}")

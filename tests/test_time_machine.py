@@ -471,7 +471,7 @@ def as_shell(edits: list[tuple[str, str, str]], number: int) -> str:
 def test_any_round_comes_back_byte_for_byte_whatever_agents_did(tmp_path: Path) -> None:
     numbers = iter(range(1_000))
 
-    @settings(max_examples=8, deadline=None, database=None)
+    @settings(max_examples=8, database=None)
     @given(st.lists(st.lists(edit, max_size=6), min_size=3, max_size=3), st.integers(1, 3))
     def comes_back(rounds: list[list[tuple[str, str, str]]], chosen: int) -> None:
         check_round_comes_back(tmp_path / str(next(numbers)), rounds, chosen)
