@@ -35,14 +35,18 @@ def top() -> Iterator[Path]:
         yield folder
 
 
-def run(here: Machine, line: str) -> str:
-    """Let an agent run a shell line in a worktree of its own; return what the run says.
-
-    It is no child of others, so that we know how much memory its own children took.
-    """
+def agent_file(here: Machine, line: str) -> str:
+    """A workflow whose agent runs a shell line in a worktree of its own."""
     here.bot([{"shell": line}])
-    flow = here.file("w", [agent(useWorktree=True)], "start next work")
-    process = here.begin("run", flow)
+    return here.file("w", [agent(useWorktree=True)], "start next work")
+
+
+def planted(here: Machine, attack: Attack) -> str:
+    """Let an agent plant what it wants to; return what the run says.
+
+    The run is a child of ours, so that we know how much memory its own children took.
+    """
+    process = here.begin("run", agent_file(here, planting(attack)))
     try:
         said = "".join(process.communicate(timeout=PATIENCE))
     finally:
@@ -67,7 +71,7 @@ def test_a_link_out_of_the_tree_comes_home_only_if_somebody_allows_it(
     users_line(here, attack.get("before", "true"))
     git("add", "-A", cwd=here.repo)
     git("commit", "-q", "--allow-empty", "-m", "before", cwd=here.repo)
-    run(here, attack["make"])
+    here.infloop("run", agent_file(here, attack["make"]))
     before = contents(here.repo)
     told = here.infloop("diff", "last", "--stat").stderr.splitlines()
     assert told == [f"protected: {path} ({why})" for path, why in sorted(attack["held"].items())]
@@ -89,7 +93,7 @@ def test_no_file_is_written_by_way_of_a_link(tmp_path: Path, attack: Attack) -> 
     outside.mkdir()
     (outside / "x").write_text("theirs")
     users_line(here, attack.get("before", "true"), outside)
-    run(here, attack["make"])
+    here.infloop("run", agent_file(here, attack["make"]))
     users_line(here, attack.get("meanwhile", "true"), outside)
     before = contents(here.repo)
     clashes = attack.get("clashes", False)
@@ -123,7 +127,7 @@ def test_objects_that_would_do_harm_stay_out_and_the_files_come_home(
 ) -> None:
     here = confined(top)
     before, peak = contents(here.repo, leave_out=()), largest_child_kib()
-    said = run(here, planting(attack))
+    said = planted(here, attack)
     assert "its commits did not come home" in said
     assert attack["says"] in said
     assert contents(here.repo, leave_out=()) == before
@@ -139,7 +143,7 @@ def test_commits_without_end_are_not_checked_out_where_nothing_confines(
     tmp_path: Path, attack: Attack
 ) -> None:
     here, peak = machine(tmp_path), largest_child_kib()
-    said = run(here, planting(attack))
+    said = planted(here, attack)
     assert attack["says"] in said
     here.infloop("apply", "last")
     assert (here.repo / "fine.txt").read_text() == "fine\n"

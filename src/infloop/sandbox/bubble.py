@@ -1,25 +1,25 @@
 """What a keeper does with a process that bubblewrap has made and holds.
 
-Loaded by the keeper (see `keeper.load`), so the standard library only. bubblewrap says on one
-descriptor whom it made, and how that ended, and waits for a byte on another before it lets the
-program begin. In between the keeper sets limits, and opens listeners inside the new network, so
-that nothing of ours has to run in there.
+Imported by a keeper, so the standard library only. bubblewrap says on one descriptor whom it made,
+and how that ended, and waits for a byte on another before it lets the program begin. In between the
+keeper sets limits, and opens listeners inside the new network, so that nothing of ours has to run
+in there.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import fcntl
 import os
 import select
-import socket
 import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import socket
+else:
+    import _socket as socket
 
 _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
@@ -46,14 +46,15 @@ class Bubble:
         self._child = 0
         self._pidfd = -1
 
-    @contextlib.contextmanager
-    def inherited(self) -> Iterator[list[int]]:
-        """Give what bubblewrap inherits for `--json-status-fd` and `--block-fd`."""
-        try:
-            yield [self._their_status, self._their_gate]
-        finally:
-            os.close(self._their_status)
-            os.close(self._their_gate)
+    @property
+    def inherited(self) -> list[int]:
+        """What bubblewrap inherits for `--json-status-fd` and `--block-fd`."""
+        return [self._their_status, self._their_gate]
+
+    def hand_over(self) -> None:
+        """Close what bubblewrap has by now."""
+        for fd in self.inherited:
+            os.close(fd)
 
     def find_child(self) -> int:
         """Return the process that bubblewrap has made, the first of its namespaces."""

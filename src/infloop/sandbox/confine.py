@@ -1,6 +1,6 @@
 """The last steps of a child at level `guard` before it becomes its program.
 
-Loaded by the keeper, hence the standard library alone; runs in the forked child. Every step must
+Imported by a keeper, hence the standard library alone; runs in the forked child. Every step must
 succeed: what is raised here keeps the program from being started.
 """
 
@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import socket
 import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+else:
+    import _socket as socket
 
 _PR_SET_NO_NEW_PRIVS = 38
 _LANDLOCK_RESTRICT_SELF = 446
@@ -40,8 +45,9 @@ def confine(descriptors: list[int]) -> None:
     listener = _filter_system_calls(os.pread(program, _MAX_PROGRAM_BYTES, 0))
     # Not socket.send_fds: it imports, and by now we may not read our own library any more.
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("=i", listener))
-    with socket.socket(fileno=report) as to_server:
-        to_server.sendmsg([b"\n"], [rights])
+    to_server = socket.socket(fileno=report)
+    to_server.sendmsg([b"\n"], [rights])
+    to_server.close()
     os.close(listener)
 
 

@@ -42,23 +42,25 @@ Answers are lines.
 
 from __future__ import annotations
 
-# A keeper must start fast: no typing, dataclasses or pathlib (hence the `noqa: PTH…`) here.
-import contextlib
+# A keeper must start fast and stay small: no typing, dataclasses, contextlib or pathlib (hence the
+# `noqa: PTH…`) here, and of two modules the half that is in C.
 import ctypes
 import os
 import resource
 import select
-import signal
-import socket
 import sys
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import ModuleType
+    import signal
+    import socket
+    from collections.abc import Callable
 
     from infloop.sandbox.bubble import Bubble
+else:
+    import _signal as signal
+    import _socket as socket
 
 PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
@@ -81,6 +83,19 @@ _LAST_TICK_S = 0.05
 _ALL_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 _NEEDED = {signal.SIGCHLD, signal.SIGCONT, signal.SIGTRAP}
 _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
+
+
+class Ignoring:
+    """Does what `contextlib.suppress` does."""
+
+    def __init__(self, *errors: type[BaseException]) -> None:
+        self._errors = errors
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        return kind is not None and issubclass(kind, self._errors)
 
 
 class Process:
@@ -181,7 +196,7 @@ def below(roots: set[int], table: list[Process]) -> list[Process]:
 
 def send_signal(process: Process, number: int) -> None:
     """Signal exactly this process; one that is gone, replaced or not ours is left alone."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with Ignoring(ProcessLookupError, PermissionError):
         fd = os.pidfd_open(process.pid)
         try:
             now = read_process(process.pid)
@@ -211,8 +226,8 @@ class OwnChildren:
         return [int(pid) for pid in listed.split()]
 
 
-class Memory:
-    """Whom the kernel ends first when there is no memory left."""
+class FirstToGo:
+    """While it lasts, those are born whom the kernel ends first when there is no memory left."""
 
     def __init__(self) -> None:
         # Held open: once this process is hidden, or another user, it may not open its own.
@@ -220,27 +235,24 @@ class Memory:
             self._fd = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             self._fd = -1
+        self._own = b""
 
-    @contextlib.contextmanager
-    def first_to_go(self) -> Iterator[None]:
-        """Let those go first that are born meanwhile; they inherit it."""
-        if self._fd < 0:
-            yield
-            return
-        own = os.pread(self._fd, _PAGE, 0)
-        os.pwrite(self._fd, str(max(int(own), _FIRST_TO_GO)).encode(), 0)
-        try:
-            yield
-        finally:
-            os.pwrite(self._fd, own, 0)
+    def __enter__(self) -> None:
+        if self._fd >= 0:
+            self._own = os.pread(self._fd, _PAGE, 0)
+            os.pwrite(self._fd, str(max(int(self._own), _FIRST_TO_GO)).encode(), 0)
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            os.pwrite(self._fd, self._own, 0)
 
 
 class Keeper:
     """Looks after one child at a time until the door closes."""
 
-    def __init__(self, door: socket.socket, memory: Memory) -> None:
+    def __init__(self, door: socket.socket, first_to_go: FirstToGo) -> None:
         self._door = door
-        self._memory = memory
+        self._first_to_go = first_to_go
         self._children = OwnChildren()
         self._poll = select.poll()
         self._poll.register(door, select.POLLIN)
@@ -280,14 +292,14 @@ class Keeper:
     def tell(self, text: str) -> None:
         """Send a line to the server."""
         # A server that is gone needs no answer; the closed door is noticed where it matters.
-        with contextlib.suppress(OSError):
+        with Ignoring(OSError):
             self._door.sendall(f"{text}\n".encode("utf-8", "backslashreplace"))
 
     def _look_after(self, request: Request, descriptors: list[int]) -> None:
         self._exited = False
         self._announce = request.announce
         try:
-            with self._memory.first_to_go():
+            with self._first_to_go:
                 self._target = self._start(request)
         except SpawnError as failure:
             if self._bubble:
@@ -309,14 +321,15 @@ class Keeper:
         self._bubble = None
         enter(request.cwd)
         if request.way == b"bubble":
-            self._bubble = load("bubble").Bubble(request.groups)
+            self._bubble = sys.modules["bubble"].Bubble(request.groups)
         if request.way == b"guard":
             return start_confined(request)
         if self._bubble is None:
-            with lowered(request.limits):
-                return start(request, request.extra)
-        with self._bubble.inherited() as theirs:
-            return start(request, request.extra + theirs)
+            return start_limited(request)
+        try:
+            return start(request, request.extra + self._bubble.inherited)
+        finally:
+            self._bubble.hand_over()
 
     def _see_it_end(self, grace_s: float) -> int:
         """Return how many processes outlived the child's own end."""
@@ -445,10 +458,10 @@ class Keeper:
     def _kill(self, tree: list[Process]) -> None:
         # The group first: one call that no amount of forking outruns. Then the direct children,
         # among them those that fork and exit faster than the process table can be read.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with Ignoring(ProcessLookupError, PermissionError):
             os.killpg(self._target, signal.SIGKILL)
         for pid in self._children.pids():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            with Ignoring(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         for process in tree:
             send_signal(process, signal.SIGKILL)
@@ -490,6 +503,18 @@ def enter(directory: bytes) -> None:
         raise SpawnError(f"cwd {cwd!r} cannot be entered: {error.strerror}") from None
 
 
+def start_limited(request: Request) -> int:
+    """Start the child within limits that it inherits from us, and return its id."""
+    own = [(kind, resource.getrlimit(kind)) for kind in request.limits[::2]]
+    try:
+        for (kind, (soft, hard)), value in zip(own, request.limits[1::2], strict=True):
+            resource.setrlimit(kind, (lower(value, soft), hard))
+        return start(request, request.extra)
+    finally:
+        for kind, before in own:
+            resource.setrlimit(kind, before)
+
+
 def start(request: Request, extra: list[int]) -> int:
     """Start the child and return its id; it gets the pipes as 0, 1, 2 and so on, then the extra."""
     # In this order, as descriptors are received and opened, none is overwritten before its turn.
@@ -512,7 +537,7 @@ def start(request: Request, extra: list[int]) -> int:
 
 def start_confined(request: Request) -> int:
     """Fork the child, which confines itself and becomes the program; return its id."""
-    confine = load("confine").confine
+    confine = sys.modules["confine"].confine
     said, say = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -566,37 +591,9 @@ def limit(pid: int, limits: list[int]) -> None:
         resource.prlimit(pid, kind, (least, least))
 
 
-@contextlib.contextmanager
-def lowered(limits: list[int]) -> Iterator[None]:
-    """Let those begin within limits that are born meanwhile; they inherit them."""
-    own = [(kind, resource.getrlimit(kind)) for kind in limits[::2]]
-    try:
-        for (kind, (soft, hard)), value in zip(own, limits[1::2], strict=True):
-            resource.setrlimit(kind, (lower(value, soft), hard))
-        yield
-    finally:
-        for kind, before in own:
-            resource.setrlimit(kind, before)
-
-
 def lower(one: int, other: int) -> int:
     """Return the lower of two limits."""
     return min(one, other) if other != resource.RLIM_INFINITY else one
-
-
-def load(name: str) -> ModuleType:
-    """Return a module that lies beside this file; isolated as we are, no path leads to it."""
-    if name not in sys.modules:
-        from importlib import util
-
-        path = os.path.join(os.path.dirname(__file__), f"{name}.py")  # noqa: PTH118, PTH120
-        spec = util.spec_from_file_location(name, path)
-        assert spec
-        assert spec.loader
-        module = util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        sys.modules[name] = module
-    return sys.modules[name]
 
 
 def why_not_started(program: str, error: OSError) -> str:
@@ -616,13 +613,10 @@ def become_user(name: str) -> None:
     os.setresuid(uid, uid, uid)
 
 
-def main(door_fd: int, user: str, modules: list[str]) -> None:
+def main(door_fd: int, user: str) -> None:
     """Be a keeper until the server is done with it."""
     os.closerange(door_fd + 1, os.sysconf("SC_OPEN_MAX"))
-    memory = Memory()
-    # While this user can still read them.
-    for name in modules:
-        load(name)
+    first_to_go = FirstToGo()
     if user:
         become_user(user)
     for number in _ALL_SIGNALS - _NEEDED - _FAULTS:
@@ -634,7 +628,7 @@ def main(door_fd: int, user: str, modules: list[str]) -> None:
     prctl(PR_SET_NAME, b"infloop-keeper")
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    keeper = Keeper(socket.socket(fileno=door_fd), memory)
+    keeper = Keeper(socket.socket(fileno=door_fd), first_to_go)
     try:
         keeper.serve()
     except Exception as error:  # noqa: BLE001  (the edge: the server must learn the reason)

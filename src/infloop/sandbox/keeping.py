@@ -269,8 +269,10 @@ import sys
 _, file, door, user, *modules = sys.argv
 sys.path.append(file.rpartition("/")[0])
 import keeper
+for name in modules:
+    __import__(name)
 sys.path.pop()
-keeper.main(int(door), user, modules)
+keeper.main(int(door), user)
 """
 
 
