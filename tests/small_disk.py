@@ -1,10 +1,11 @@
-"""A real disk of a few megabytes, and runs of children that no level lets be root."""
+"""A real disk of a few megabytes, one that never answers, and children that are not root."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,6 @@ from infloop.sandbox.guard import missing_piece
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 NOBODY = 65534
 
@@ -38,6 +38,26 @@ def small_disk(folder: Path, *, megabytes: int = 256, files: int = 100_000) -> I
     try:
         yield folder
     finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@contextmanager
+def deaf_disk(folder: Path) -> Iterator[Path]:
+    """Mount a disk at a new folder that answers nobody before the end."""
+    if os.geteuid() != 0 or not Path("/dev/fuse").exists():
+        pytest.skip("only root can mount a disk, and only where programs can be disks")
+    folder.mkdir()
+    silence = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={silence},rootmode=40000,user_id=0,group_id=0"
+    try:
+        subprocess.run(
+            ["mount", "-i", "-t", "fuse", "-o", options, "infloop-test", folder],
+            pass_fds=[silence],
+            check=True,
+        )
+        yield folder
+    finally:
+        os.close(silence)
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 

@@ -15,7 +15,7 @@ from infloop.model.events import GuardFailed
 from infloop.runtime.reserve import shown_size
 from machine import agent, command, machine, script
 from playbook import edges, node, workflow
-from small_disk import left, settings_at, small_disk, workplace
+from small_disk import deaf_disk, left, settings_at, small_disk, workplace
 from test_spawn import alive, new_token, until
 from web_world import Client, here, put_workflow, wait_for
 from web_world import workflow as shell_workflow
@@ -74,6 +74,27 @@ async def test_a_run_that_fills_a_disk_is_ended_and_no_other(level: str) -> None
                 await start_in(app, here, flow(waits))
             go.touch()
             assert (await app.finish(other)).status == "succeeded"
+
+
+async def test_a_disk_that_does_not_answer_is_waited_for_by_nobody_else(tmp_path: Path) -> None:
+    near = workplace(tmp_path / "near")
+    root = flow(command("c", "true"))
+    with deaf_disk(tmp_path / "far") as far:
+        async with (
+            world(tmp_path, min_free_disk_bytes=1) as app,
+            asyncio.timeout(DEADLINE_S),
+        ):
+            there = asyncio.create_task(start_in(app, far, root))
+            writing = await start_in(app, near, {**root, "id": "b", "writePaths": [str(far)]})
+            other = await start_in(app, near, {**root, "id": "c"})
+            assert (await app.finish(other)).status == "succeeded"
+            assert not there.done()
+            assert list(app.service.live()) == [writing]
+            with pytest.raises(GuardError, match=f"{str(far)!r} does not answer"):
+                await there
+            ended = await app.finish(writing)
+            assert ended.status == "failed"
+            assert f"the disk of {str(far)!r} does not answer" in ended.result.error
 
 
 async def test_the_disk_of_the_data_directory_is_that_of_every_run() -> None:

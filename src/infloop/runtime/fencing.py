@@ -210,9 +210,9 @@ class RunFence:
             limits=self.limits,
         )
 
-    def keep_room(self, cwd: str) -> None:
+    async def keep_room(self, cwd: str) -> None:
         """Keep an eye on the disks that a child in a directory writes to."""
-        self.disks.add(cwd, *_texts(self._workflow.get("writePaths")))
+        await self.disks.add(cwd, *_texts(self._workflow.get("writePaths")))
 
 
 class FencedSandbox(SandboxAround):
@@ -244,7 +244,7 @@ class FencedSandbox(SandboxAround):
         """Run a child to its end behind its fence; GuardError when that broke."""
         if self._run_fence.user:
             _give(request.reads, self._run_fence.user)
-        self._run_fence.keep_room(request.cwd)
+        await self._run_fence.keep_room(request.cwd)
         result = await self._run_fenced(request, on_output, on_started)
         return _explained(result, self._run_fence.limits.memory_bytes)
 

@@ -5,19 +5,23 @@ and those that work there are ended, their children at once and without grace.
 
 Rules
   * The data directory's disk is every run's: all of them are recorded there.
-  * Another disk is that of the runs whose children work on it. It may belong to a network and not
-    answer: a thread asks it, nobody waits for that, and it is not asked again meanwhile.
+  * Another disk is that of the runs whose children work on it; on which disk a directory is, a run
+    asks once. It may belong to a network and not answer: a thread asks it, nobody waits for that,
+    and it is not asked again meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from infloop.errors import GuardError, StoreError
 from infloop.runtime.aside import PATIENCE_S, aside
+
+T = TypeVar("T")
 
 LEAST_FILES = 20_000
 """How many more files must find room on a disk that counts them."""
@@ -57,28 +61,26 @@ class Reserve:
 
     async def refuse(self, directory: str) -> None:
         """Raise GuardError if a run in a directory would be, for the sake of its own disk."""
-        disk = self.disk_elsewhere(directory)
+        disk = await self.disk_elsewhere(directory)
         if disk is None:
             return
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await disk.ask()
-        except TimeoutError:
-            raise GuardError(_unknown(directory)) from None
+        await _patiently(disk.ask(), directory)
         if disk.left is None:
             raise GuardError(_unknown(directory))
         if reason := self.why_short(directory, disk.left):
             raise GuardError(reason)
 
-    def disk_elsewhere(self, directory: str) -> Disk | None:
-        """Return the disk of a directory; None if it is the data directory's, or nothing counts."""
+    async def disk_elsewhere(self, directory: str) -> Disk | None:
+        """Return the disk of a directory; None if it is the data directory's, or nothing counts.
+
+        Raises GuardError if nobody answers.
+        """
         if not self._least:
             return None
-        try:
-            device = os.stat(directory).st_dev  # noqa: PTH116  (asked for every child)
-        except OSError:
-            return None  # a step that works there says so
-        return Disk(device, directory) if device != self._device else None
+        device = await _patiently(aside(partial(_device, directory)), directory)
+        if device in (None, self._device):
+            return None  # where there is no directory, a step that works there says so
+        return Disk(device, directory)
 
     def why_short(self, directory: str, left: Left) -> str:
         """Return why nobody may work in a directory with so much left on its disk, or nothing."""
@@ -102,15 +104,18 @@ class RunDisks:
 
     def __init__(self, reserve: Reserve) -> None:
         self._reserve = reserve
+        self._known: set[str] = set()
         self._elsewhere: dict[int, Disk] = {}
         self._short = False
 
-    def add(self, *directories: str) -> None:
-        """Keep an eye on the disks of these directories, too."""
+    async def add(self, *directories: str) -> None:
+        """Keep an eye on the disks of these directories, too; GuardError if one does not answer."""
         for directory in directories:
-            disk = self._reserve.disk_elsewhere(directory)
-            if disk is not None:
-                self._elsewhere.setdefault(disk.device, disk)
+            if directory not in self._known:
+                disk = await self._reserve.disk_elsewhere(directory)
+                if disk is not None:
+                    self._elsewhere.setdefault(disk.device, disk)
+                self._known.add(directory)
 
     def shortage(self) -> str:
         """Return why the run must end, by what its own disks last said, and ask them again."""
@@ -147,6 +152,22 @@ class Disk:
     def _look(self) -> Left | None:
         self.left = left_on(self.directory)
         return self.left
+
+
+async def _patiently(answer: asyncio.Future[T], directory: str) -> T:
+    """Return what the disk of a directory answers; GuardError if it takes too long."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return await asyncio.shield(answer)
+    except TimeoutError:
+        raise GuardError(_unknown(directory)) from None
+
+
+def _device(directory: str) -> int | None:
+    try:
+        return Path(directory).stat().st_dev
+    except (OSError, ValueError):
+        return None
 
 
 def _unknown(directory: str) -> str:
