@@ -49,16 +49,20 @@ def deaf_disk(folder: Path) -> Iterator[Path]:
     folder.mkdir()
     silence = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={silence},rootmode=40000,user_id=0,group_id=0"
+    mounted = subprocess.run(
+        ["mount", "-i", "-t", "fuse", "-o", options, "infloop-test", folder],
+        pass_fds=[silence],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     try:
-        subprocess.run(
-            ["mount", "-i", "-t", "fuse", "-o", options, "infloop-test", folder],
-            pass_fds=[silence],
-            check=True,
-        )
+        if mounted.returncode:
+            pytest.skip(f"no disk can be mounted here: {mounted.stderr.strip()}")
         yield folder
     finally:
         os.close(silence)
-        subprocess.run(["umount", "--lazy", folder], check=True)
+        subprocess.run(["umount", "--lazy", folder], check=not mounted.returncode)
 
 
 def left(folder: Path) -> int:

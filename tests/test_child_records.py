@@ -66,7 +66,7 @@ def records(folder: Path) -> list[Path]:
 
 
 def is_record(file: Path) -> bool:
-    return not file.is_file() or not file.read_bytes().isspace()
+    return not file.is_file() or file.read_bytes().strip() != b""
 
 
 def files(folder: Path) -> list[str]:
