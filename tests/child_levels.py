@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from canaries import USER
 from confinement import need_bubblewrap
-from infloop.sandbox.bubblewrap import BubblewrapSandbox
-from infloop.sandbox.guard import GuardSandbox
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
+from infloop.sandbox.levels.guard import GuardSandbox
+from infloop.sandbox.levels.host import HostSandbox
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,7 @@ import pytest
 
 from canaries import USER
 from infloop.errors import MissingPart
-from infloop.sandbox.trusted import find_bubblewrap
+from infloop.sandbox.levels.trusted_bubblewrap import find_bubblewrap
 
 
 def need_bubblewrap() -> None:

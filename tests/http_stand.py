@@ -16,7 +16,7 @@ from typing import cast
 from fake_model import Say, Speech, chat, messages, responses
 from http_stage import DEADLINE_S, HANG, RESET, STREAM, Act, Stage, event, events, manifest
 from infloop.providers.base import Part, Provider, Request, Usage
-from infloop.providers.http import HttpAgent
+from infloop.providers.http.agent import HttpAgent
 from infloop.providers.prices import Priced, PriceList
 from infloop.sandbox.base import Sandbox
 

@@ -27,9 +27,9 @@ import psutil
 
 from http_stand import HTTP_STANDS
 from infloop.model.provider import AcpProvider, CliProvider
-from infloop.providers.acp import AcpAgent
+from infloop.providers.acp.agent import AcpAgent
 from infloop.providers.base import Provider, Usage
-from infloop.providers.cli import CliAgent
+from infloop.providers.cli.agent import CliAgent
 from infloop.providers.scripted import ScriptedProvider
 from infloop.sandbox.base import Sandbox
 

@@ -12,7 +12,7 @@ import pytest
 
 from canaries import PYTHON
 from confinement import need_bubblewrap
-from infloop.sandbox.guard import missing_piece
+from infloop.sandbox.levels.guard import missing_piece
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

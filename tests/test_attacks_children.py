@@ -27,7 +27,7 @@ from http_stage import Stage
 from infloop.errors import SettingsError
 from infloop.sandbox.base import ChildRequest, Sandbox
 from infloop.sandbox.fence import Fence, Limits
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 from machine import agent, command, machine, script
 from playbook import edges, node, workflow
 from small_disk import settings_at, small_disk, workplace
@@ -306,7 +306,7 @@ HIDDEN = """
 import asyncio, os, sys
 from pathlib import Path
 from infloop.app import open_service
-from infloop.sandbox.keeper import PR_SET_DUMPABLE, prctl
+from infloop.sandbox.keepers.keeper import PR_SET_DUMPABLE, prctl
 from infloop.settings import Settings
 
 def reached():

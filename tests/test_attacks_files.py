@@ -15,7 +15,7 @@ from infloop.engine.graph import Definition
 from infloop.errors import InfloopError
 from infloop.model.audit import Actor
 from infloop.model.events import Cause, StepStarted
-from infloop.store.audit_reading import verify
+from infloop.store.audit.reading import verify
 from machine import command, script
 from playbook import edges, node, workflow
 from test_audit import log_in

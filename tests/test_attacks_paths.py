@@ -16,10 +16,10 @@ import pytest
 
 from attack_tables import Attack, AttackTable
 from infloop.errors import GuardError, StepError
-from infloop.providers.acp_files import MOST_BYTES, AgentFiles
-from infloop.sandbox.host import HostSandbox
+from infloop.providers.acp.files import MOST_BYTES, AgentFiles
+from infloop.sandbox.levels.host import HostSandbox
 from infloop.workspace import beneath
-from infloop.workspace.carry import matching
+from infloop.workspace.worktrees.uncommitted import matching
 from machine import agent, machine
 from playbook import edges, node, workflow
 from small_disk import left, small_disk

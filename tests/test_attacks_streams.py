@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from attack_tables import Attack, AttackTable
-from infloop.cli.terminal import one_line
+from infloop.cli.view.terminal import one_line
 from infloop.model.events import StepFinished
 from infloop.providers.base import Cost, Done, Part, Session, Text, Tool
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 from playbook import edges, node, workflow
 from test_cli_providers import Bench
 from test_spawn import peak_kib

@@ -19,7 +19,7 @@ import pytest
 from attack_tables import Attack, AttackTable
 from canaries import place
 from confinement import need_bubblewrap
-from infloop.sandbox.guard import missing_piece
+from infloop.sandbox.levels.guard import missing_piece
 from web_world import workflow
 from world import World, world
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.sandbox.keeper import Process, all_processes, below, read_process, send_signal
-from infloop.sandbox.records import MARK
+from infloop.sandbox.keepers.child_records import MARK
+from infloop.sandbox.keepers.keeper import Process, all_processes, below, read_process, send_signal
 from web_world import infloop, process, put_workflow, wait_for, workflow
 from world import world
 

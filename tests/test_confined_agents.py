@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.runtime.homes import Homes, furnished
+from infloop.runtime.confinement.homes import Homes, furnished
 from playbook import edges, node, workflow
 from world import Finished, World, scripted, world
 

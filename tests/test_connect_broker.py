@@ -16,11 +16,11 @@ import pytest
 import uvloop
 
 from canaries import PATH, PYTHON, USER, directory_for_children, outside, place
-from infloop.sandbox import guard
 from infloop.sandbox.base import ChildRequest, ChildResult
-from infloop.sandbox.connect_broker import Peer, destination
 from infloop.sandbox.fence import Fence
-from infloop.sandbox.guard import GuardSandbox
+from infloop.sandbox.kernel.connect_broker import Peer, destination
+from infloop.sandbox.levels import guard
+from infloop.sandbox.levels.guard import GuardSandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

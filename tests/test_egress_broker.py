@@ -17,7 +17,7 @@ from infloop.egress.scrubbing import Scrubber
 from infloop.errors import SettingsError
 from infloop.policy.routes import Dialect, Route
 from infloop.providers.base import Usage
-from infloop.providers.metering import UsageMeter, usage_meter
+from infloop.providers.http.usage_meter import UsageMeter, usage_meter
 
 KEY = "sk-the-real-key-of-the-operator"
 

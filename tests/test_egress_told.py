@@ -24,7 +24,7 @@ import warm
 from infloop.app import audit_dir
 from infloop.model.audit import Wanted
 from infloop.model.events import Notice
-from infloop.store.audit_reading import newest
+from infloop.store.audit.reading import newest
 from infloop.web.metrics import Metrics
 from playbook import edges, node, workflow
 from world import world

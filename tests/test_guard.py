@@ -17,12 +17,12 @@ import pytest
 
 from canaries import PATH, PYTHON, USER, directory_for_children, numbers, outside, place
 from infloop.errors import SettingsError
-from infloop.sandbox import guard
 from infloop.sandbox.base import ChildRequest, ChildResult, Sandbox
 from infloop.sandbox.fence import Fence, Limits
-from infloop.sandbox.guard import GuardSandbox
+from infloop.sandbox.keepers.pool import KeeperPool
 from infloop.sandbox.launch import Launch
-from infloop.sandbox.pool import KeeperPool
+from infloop.sandbox.levels import guard
+from infloop.sandbox.levels.guard import GuardSandbox
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -377,7 +377,7 @@ async def test_a_child_that_cannot_be_confined_never_begins() -> None:
         launch = Launch(
             "/usr/bin/touch", request.argv, ENV, str(workspace), (null, null, null), guard=True
         )
-        pool = KeeperPool(user=USER, modules=("confine",))
+        pool = KeeperPool(user=USER, modules=("guard_child",))
         try:
             result = await pool.run(request, launch, None, None)
         finally:

@@ -22,16 +22,16 @@ import pytest
 
 import warm
 from forking import forker
-from infloop.cli.costs_command import WIDTH, bar, table
+from infloop.cli.commands.costs import WIDTH, bar, table
 from infloop.errors import BudgetError, StepError
 from infloop.model.events import BudgetExceeded, RunFinished, StepStarted
 from infloop.policy.spending import Budget, Window, used_up, window_began
 from infloop.providers.base import Cost, Done, Part, Request, Text, Usage
 from infloop.runtime.clock import SetClock
-from infloop.runtime.ledger import Ledger, Metered, abandon_dead_calls, window_start_ms
+from infloop.runtime.spending.ledger import Ledger, Metered, abandon_dead_calls, window_start_ms
 from infloop.store.base import Bill, Calls, Journal, NewCall, Spending
 from infloop.store.instances import Instances
-from infloop.store.sqlite import JOURNAL_FILE, open_journal
+from infloop.store.sqlite.journal import JOURNAL_FILE, open_journal
 from ledger_child import CALL_USD, CALLERS, CAP_USD, TURN
 from playbook import Playbook, agent, edges, node, workflow
 from world import World, scripted, world

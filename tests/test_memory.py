@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from canaries import place
-from infloop.sandbox.limits import memory_here
-from infloop.sandbox.strays import KEEPERS
+from infloop.sandbox.keepers.orphans import KEEPERS
+from infloop.sandbox.kernel.resource_limits import memory_here
 from machine import command, script
 from playbook import edges, node, workflow
 from small_disk import settings_at, workplace

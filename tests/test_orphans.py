@@ -23,7 +23,7 @@ from canaries import place
 from confinement import need_bubblewrap
 from forking import Forker, forker
 from infloop.model.events import RunFinished
-from infloop.sandbox.keeper import Process, all_processes, below, read_process, send_signal
+from infloop.sandbox.keepers.keeper import Process, all_processes, below, read_process, send_signal
 from world import world
 
 if TYPE_CHECKING:

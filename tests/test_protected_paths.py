@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infloop.policy.protected import RULES, changes_scripts, is_package, protected
+from infloop.policy.protected_paths import RULES, changes_scripts, is_package, protected
 from machine import agent, machine
 from workspaces import git
 

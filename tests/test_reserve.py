@@ -12,7 +12,7 @@ from canaries import place
 from infloop.engine.graph import Definition
 from infloop.errors import GuardError, StoreError
 from infloop.model.events import GuardFailed
-from infloop.runtime.reserve import shown_size
+from infloop.runtime.confinement.disk_reserve import shown_size
 from machine import agent, command, machine, script
 from playbook import edges, node, workflow
 from small_disk import deaf_disk, left, settings_at, small_disk, workplace

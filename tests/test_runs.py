@@ -13,7 +13,7 @@ import pytest
 
 from infloop.errors import UsageError, WorkflowError
 from infloop.model.events import Output, Recorded, RunResumed, StepStarted
-from infloop.store.sqlite import JOURNAL_FILE
+from infloop.store.sqlite.journal import JOURNAL_FILE
 from playbook import agent, edges, node, workflow
 from world import scripted, world
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from confinement import need_bubblewrap
-from infloop.sandbox.guard import missing_piece
-from infloop.sandbox.reach import can_reach
+from infloop.sandbox.levels.guard import missing_piece
+from infloop.sandbox.view.path_permissions import can_reach
 from playbook import edges, node, workflow
 from world import world
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from infloop.catalog.desk import CatalogDesk
+from infloop.catalog.lookup import CatalogDesk
 from infloop.catalog.plugins import PluginFiles
 from infloop.catalog.triggers import TriggerFiles, new_trigger_id
 from infloop.catalog.workflows import WorkflowCatalog

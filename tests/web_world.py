@@ -20,8 +20,8 @@ import warm
 from infloop.app import open_server
 from infloop.runtime.clock import SetClock
 from infloop.settings import Settings
+from infloop.web.dependencies import WebParts
 from infloop.web.listening import address, listen, serve
-from infloop.web.parts import WebParts
 
 TOKEN = "a-token-for-tests-0123456789abcdef"
 PATIENCE = 30.0

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from stage import PROGRAMS
 
-from infloop.providers.cli import SHIPPED_DIR
+from infloop.providers.cli.agent import SHIPPED_DIR
 from playbook import edges, node, workflow
 from world import World, world
 

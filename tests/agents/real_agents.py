@@ -31,7 +31,7 @@ from infloop.providers.base import (
     Tool,
     Usage,
 )
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 
 DEADLINE_S = 120.0
 BOTH = ("claude", "codex")

@@ -22,7 +22,7 @@ from stage import CODEX_CONFIG, install, leave_the_network
 
 from fake_model import CACHED, READ, WRITTEN, Asked, FakeModel, Say, Turn, Use
 from infloop.model.events import Notice, Output, RunStarted, TreeSaved
-from infloop.providers.cli import SHIPPED_DIR
+from infloop.providers.cli.agent import SHIPPED_DIR
 from world import Finished, World
 
 DEADLINE_S = 60.0

@@ -18,10 +18,10 @@ from typing import Any
 from stage import ROOT, Stage, install, leave_the_network, shipped
 
 from fake_model import FakeModel, Refuse, Say, Turn, Use
-from infloop.providers.arguments import command_for
 from infloop.providers.base import Request
+from infloop.providers.cli.arguments import command_for
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 
 TRANSCRIPTS = ROOT / "tests/transcripts"
 LIMIT_ENDS_S = 1_800_000_000
