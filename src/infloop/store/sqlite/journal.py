@@ -1,5 +1,5 @@
 """The journal on SQLite: each method hands a function to the writer or to a reader."""
-# ruff: noqa: D102  (the interface says what each method promises)
+
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The run queue in the journal's database, through its one writer."""
-# ruff: noqa: D102  (the interface says what each method promises)
+
 
 from __future__ import annotations
 
