@@ -1,4 +1,4 @@
-"""Finds a port, serves until told to stop, and leaves nothing behind."""
+"""The HTTP server: finds a port, answers until it is told to stop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import uvicorn
 
 from infloop.errors import SettingsError
 from infloop.policy.hosts import authority
-from infloop.runtime.runs.shutdown import settle_runs
 from infloop.web.connection import BoundedProtocol
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from infloop.web.dependencies import WebParts
+    from infloop.web.streams import Streams
 
 MORE_PORTS = 20
 MOST_CONNECTIONS = 1_024
@@ -62,34 +61,26 @@ def address(listening: socket.socket, host: str) -> str:
 
 async def serve(
     app: ASGIApp,
-    parts: WebParts,
+    streams: Streams,
     listening: socket.socket,
     stopping: asyncio.Event,
     ready: Callable[[], None],
     metrics: tuple[ASGIApp, socket.socket] | None = None,
 ) -> None:
-    """Answer requests and begin what waits in the queue, until `stopping` is set.
+    """Answer requests until `stopping` is set; then end all streams and take no more requests.
 
     `metrics` is answered on a socket of its own.
-
-    Then no request is taken and no run begun, and those that go on are settled: cancelled, or left
-    as they are where their workflow asks to be resumed.
     """
     servers = [(_Server(_config(app), ready), listening)]
     if metrics is not None:
         servers.append((_Server(_config(metrics[0]), lambda: None), metrics[1]))
     async with asyncio.TaskGroup() as group:
-        serving = [group.create_task(server.serve([place])) for server, place in servers]
-        dispatching = group.create_task(parts.dispatcher.run())
-        triggering = group.create_task(parts.triggering.run())
+        for server, where in servers:
+            group.create_task(server.serve([where]))
         await stopping.wait()
-        dispatching.cancel()
-        triggering.cancel()
-        parts.streams.close()
+        streams.close()
         for server, _ in servers:
             server.should_exit = True
-        await asyncio.gather(settle_runs(parts.service, "the server was stopped"), *serving)
-    await parts.service.settle_audit()
 
 
 def _config(app: ASGIApp) -> uvicorn.Config:
