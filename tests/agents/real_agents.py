@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from record import PATCH, claude_limit, codex_limit
-from stage import PLANTED, Stage, install, leave_the_network
 
-from fake_model import CACHED, READ, WRITTEN, Asked, FakeModel, Hang, Say, Turn, Use
+from agents.record import PATCH, claude_limit, codex_limit
 from infloop.providers.base import (
     Answer,
     Done,
@@ -32,6 +30,8 @@ from infloop.providers.base import (
     Usage,
 )
 from infloop.sandbox.host import HostSandbox
+from support.agent_programs import PLANTED, Stage, install, leave_the_network
+from support.fake_model import CACHED, READ, WRITTEN, Asked, FakeModel, Hang, Say, Turn, Use
 
 DEADLINE_S = 120.0
 BOTH = ("claude", "codex")

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confined import NOBODY, Place, asking, once, place, rounds
-from record import PATCH
-from stage import CODEX_CONFIG, install, leave_the_network
 
-from fake_model import CACHED, READ, WRITTEN, Asked, FakeModel, Say, Turn, Use
+from agents.record import PATCH
 from infloop.model.events import Notice, Output, RunStarted, TreeSaved
 from infloop.providers.cli import SHIPPED_DIR
-from world import Finished, World
+from support.agent_programs import CODEX_CONFIG, install, leave_the_network
+from support.confined_agents import NOBODY, Place, asking, once, place, rounds
+from support.fake_model import CACHED, READ, WRITTEN, Asked, FakeModel, Say, Turn, Use
+from support.runs import Finished, World
 
 DEADLINE_S = 60.0
 DONE = [Say("It is DONE")]

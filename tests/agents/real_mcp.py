@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import PROGRAMS, Stage, install, leave_the_network
 
-from fake_model import FakeModel, Say, Use
 from infloop.app import open_history
 from infloop.model.events import Cause
 from infloop.settings import Settings
-from web_world import TOKEN, environment, process, put_workflow, wait_for, workflow
+from support.agent_programs import PROGRAMS, Stage, install, leave_the_network
+from support.fake_model import FakeModel, Say, Use
+from support.server import TOKEN, environment, process, put_workflow, wait_for, workflow
 
 DEADLINE_S = 120.0
 GREET, STATUS = "greet", "infloop_get_run_status"
