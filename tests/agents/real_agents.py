@@ -29,7 +29,7 @@ from infloop.providers.base import (
     Tool,
     Usage,
 )
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 from support.agent_programs import PLANTED, Stage, install, leave_the_network
 from support.fake_model import CACHED, READ, WRITTEN, Asked, FakeModel, Hang, Say, Turn, Use
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from infloop.providers.arguments import command_for
 from infloop.providers.base import Request
+from infloop.providers.cli.arguments import command_for
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 from support.agent_programs import Stage, install, leave_the_network, shipped
 from support.fake_model import FakeModel, Refuse, Say, Turn, Use
 from support.paths import TRANSCRIPTS

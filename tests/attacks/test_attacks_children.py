@@ -22,7 +22,7 @@ import pytest
 from infloop.errors import SettingsError
 from infloop.sandbox.base import ChildRequest, Sandbox
 from infloop.sandbox.fence import Fence, Limits
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 from support.attack_tables import Attack, AttackTable
 from support.canaries import PATH, PYTHON, USER, directory_for_children, place
 from support.child_levels import sandbox_at
@@ -306,7 +306,7 @@ HIDDEN = """
 import asyncio, os, sys
 from pathlib import Path
 from infloop.app import open_service
-from infloop.sandbox.keeper import PR_SET_DUMPABLE, prctl
+from infloop.sandbox.keepers.keeper import PR_SET_DUMPABLE, prctl
 from infloop.settings import Settings
 
 def reached():

@@ -14,7 +14,7 @@ from infloop.engine.graph import Definition
 from infloop.errors import InfloopError
 from infloop.model.audit import Actor
 from infloop.model.events import Cause, StepStarted
-from infloop.store.audit_reading import verify
+from infloop.store.audit.reading import verify
 from support.attack_tables import Attack, AttackTable
 from support.audit_logs import open_audit_log
 from support.repositories import repository

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.errors import GuardError, StepError
-from infloop.providers.acp_files import MOST_BYTES, AgentFiles
-from infloop.sandbox.host import HostSandbox
+from infloop.providers.acp.files import MOST_BYTES, AgentFiles
+from infloop.sandbox.levels.host import HostSandbox
 from infloop.workspace import beneath
-from infloop.workspace.carry import matching
+from infloop.workspace.worktrees.uncommitted import matching
 from support.acp_agents import ALL_ALLOWED, STOP, Bench
 from support.attack_tables import Attack, AttackTable
 from support.processes import peak_kib

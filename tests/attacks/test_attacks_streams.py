@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.cli.terminal import one_line
+from infloop.cli.view.terminal import one_line
 from infloop.model.events import StepFinished
 from infloop.providers.base import Cost, Done, Part, Session, Text, Tool
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 from support.attack_tables import Attack, AttackTable
 from support.cli_agents import Bench
 from support.processes import peak_kib

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from infloop.sandbox.guard import missing_piece
+from infloop.sandbox.levels.guard import missing_piece
 from support.attack_tables import Attack, AttackTable
 from support.canaries import place
 from support.confinement import need_bubblewrap

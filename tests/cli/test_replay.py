@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from infloop.cli.labels import Labels
-from infloop.cli.outline import outline
-from infloop.cli.past import story_so_far, whole_story
-from infloop.cli.story import Story
+from infloop.cli.view.labels import Labels
+from infloop.cli.view.outline import outline
+from infloop.cli.view.replay import story_so_far, whole_story
+from infloop.cli.view.run_view import Story
 from infloop.model.events import Recorded, StepStarted
 from support.runs import World, scripted, world
 from support.workflows import agent, edges, node, workflow

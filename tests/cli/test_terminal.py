@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from infloop.cli.advice import advice_lines
-from infloop.cli.figures import duration, moment, money
-from infloop.cli.outline import outline
-from infloop.cli.plain import Lines
-from infloop.cli.reasons import Evidence, reasons
-from infloop.cli.story import Story
-from infloop.cli.terminal import complain, indented, json_line, one_line, problem_lines, safe
+from infloop.cli.view.advice import advice_lines
+from infloop.cli.view.explain import Evidence, reasons
+from infloop.cli.view.figures import duration, moment, money
+from infloop.cli.view.outline import outline
+from infloop.cli.view.plain import Lines
+from infloop.cli.view.run_view import Story
+from infloop.cli.view.terminal import complain, indented, json_line, one_line, problem_lines, safe
 from infloop.errors import Problem, UsageError, WorkflowError
 from infloop.model.events import (
     Cause,

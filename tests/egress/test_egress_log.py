@@ -23,7 +23,7 @@ import pytest
 from infloop.app import audit_dir
 from infloop.model.audit import Wanted
 from infloop.model.events import Notice
-from infloop.store.audit_reading import newest
+from infloop.store.audit.reading import newest
 from infloop.web.metrics import Metrics
 from support import forkserver
 from support.runs import world

@@ -31,9 +31,9 @@ from infloop.model.audit import Entry, EventName, Wanted
 from infloop.model.events import Cause
 from infloop.runtime.approvals import Asker
 from infloop.settings import Settings
-from infloop.store.audit_reading import newest
+from infloop.store.audit.reading import newest
 from infloop.store.queue import QueuedRun
-from infloop.store.sqlite import SqliteJournal
+from infloop.store.sqlite.journal import SqliteJournal
 from support.paths import TESTS
 from support.server import (
     PATIENCE,

@@ -14,7 +14,7 @@ from infloop.model.events import StepFinished
 from infloop.nodes import NODE_TYPES
 from infloop.nodes.base import Interpreters, Powers
 from infloop.sandbox.base import SandboxAround
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 from infloop.settings import load_settings
 from support.canaries import place
 from support.confinement import need_bubblewrap

@@ -9,7 +9,7 @@ import pytest
 from infloop.errors import SettingsError, StepError
 from infloop.policy.environment import ChildEnvironment, child_environment, parse_passthrough
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infloop.policy.protected import RULES, changes_scripts, is_package, protected
+from infloop.policy.protected_paths import RULES, changes_scripts, is_package, protected
 from support.repositories import git
 from support.user_machine import agent, machine
 

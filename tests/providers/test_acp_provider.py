@@ -19,8 +19,8 @@ from infloop.model.events import StepFinished
 from infloop.model.provider import AcpProvider, Permissions, parse_provider
 from infloop.policy.environment import child_environment
 from infloop.policy.permissions import KINDS, rule_on
-from infloop.providers.acp import AcpAgent
-from infloop.providers.acp_files import MOST_BYTES, AgentFiles
+from infloop.providers.acp.agent import AcpAgent
+from infloop.providers.acp.files import MOST_BYTES, AgentFiles
 from infloop.providers.base import (
     Cost,
     Done,
@@ -34,7 +34,7 @@ from infloop.providers.base import (
     ToolResult,
     Usage,
 )
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 from support.acp_agents import ALL_ALLOWED, DEADLINE_S, STOP, Bench
 from support.paths import CHILDREN, ROOT
 from support.provider_conformance import VARIABLES

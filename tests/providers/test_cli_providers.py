@@ -18,7 +18,6 @@ from infloop.model.provider import CliProvider, parse_provider
 from infloop.nodes.agent import perform
 from infloop.nodes.base import Interpreters, Outcome, Powers
 from infloop.policy.environment import child_environment
-from infloop.providers.arguments import command_for
 from infloop.providers.base import (
     Answer,
     Cost,
@@ -30,8 +29,9 @@ from infloop.providers.base import (
     Text,
     Usage,
 )
-from infloop.providers.cli import SHIPPED_DIR, CliAgent, bin_variable
-from infloop.sandbox.host import HostSandbox
+from infloop.providers.cli.agent import SHIPPED_DIR, CliAgent, bin_variable
+from infloop.providers.cli.arguments import command_for
+from infloop.sandbox.levels.host import HostSandbox
 from support.cli_agents import CLAUDE_TEXT, DEADLINE_S, Bench, manifest, request
 from support.provider_conformance import VARIABLES, program, recorded
 

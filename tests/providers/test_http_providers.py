@@ -26,12 +26,12 @@ from infloop.providers.base import (
     Text,
     Usage,
 )
-from infloop.providers.cli import SHIPPED_DIR
-from infloop.providers.http import HttpAgent
+from infloop.providers.cli.agent import SHIPPED_DIR
+from infloop.providers.http.agent import HttpAgent
+from infloop.providers.http.models import offered_profiles
+from infloop.providers.http.refusals import lifted_at
+from infloop.providers.http.server_sent import ServerEvents
 from infloop.providers.prices import PriceList
-from infloop.providers.profiles import offered_profiles
-from infloop.providers.refusals import lifted_at
-from infloop.providers.server_sent import ServerEvents
 from support.fake_model import Say, chat, head, messages, responses, whole_answer
 from support.runs import world
 from support.scripted_http import (

@@ -93,7 +93,7 @@ async def test_the_model_that_was_asked_for_counts_where_the_answer_names_none()
 
 def test_the_price_lists_are_not_loaded_before_a_price_is_asked_for(tmp_path: Path) -> None:
     program = (
-        "import sys, infloop.providers.http, infloop.providers.prices, infloop.app;"
+        "import sys, infloop.providers.http.agent, infloop.providers.prices, infloop.app;"
         "sys.exit('genai_prices' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, timeout=60, check=True)

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from infloop.providers.base import Answer, Done, Notice, Part, Provider, Request, Stderr, Text
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 from support.provider_conformance import STANDS, Stand
 
 DEADLINE_S = 30.0

@@ -26,11 +26,11 @@ from infloop.providers.base import (
     ToolResult,
     Usage,
 )
-from infloop.providers.claude_stream import ClaudeStream
-from infloop.providers.codex_json import CodexJson, limit_ends
-from infloop.providers.hearing import Reader
+from infloop.providers.cli.claude_stream import ClaudeStream
+from infloop.providers.cli.codex_json import CodexJson, limit_ends
+from infloop.providers.cli.plain import PlainText
 from infloop.providers.lines import Line, Lines
-from infloop.providers.plain import PlainText
+from infloop.providers.output_reader import Reader
 from support.paths import TRANSCRIPTS
 
 NOW = datetime(2026, 11, 15, 21, 0, tzinfo=UTC)

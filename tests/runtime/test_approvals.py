@@ -27,9 +27,9 @@ from infloop.errors import NotFound
 from infloop.model.approval import LONGEST_TEXT, MOST_DETAILS, Approval, question
 from infloop.model.audit import Actor
 from infloop.model.events import Notice
-from infloop.providers.asking import MOST_OPEN
-from infloop.store.approvals import REMEMBERED_MS, AlreadySettled
-from infloop.store.sqlite import open_journal
+from infloop.providers.approval_requests import MOST_OPEN
+from infloop.store.sqlite.approvals import REMEMBERED_MS, AlreadySettled
+from infloop.store.sqlite.journal import open_journal
 from support import forkserver
 from support.acp_agents import RM, STOP, bot
 from support.confinement import need_bubblewrap

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.runtime.homes import Homes, furnished
+from infloop.runtime.confinement.homes import Homes, furnished
 from support.prompt_agent import NOBODY, asking, manifest, settings, theirs
 from support.runs import Finished, World, scripted, world
 from support.workflows import edges, node, workflow

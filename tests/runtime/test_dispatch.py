@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from infloop.engine.graph import Definition
-from infloop.store import writer
 from infloop.store.queue import Queued
-from infloop.store.sqlite import JOURNAL_FILE
+from infloop.store.sqlite import writer
+from infloop.store.sqlite.journal import JOURNAL_FILE
 from support.runs import scripted
 from support.server import Client, Events, Here, here, process, put_workflow, wait_for, workflow
 
@@ -208,7 +208,7 @@ async def test_a_spent_budget_refuses_new_runs_and_keeps_the_waiting_ones_for_a_
 async def queued(served: Here, workflow_id: str) -> str:
     """Put a run into the queue as a trigger does, which is not refused."""
     from infloop.model.events import Cause
-    from infloop.runtime.dispatch import Asked
+    from infloop.runtime.runs.dispatch import Asked
 
     asked = Asked(workflow_id, {}, Cause("webhook"), "/", "cid_x")
     put = await served.parts.dispatcher.put(asked)

@@ -20,16 +20,16 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from infloop.cli.costs_command import WIDTH, bar, table
+from infloop.cli.commands.costs import WIDTH, bar, table
 from infloop.errors import BudgetError, StepError
 from infloop.model.events import BudgetExceeded, RunFinished, StepStarted
 from infloop.policy.spending import Budget, Window, used_up, window_began
 from infloop.providers.base import Cost, Done, Part, Request, Text, Usage
 from infloop.runtime.clock import SetClock
-from infloop.runtime.ledger import Ledger, Metered, abandon_dead_calls, window_start_ms
+from infloop.runtime.spending.ledger import Ledger, Metered, abandon_dead_calls, window_start_ms
 from infloop.store.base import Bill, Calls, Journal, NewCall, Spending
 from infloop.store.instances import Instances
-from infloop.store.sqlite import JOURNAL_FILE, open_journal
+from infloop.store.sqlite.journal import JOURNAL_FILE, open_journal
 from support import forkserver
 from support.children.ledger_caller import CALL_USD, CALLERS, CAP_USD, TURN
 from support.forking import forker

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.sandbox.keeper import read_process
+from infloop.sandbox.keepers.keeper import read_process
 from support.server import environment, process, put_workflow, wait_for, workflow
 
 if TYPE_CHECKING:

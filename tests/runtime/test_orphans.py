@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.model.events import RunFinished
-from infloop.sandbox.keeper import Process, all_processes, below, read_process, send_signal
+from infloop.sandbox.keepers.keeper import Process, all_processes, below, read_process, send_signal
 from support.canaries import place
 from support.confinement import need_bubblewrap
 from support.forking import Forker, forker

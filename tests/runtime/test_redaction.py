@@ -26,9 +26,9 @@ from infloop.model.events import (
 )
 from infloop.model.trigger import Trigger
 from infloop.model.values import JsonObject
-from infloop.policy.leaks import MARKER, KnownSecrets
-from infloop.policy.variables import secret_values
-from infloop.runtime.leaks import LeakGuard
+from infloop.policy.redaction import MARKER, KnownSecrets
+from infloop.policy.secret_variables import secret_values
+from infloop.runtime.runs.redaction import LeakGuard
 from support.acp_agents import bot as acp_bot
 from support.runs import Finished, World, world
 from support.user_machine import agent, command, machine, script

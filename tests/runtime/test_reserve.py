@@ -11,7 +11,7 @@ import pytest
 from infloop.engine.graph import Definition
 from infloop.errors import GuardError, StoreError
 from infloop.model.events import GuardFailed
-from infloop.runtime.reserve import shown_size
+from infloop.runtime.confinement.disk_reserve import shown_size
 from support.canaries import place
 from support.processes import alive, new_token, until
 from support.runs import World, world

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from infloop.model.audit import Entry, Wanted
-from infloop.store.audit_reading import newest
+from infloop.store.audit.reading import newest
 from support.runs import world
 from support.server import PATIENCE, environment, infloop, process, put_workflow, wait_for, workflow
 from support.workflows import edges, node

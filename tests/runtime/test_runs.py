@@ -13,7 +13,7 @@ import pytest
 
 from infloop.errors import UsageError, WorkflowError
 from infloop.model.events import Output, Recorded, RunResumed, StepStarted
-from infloop.store.sqlite import JOURNAL_FILE
+from infloop.store.sqlite.journal import JOURNAL_FILE
 from support.runs import scripted, world
 from support.workflows import agent, edges, node, workflow
 

@@ -10,9 +10,9 @@ import pytest
 
 from infloop.errors import GuardError
 from infloop.model.events import DirectoryId, RunResumed, RunStarted
-from infloop.runtime.workdirs import Workdirs
-from infloop.store.places import MOST_PLACES
-from infloop.store.sqlite import open_journal
+from infloop.runtime.confinement.workdirs import Workdirs
+from infloop.store.sqlite.journal import open_journal
+from infloop.store.sqlite.known_directories import MOST_PLACES
 from support.runs import world
 from support.server import process, put_workflow
 from support.server import workflow as of_lines

@@ -20,17 +20,17 @@ import pytest
 
 from infloop.errors import MissingPart, SettingsError
 from infloop.sandbox.base import ChildRequest, ChildResult
-from infloop.sandbox.bubblewrap import BubblewrapSandbox
-from infloop.sandbox.cgroup import find_parent, remove_left
 from infloop.sandbox.fence import Fence, Limits
-from infloop.sandbox.keeper import all_processes, below
+from infloop.sandbox.keepers.child_records import MARK
+from infloop.sandbox.keepers.keeper import all_processes, below
+from infloop.sandbox.keepers.pool import KeeperPool
+from infloop.sandbox.kernel.cgroup import find_parent, remove_left
 from infloop.sandbox.launch import Bubble, Launch
-from infloop.sandbox.pool import KeeperPool
-from infloop.sandbox.programs import needed_paths
-from infloop.sandbox.records import MARK
-from infloop.sandbox.relay import Relays
-from infloop.sandbox.trusted import find_bubblewrap
-from infloop.sandbox.view import can_be_home, refuse
+from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
+from infloop.sandbox.levels.service_relay import Relays
+from infloop.sandbox.levels.trusted_bubblewrap import find_bubblewrap
+from infloop.sandbox.view.mounts import can_be_home, refuse
+from infloop.sandbox.view.program_paths import needed_paths
 from support.canaries import PATH, UNPRIVILEGED, USER, outside, place
 from support.confinement import give, need_bubblewrap, new_directory
 from support.processes import DEADLINE_S, alive, new_token, until
@@ -629,7 +629,7 @@ async def test_a_child_cannot_reach_its_keeper(world: World) -> None:
 SERVER = """
 import asyncio, sys
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.bubblewrap import BubblewrapSandbox
+from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
 
 async def main(uid, folder, script):
     user = (int(uid), int(uid)) if uid else None

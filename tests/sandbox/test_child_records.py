@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infloop.sandbox.keeper import Process, all_processes, below, send_signal
-from infloop.sandbox.records import MARK
+from infloop.sandbox.keepers.child_records import MARK
+from infloop.sandbox.keepers.keeper import Process, all_processes, below, send_signal
 from support.child_records import DEAD, about, bystander, forge, identified, lives, where
 from support.runs import world
 from support.server import infloop, process, put_workflow, wait_for, workflow

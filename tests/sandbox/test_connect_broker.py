@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvloop
 
-from infloop.sandbox import guard
 from infloop.sandbox.base import ChildRequest, ChildResult
-from infloop.sandbox.connect_broker import Peer, destination
 from infloop.sandbox.fence import Fence
-from infloop.sandbox.guard import GuardSandbox
+from infloop.sandbox.kernel.connect_broker import Peer, destination
+from infloop.sandbox.levels import guard
+from infloop.sandbox.levels.guard import GuardSandbox
 from support.canaries import PATH, PYTHON, USER, directory_for_children, outside, place
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.errors import SettingsError
-from infloop.sandbox import guard
 from infloop.sandbox.base import ChildRequest, ChildResult, Sandbox
 from infloop.sandbox.fence import Fence, Limits
-from infloop.sandbox.guard import GuardSandbox
+from infloop.sandbox.keepers.pool import KeeperPool
 from infloop.sandbox.launch import Launch
-from infloop.sandbox.pool import KeeperPool
+from infloop.sandbox.levels import guard
+from infloop.sandbox.levels.guard import GuardSandbox
 from support.canaries import PATH, PYTHON, USER, directory_for_children, outside, place
 from support.sandbox_attacks import ATTACKS, attack_request
 
@@ -342,7 +342,7 @@ async def test_a_child_that_cannot_be_confined_never_begins() -> None:
         launch = Launch(
             "/usr/bin/touch", request.argv, ENV, str(workspace), (null, null, null), guard=True
         )
-        pool = KeeperPool(user=USER, modules=("confine",))
+        pool = KeeperPool(user=USER, modules=("guard_child",))
         try:
             result = await pool.run(request, launch, None, None)
         finally:

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infloop.sandbox import landlock
-from infloop.sandbox.confine import _LANDLOCK_RESTRICT_SELF, _no_new_privileges, _system_call
-from infloop.sandbox.system import PROGRAMS
+from infloop.sandbox.keepers.guard_child import (
+    _LANDLOCK_RESTRICT_SELF,
+    _no_new_privileges,
+    _system_call,
+)
+from infloop.sandbox.kernel import landlock
+from infloop.sandbox.view.system_paths import PROGRAMS
 from support.canaries import UNPRIVILEGED, USER, directory_for_children, outside, place
 
 if TYPE_CHECKING:

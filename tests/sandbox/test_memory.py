@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.sandbox.limits import memory_here
-from infloop.sandbox.strays import KEEPERS
+from infloop.sandbox.keepers.orphans import KEEPERS
+from infloop.sandbox.kernel.resource_limits import memory_here
 from support.canaries import place
 from support.prompt_agent import asking, manifest, settings, theirs, top
 from support.runs import Finished, World, world

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from infloop.sandbox.base import ChildRequest, ChildResult, Stream
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 
 DEADLINE_S = 30.0
 PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infloop.sandbox.base import ChildRequest, Stream, Valve
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 
 DEADLINE_S = 60.0
 

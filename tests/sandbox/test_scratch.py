@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from infloop.sandbox.private import remove_tree
-from infloop.sandbox.scratch import scratch_directory
+from infloop.sandbox.view.private_directories import remove_tree
+from infloop.sandbox.view.scratch import scratch_directory
 
 HOLD = """
 import sys, tempfile
-from infloop.sandbox.scratch import scratch_directory
+from infloop.sandbox.view.scratch import scratch_directory
 tempfile.tempdir = sys.argv[1]
 with scratch_directory() as made:
     print(made, flush=True)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.errors import MissingPart
-from infloop.sandbox import seccomp
-from infloop.sandbox.seccomp import ALLOW, ASK, KILL, guard_filter, sandbox_filter
+from infloop.sandbox.kernel import seccomp
+from infloop.sandbox.kernel.seccomp import ALLOW, ASK, KILL, guard_filter, sandbox_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -239,7 +239,7 @@ def test_an_unknown_machine_has_no_filter() -> None:
 # Whatever is needed is imported first: after the change of user it may not be readable.
 LOAD = """
 import ctypes, json, mmap, os, socket, subprocess, sys, threading
-from infloop.sandbox import seccomp
+from infloop.sandbox.kernel import seccomp
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 which, calls = sys.argv[1], json.loads(sys.argv[2])

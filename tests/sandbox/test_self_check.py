@@ -14,12 +14,12 @@ import pytest
 
 from infloop.errors import MissingPart, SettingsError
 from infloop.model.isolation import LEVELS
-from infloop.sandbox import probes
-from infloop.sandbox.decoys import decoys
-from infloop.sandbox.guard import missing_piece
-from infloop.sandbox.host import HostSandbox
-from infloop.sandbox.levels import Choice, Place, choose, open_level, prove
-from infloop.sandbox.self_check import ATTEMPTS, PROMISED, PROMISES, QUICK, self_check
+from infloop.sandbox.levels.choice import Choice, Place, choose, open_level, prove
+from infloop.sandbox.levels.guard import missing_piece
+from infloop.sandbox.levels.host import HostSandbox
+from infloop.sandbox.self_check import probes
+from infloop.sandbox.self_check.battery import ATTEMPTS, PROMISED, PROMISES, QUICK, self_check
+from infloop.sandbox.self_check.canaries import decoys
 from support.canaries import USER, place
 from support.confinement import need_bubblewrap
 

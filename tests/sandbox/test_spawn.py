@@ -18,11 +18,11 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infloop.sandbox import keeper
 from infloop.sandbox.base import ChildRequest, ChildResult, Sandbox
-from infloop.sandbox.capture import Capture
-from infloop.sandbox.host import HostSandbox
-from infloop.sandbox.kept import find_program
+from infloop.sandbox.keepers import keeper
+from infloop.sandbox.keepers.capture import Capture
+from infloop.sandbox.levels.host import HostSandbox
+from infloop.sandbox.levels.keeper_sandbox import find_program
 from support.processes import DEADLINE_S, ENV, SERVER, alive, new_token, peak_kib, until
 
 if TYPE_CHECKING:
@@ -690,8 +690,8 @@ def test_a_keeper_starts_with_nothing_of_the_servers_environment() -> None:
 
 HIDE = """
 import os, sys
-from infloop.sandbox.hardening import hide_from_children
-from infloop.sandbox.keeper import PR_SET_DUMPABLE, prctl
+from infloop.sandbox.kernel.hardening import hide_from_children
+from infloop.sandbox.keepers.keeper import PR_SET_DUMPABLE, prctl
 
 def a_child_reads_our_environment():
     child = os.fork()

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.sandbox.guard import missing_piece
-from infloop.sandbox.reach import can_reach
+from infloop.sandbox.levels.guard import missing_piece
+from infloop.sandbox.view.path_permissions import can_reach
 from support.confinement import need_bubblewrap
 from support.runs import world
 from support.workflows import edges, node, workflow

@@ -36,9 +36,9 @@ from infloop.model.audit import (
 )
 from infloop.runtime.clock import SetClock
 from infloop.settings import load_settings
-from infloop.store import audit_files
-from infloop.store.alone import alone_in
-from infloop.store.audit_reading import Flaw, Follower, newest, verify
+from infloop.store.audit import files as audit_files
+from infloop.store.audit.reading import Flaw, Follower, newest, verify
+from infloop.store.directory_lock import alone_in
 from support import forkserver
 from support.audit_logs import open_audit_log
 from support.hostile_text import HOSTILE, unsafe
@@ -500,7 +500,7 @@ import asyncio, resource, signal, sys
 from pathlib import Path
 from infloop.errors import AuditError
 from infloop.model.audit import SYSTEM
-from infloop.store.audit import AuditLog
+from infloop.store.audit.log import AuditLog
 
 async def main():
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

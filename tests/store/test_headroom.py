@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 from typing import TYPE_CHECKING
 
-from infloop.store.headroom import AHEAD, Headroom
+from infloop.store.sqlite.headroom import AHEAD, Headroom
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,10 +21,10 @@ from infloop.model.events import (
     StepStarted,
     TemplateWarning,
 )
-from infloop.store import record
+from infloop.store import run_records as record
 from infloop.store.base import Checkpoint, Journal, Ownership
-from infloop.store.record import export_record, import_record
-from infloop.store.sqlite import JOURNAL_FILE, open_journal
+from infloop.store.run_records import export_record, import_record
+from infloop.store.sqlite.journal import JOURNAL_FILE, open_journal
 from support.journals import (
     at,
     blob_bytes,

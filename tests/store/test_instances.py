@@ -17,7 +17,7 @@ import pytest
 
 from infloop.model.events import RunFinished
 from infloop.store.instances import Instances, derive_status, is_held, remove_if_free
-from infloop.store.sqlite import open_journal
+from infloop.store.sqlite.journal import open_journal
 from support.journals import at, every_journal, new_run, started
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ OWNING_CHILD = """
 import asyncio, sys, time
 from pathlib import Path
 from infloop.store.instances import Instances
-from infloop.store.sqlite import open_journal
+from infloop.store.sqlite.journal import open_journal
 
 async def main():
     data = Path(sys.argv[1])

@@ -35,9 +35,9 @@ from infloop.model.events import (
     TemplateWarning,
 )
 from infloop.store.base import Checkpoint, Journal, Ownership
-from infloop.store.database import open_for_writing
-from infloop.store.migrations import MIGRATIONS, migrate, schema_version
-from infloop.store.sqlite import JOURNAL_FILE, open_journal
+from infloop.store.sqlite.database import open_for_writing
+from infloop.store.sqlite.journal import JOURNAL_FILE, open_journal
+from infloop.store.sqlite.migrations import MIGRATIONS, migrate, schema_version
 from support.journals import (
     DEFINITION,
     at,
@@ -596,7 +596,7 @@ import asyncio, sys
 from pathlib import Path
 from infloop.model.events import Output, Recorded, RunStarted, StepPassed
 from infloop.store.base import NewRun, definition_hash
-from infloop.store.sqlite import open_journal
+from infloop.store.sqlite.journal import open_journal
 
 def at(seq):
     event = Output("a", "a", "x") if seq % 3 else StepPassed("a", "a", "branch", {}, "true", {})
@@ -674,7 +674,7 @@ import asyncio, sys
 from pathlib import Path
 from infloop.model.events import Recorded, RunFinished, RunStarted
 from infloop.store.base import NewRun, definition_hash
-from infloop.store.sqlite import open_journal
+from infloop.store.sqlite.journal import open_journal
 
 async def main():
     me = sys.argv[2]

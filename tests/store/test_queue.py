@@ -29,7 +29,7 @@ from infloop.store.queue import (
     QueueEntry,
     return_from_the_dead,
 )
-from infloop.store.sqlite import JOURNAL_FILE, open_journal
+from infloop.store.sqlite.journal import JOURNAL_FILE, open_journal
 from support.forking import forker
 
 NOW = 1_700_000_000_000
@@ -244,7 +244,7 @@ FILLING_CHILD = """
 import asyncio, sys
 from pathlib import Path
 from infloop.store.queue import Queued, QueuedRun
-from infloop.store.sqlite import open_journal
+from infloop.store.sqlite.journal import open_journal
 
 async def main():
     async with await open_journal(Path(sys.argv[1])) as journal:
@@ -452,7 +452,7 @@ OWNING_CHILD = """
 import asyncio, sys
 from pathlib import Path
 from infloop.store.instances import Instances
-from infloop.store.sqlite import open_journal
+from infloop.store.sqlite.journal import open_journal
 
 async def main():
     data = Path(sys.argv[1])

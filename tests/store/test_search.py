@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.model.events import Notice, RunFinished, StepStarted
-from infloop.store import search
+from infloop.store.sqlite import search
 from support.journals import at, every_journal, finished, new_run, said, settled, started
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from infloop.providers.base import (
     Part,
     Request,
 )
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 from support.paths import CHILDREN
 from support.provider_conformance import acp_agent
 

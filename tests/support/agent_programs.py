@@ -21,9 +21,9 @@ import psutil
 
 from infloop.model.provider import AcpProvider, CliProvider, parse_provider
 from infloop.policy.environment import child_environment
-from infloop.providers.acp import AcpAgent
-from infloop.providers.cli import SHIPPED_DIR, CliAgent
-from infloop.sandbox.host import HostSandbox
+from infloop.providers.acp.agent import AcpAgent
+from infloop.providers.cli.agent import SHIPPED_DIR, CliAgent
+from infloop.sandbox.levels.host import HostSandbox
 from support.paths import ROOT
 
 AGENTS_DIR = Path(os.environ.get("AGENTS_DIR") or ROOT / ".agents")

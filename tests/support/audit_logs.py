@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from infloop.runtime.clock import SetClock
-from infloop.store.audit import AuditLog
+from infloop.store.audit.log import AuditLog
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infloop.sandbox import seccomp
+from infloop.sandbox.kernel import seccomp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

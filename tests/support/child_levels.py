@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from infloop.sandbox.bubblewrap import BubblewrapSandbox
-from infloop.sandbox.guard import GuardSandbox
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
+from infloop.sandbox.levels.guard import GuardSandbox
+from infloop.sandbox.levels.host import HostSandbox
 from support.canaries import USER
 from support.confinement import need_bubblewrap
 

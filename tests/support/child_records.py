@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infloop.sandbox.keeper import Process, read_process
+from infloop.sandbox.keepers.keeper import Process, read_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from infloop.providers.base import (
     Part,
     Request,
 )
-from infloop.providers.cli import CliAgent
-from infloop.sandbox.host import HostSandbox
+from infloop.providers.cli.agent import CliAgent
+from infloop.sandbox.levels.host import HostSandbox
 from support.provider_conformance import VARIABLES, program, recorded
 
 DEADLINE_S = 30.0

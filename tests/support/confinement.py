@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infloop.errors import MissingPart
-from infloop.sandbox.trusted import find_bubblewrap
+from infloop.sandbox.levels.trusted_bubblewrap import find_bubblewrap
 from support.canaries import USER
 
 

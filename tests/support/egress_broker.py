@@ -11,7 +11,7 @@ from infloop.egress.broker import Account, Broker, KeyField
 from infloop.egress.limits import Limits
 from infloop.policy.routes import Dialect, Route
 from infloop.providers.base import Usage
-from infloop.providers.metering import UsageMeter, usage_meter
+from infloop.providers.http.usage_meter import UsageMeter, usage_meter
 from support.egress_proxy import (
     TOKEN,
     Far,

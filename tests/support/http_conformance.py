@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from infloop.providers.base import Part, Provider, Request, Usage
-from infloop.providers.http import HttpAgent
+from infloop.providers.http.agent import HttpAgent
 from infloop.providers.prices import Priced, PriceList
 from infloop.sandbox.base import Sandbox
 from support.fake_model import Say, Speech, chat, messages, responses

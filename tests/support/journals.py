@@ -19,7 +19,7 @@ from infloop.model.events import (
     StepPassed,
 )
 from infloop.store.base import Journal, NewRun, definition_hash
-from infloop.store.sqlite import JOURNAL_FILE, open_journal
+from infloop.store.sqlite.journal import JOURNAL_FILE, open_journal
 
 
 async def open_alone(data_dir: Path, **options: Any) -> Journal:

@@ -47,7 +47,7 @@ def peak_kib() -> int:
 SERVER = """
 import asyncio, sys
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.host import HostSandbox
 
 async def main():
     child = ChildRequest(argv=("sh", "-c", sys.argv[1]), cwd="/", env={"PATH": "/usr/bin:/bin"})

@@ -26,9 +26,9 @@ from typing import Any, Protocol
 import psutil
 
 from infloop.model.provider import AcpProvider, CliProvider
-from infloop.providers.acp import AcpAgent
+from infloop.providers.acp.agent import AcpAgent
 from infloop.providers.base import Provider, Usage
-from infloop.providers.cli import CliAgent
+from infloop.providers.cli.agent import CliAgent
 from infloop.providers.scripted import ScriptedProvider
 from infloop.sandbox.base import Sandbox
 from support.http_conformance import HTTP_STANDS

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.host import HostSandbox
-from infloop.workspace.program import Finished
+from infloop.sandbox.levels.host import HostSandbox
+from infloop.workspace.git.program import Finished
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from infloop.workspace.program import RunProgram
+    from infloop.workspace.git.program import RunProgram
 
 LARGEST_ANSWER = 512 << 20
 # What a program prints is text to the sandbox; its result descriptor carries bytes.

@@ -17,7 +17,7 @@ from infloop.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from infloop.runtime.service import RunService
+    from infloop.runtime.runs.service import RunService
     from infloop.store.base import Spending
 
 

@@ -19,8 +19,8 @@ from typing import Any, Self
 from infloop.app import open_server
 from infloop.runtime.clock import SetClock
 from infloop.settings import Settings
+from infloop.web.dependencies import WebParts
 from infloop.web.listening import address, listen, serve
-from infloop.web.parts import WebParts
 from support import forkserver
 
 TOKEN = "a-token-for-tests-0123456789abcdef"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.sandbox.guard import missing_piece
+from infloop.sandbox.levels.guard import missing_piece
 from support.canaries import PYTHON
 from support.confinement import need_bubblewrap
 

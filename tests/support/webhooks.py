@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from infloop.catalog.desk import CatalogDesk
+from infloop.catalog.lookup import CatalogDesk
 from infloop.catalog.plugins import PluginFiles
 from infloop.catalog.triggers import TriggerFiles
 from infloop.catalog.workflows import WorkflowCatalog

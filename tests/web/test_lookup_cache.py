@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from infloop.catalog.desk import CatalogDesk
+from infloop.catalog.lookup import CatalogDesk
 from infloop.catalog.plugins import PluginFiles
 from infloop.catalog.triggers import TriggerFiles
 from infloop.catalog.workflows import WorkflowCatalog
 from infloop.model.plugin import Plugin
 from infloop.model.trigger import Trigger
 from infloop.model.workflow import Workflow
-from infloop.web.looks import OncePerTurn
+from infloop.web.lookup_cache import OncePerTurn
 
 ID = "a" * 24
 

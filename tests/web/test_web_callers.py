@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infloop.errors import SettingsError
-from infloop.web.posture import Asked, Posture, decide_posture, refuse_host, refuse_origin
+from infloop.web.exposure import Asked, Posture, decide_posture, refuse_host, refuse_origin
 from support.server import TOKEN, Client, process, put_workflow, raw, workflow
 
 

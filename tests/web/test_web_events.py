@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from infloop.model.events import Recorded, StepFinished
-from infloop.runtime.news import RING_CHARS, RING_ITEMS, News
+from infloop.runtime.event_bus import RING_CHARS, RING_ITEMS, News
 from infloop.web.streams import EventStream, Streams
 from support.runs import world
 from support.server import TOKEN, Client, Events, Here, here, put_workflow, wait_for, workflow

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from infloop.model.audit import mark_of
-from infloop.store.alone import alone_in
+from infloop.store.directory_lock import alone_in
 from support.server import (
     TOKEN,
     Client,
@@ -311,7 +311,7 @@ async def test_only_what_is_in_the_queue_is_recorded_as_accepted(tmp_path: Path)
 async def test_a_run_that_is_not_on_record_is_not_acknowledged_and_is_the_same_when_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infloop.store.audit_files._LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("infloop.store.audit.files._LOCK_SECONDS", 0.05)
     put_workflow(tmp_path / "data", ECHO)
 
     def look(client: Client) -> None:

@@ -19,7 +19,7 @@ import pytest
 from infloop.app import open_history
 from infloop.model.events import RunStarted
 from infloop.settings import Settings
-from infloop.store.audit_reading import verify
+from infloop.store.audit.reading import verify
 from infloop.store.base import Journal
 from support.server import Process, put_workflow
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infloop.errors import StepError
-from infloop.runtime.programs import confined_in
+from infloop.runtime.confinement.programs import confined_in
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.bubblewrap import BubblewrapSandbox
 from infloop.sandbox.fence import Fence
-from infloop.sandbox.guard import GuardSandbox
-from infloop.workspace.apply import Applied, apply
-from infloop.workspace.clone import read_bundle
-from infloop.workspace.unpacked import measure
-from infloop.workspace.walk import Limits
-from infloop.workspace.worktree import Worktrees
+from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
+from infloop.sandbox.levels.guard import GuardSandbox
+from infloop.workspace.applying.apply import Applied, apply
+from infloop.workspace.snapshots.walk import Limits
+from infloop.workspace.worktrees.clone import read_bundle
+from infloop.workspace.worktrees.pack_size import measure
+from infloop.workspace.worktrees.worktree import Worktrees
 from support.canaries import PATH, USER, place
 from support.confinement import need_bubblewrap
 from support.repositories import contents, git, programs, repository, write
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from infloop.sandbox.base import Sandbox
-    from infloop.workspace.program import RunProgram
-    from infloop.workspace.worktree import Worktree
+    from infloop.workspace.git.program import RunProgram
+    from infloop.workspace.worktrees.worktree import Worktree
 
 BAD_TREE = """
 blob=$(git hash-object -w a.txt)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infloop.errors import InfloopError
-from infloop.workspace.apply import Protected, apply
-from infloop.workspace.worktree import Worktrees
+from infloop.workspace.applying.apply import Protected, apply
+from infloop.workspace.worktrees.worktree import Worktrees
 from support.repositories import git, programs, repository, write
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 from infloop.errors import MissingPart, NotFound, StepError
 from infloop.workspace.beneath import opened, remove_tree
-from infloop.workspace.changes import Change
-from infloop.workspace.git import Git, Place, version_of
-from infloop.workspace.program import Finished
-from infloop.workspace.snapshot import SnapshotStore
-from infloop.workspace.walk import Limits
+from infloop.workspace.git.commands import Git, Place, version_of
+from infloop.workspace.git.program import Finished
+from infloop.workspace.snapshots.changes import Change
+from infloop.workspace.snapshots.store import SnapshotStore
+from infloop.workspace.snapshots.walk import Limits
 from support.repositories import at, contents, git, programs, repository, write
 
 if TYPE_CHECKING:

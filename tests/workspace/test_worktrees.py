@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.errors import InfloopError, StepError, UsageError
-from infloop.workspace.apply import Applied, apply
-from infloop.workspace.merge import Conflict
-from infloop.workspace.snapshot import SnapshotStore
-from infloop.workspace.walk import Limits
-from infloop.workspace.worktree import Worktrees
+from infloop.workspace.applying.apply import Applied, apply
+from infloop.workspace.applying.merge import Conflict
+from infloop.workspace.snapshots.store import SnapshotStore
+from infloop.workspace.snapshots.walk import Limits
+from infloop.workspace.worktrees.worktree import Worktrees
 from support.paths import CHILDREN, TESTS
 from support.repositories import at, contents, git, programs, repository, write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from infloop.workspace.program import Finished, RunProgram
-    from infloop.workspace.records import Saved
+    from infloop.workspace.git.program import Finished, RunProgram
+    from infloop.workspace.worktrees.records import Saved
 
 
 @contextlib.asynccontextmanager

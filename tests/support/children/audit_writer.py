@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from infloop.model.audit import Actor, EventName
-from infloop.store.audit import AuditLog
+from infloop.store.audit.log import AuditLog
 
 
 async def main(directory: Path, name: str, count: int, max_bytes: int) -> None:

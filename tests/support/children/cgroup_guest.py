@@ -12,9 +12,9 @@ import subprocess
 from pathlib import Path
 
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.bubblewrap import BubblewrapSandbox
-from infloop.sandbox.cgroup import bounded_group
 from infloop.sandbox.fence import Fence, Limits
+from infloop.sandbox.kernel.cgroup import bounded_group
+from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
 
 GROUPS = Path("/sys/fs/cgroup")
 WORKSPACE = Path("/tmp/workspace")

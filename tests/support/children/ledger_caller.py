@@ -20,10 +20,10 @@ from infloop.policy.spending import Budget
 from infloop.providers.base import Cost, Part, Request
 from infloop.providers.scripted import ScriptedProvider
 from infloop.runtime.clock import SetClock
-from infloop.runtime.ledger import Ledger, Metered, abandon_dead_calls
-from infloop.sandbox.host import HostSandbox
+from infloop.runtime.spending.ledger import Ledger, Metered, abandon_dead_calls
+from infloop.sandbox.levels.host import HostSandbox
 from infloop.store.instances import Instances
-from infloop.store.sqlite import open_journal
+from infloop.store.sqlite.journal import open_journal
 from support.forking import fork_for_each_line, say
 
 if TYPE_CHECKING:

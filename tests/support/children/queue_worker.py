@@ -19,7 +19,7 @@ from infloop.model.events import Recorded, RunStarted
 from infloop.store.base import NewRun, definition_hash
 from infloop.store.instances import Instances
 from infloop.store.queue import Queue, QueuedRun, QueueEntry, return_from_the_dead
-from infloop.store.sqlite import open_journal
+from infloop.store.sqlite.journal import open_journal
 from support.forking import fork_for_each_line, say
 
 DEFINITION = b'{"id":"w"}'

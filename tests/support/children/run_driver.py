@@ -41,5 +41,5 @@ async def work(folder: Path, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    import_all("infloop.cli", "infloop.mcp_server", "infloop.providers.acp", "infloop.web")
+    import_all("infloop.cli", "infloop.mcp_server", "infloop.providers.acp.agent", "infloop.web")
     fork_for_each_line(work)

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from infloop.workspace.apply import Applied, apply
-from infloop.workspace.pending import recover
-from infloop.workspace.snapshot import SnapshotStore
-from infloop.workspace.worktree import Worktrees
+from infloop.workspace.applying.apply import Applied, apply
+from infloop.workspace.applying.rollback import recover
+from infloop.workspace.snapshots.store import SnapshotStore
+from infloop.workspace.worktrees.worktree import Worktrees
 from support.repositories import contents, git, programs, repository, write
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from infloop.workspace.program import Finished, RunProgram
+    from infloop.workspace.git.program import Finished, RunProgram
 
 EFFECTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.chmod", "os.utime"}
 DIED = 77
