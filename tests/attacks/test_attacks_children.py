@@ -25,9 +25,8 @@ from infloop.sandbox.fence import Fence, Limits
 from infloop.sandbox.levels.host import HostSandbox
 from support.attack_tables import Attack, AttackTable
 from support.canaries import PATH, PYTHON, USER, directory_for_children, place
-from support.child_levels import sandbox_at
 from support.child_records import DEAD, about, bystander, forge, lives
-from support.confinement import need_bubblewrap
+from support.confinement import need_bubblewrap, sandbox_at
 from support.processes import SERVER, alive, new_token, peak_kib, until
 from support.repositories import git
 from support.runs import world

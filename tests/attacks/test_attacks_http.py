@@ -21,7 +21,7 @@ from infloop.web import guards
 from infloop.web.credentials import COOKIE
 from support.attack_tables import Attack, AttackTable
 from support.canaries import PATH, directory_for_children, place
-from support.child_levels import sandbox_at
+from support.confinement import sandbox_at
 from support.login import cookie_of, log_in, with_cookie
 from support.server import TOKEN, Client, Here, here, process, put_workflow, raw, refused, workflow
 

@@ -564,7 +564,7 @@ async def test_the_held_process_joins_its_group_before_it_begins(tmp_path: Path)
     arguments = ["--ro-bind", "/", "/", "--unshare-user", "--unshare-pid", "--die-with-parent"]
     arguments += ["--json-status-fd", "4", "--block-fd", "5", "--", "cat", str(members)]
     fd = os.open(members, os.O_WRONLY)
-    pool = KeeperPool(modules=("bubble",))
+    pool = KeeperPool(modules=("bubblewrap_child",))
     try:
         request = ChildRequest(("cat",), "/", {})
         launch = Launch(
