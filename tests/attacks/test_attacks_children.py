@@ -27,7 +27,8 @@ from support.attack_tables import Attack, AttackTable
 from support.canaries import PATH, PYTHON, USER, directory_for_children, place
 from support.child_records import DEAD, about, bystander, forge, lives
 from support.confinement import need_bubblewrap, sandbox_at
-from support.processes import SERVER, alive, new_token, peak_kib, until
+from support.eventually import eventually_async
+from support.processes import SERVER, alive, new_token, peak_kib
 from support.repositories import git
 from support.runs import world
 from support.scripted_http import Stage
@@ -110,7 +111,7 @@ async def killed_with_its_server(line: str, token: str) -> None:
         assert server.stdout.readline() == "ready\n"
         assert alive(token)
         server.kill()
-    await until(lambda: alive(token) == [])
+    await eventually_async(lambda: alive(token) == [])
 
 
 @pytest.mark.parametrize("attack", TABLE.at("record"))

@@ -31,8 +31,8 @@ from support.egress_proxy import (
     connect,
     far_side,
     running_proxy,
-    until,
 )
+from support.eventually import eventually_async
 from support.paths import ATTACK_TABLES
 
 TABLE = ATTACK_TABLES / "egress.toml"
@@ -210,7 +210,7 @@ async def test_words_in_a_tunnel(attack: Attack) -> None:
             said = hello_with_ech(name) if kind == "hello-ech" else client_hello(name or None)
         child.writer.write(said)
         if attack.expect == "allowed":
-            await until(lambda: canary.heard == said)
+            await eventually_async(lambda: canary.heard == said)
             child.writer.close()
             return
         assert await child.rest() == b""
@@ -301,7 +301,7 @@ async def test_what_a_call_used_is_counted_by_us(attack: Attack) -> None:
     async with brokered(Provider(said)) as world:
         none = b'{"usage": {"input_tokens": 0, "output_tokens": 0}}'
         assert (await world.call("/broker/claude/v1/messages", body=none))[0] == 200
-        await until(lambda: world.books.meters)
+        await eventually_async(lambda: world.books.meters)
     assert (world.books.used.input_tokens, world.books.used.output_tokens) == (given, made)
 
 
@@ -336,7 +336,7 @@ async def test_only_so_much_goes_out(attack: Attack) -> None:
                 await child.writer.drain()
         await child.rest()
         child.writer.close()
-        await until(lambda: run.ended)
+        await eventually_async(lambda: run.ended)
         assert len(canary.heard) <= int(most)
         assert run.decisions[-1].verdict == "refused"
 

@@ -11,9 +11,8 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import pytest
 
 from infloop.cli import COMMANDS
 from support import forkserver
+from support.eventually import eventually
 from support.paths import ROOT
 from support.workflows import edges, node, workflow
 
@@ -108,13 +108,6 @@ def world(tmp_path: Path) -> Iterator[World]:
         if process.poll() is None:
             process.kill()
         process.communicate(timeout=PATIENCE)
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.02)
 
 
 def ask(id: str = "ask") -> dict[str, Any]:
@@ -358,7 +351,7 @@ def test_a_signal_cancels_the_run_and_leaves_no_child(world: World, number: int)
     token = f"token-{os.getpid()}-{number}"
     line = f"touch begun; sh -c 'sleep 300; true' {token}"
     process = world.begin("run", world.file("w", [command("c", line)], "start next c"))
-    until(lambda: begun(world) and alive(token), "the child runs")
+    eventually(lambda: begun(world) and alive(token), "the child runs")
     process.send_signal(number)
     out, err, code = finish(process)
     assert code == 130
@@ -377,21 +370,23 @@ def test_a_second_interrupt_gives_up_waiting_and_the_child_goes_all_the_same(wor
     line = f"trap '' TERM; touch begun; while :; do sleep 0.1; done; : {token}"
     process = world.begin("run", world.file("w", [command("c", line)], "start next c"))
     assert process.stderr is not None
-    until(lambda: begun(world), "the child runs")
+    eventually(lambda: begun(world), "the child runs")
     process.send_signal(signal.SIGINT)
     assert "stopping" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     _, err, code = finish(process)
     assert code == 130
     assert "given up waiting" in err
-    until(lambda: not alive(token), "the child is gone")
+    eventually(lambda: not alive(token), "the child is gone")
     assert world.runs()[0]["status"] == "interrupted"
 
 
 def test_another_process_can_cancel_a_run(world: World) -> None:
     process = world.begin("run", waiting(world))
-    until(lambda: begun(world), "the run waits")
-    until(lambda: "| waiting for go" in world.infloop("why", "last").stdout, "its words are kept")
+    eventually(lambda: begun(world), "the run waits")
+    eventually(
+        lambda: "| waiting for go" in world.infloop("why", "last").stdout, "its words are kept"
+    )
     why = world.infloop("why", "last").stdout
     assert ": running" in why
     assert "now at wait (condition), for " in why
@@ -409,7 +404,7 @@ def test_another_process_can_cancel_a_run(world: World) -> None:
 def crashed(world: World, **more: Any) -> str:
     """A run whose process was killed in the middle of its second step; return its short id."""
     process = world.begin("run", waiting(world, **more))
-    until(lambda: begun(world), "the run waits")
+    eventually(lambda: begun(world), "the run waits")
     process.kill()
     finish(process)
     (world.home / "begun").unlink()
@@ -485,7 +480,7 @@ def test_an_interrupted_run_can_be_cancelled_without_running_anything(world: Wor
 
 def test_logs_follow_a_run_that_another_process_drives(world: World) -> None:
     driving = world.begin("run", waiting(world))
-    until(lambda: begun(world), "the run waits")
+    eventually(lambda: begun(world), "the run waits")
     following = world.begin("logs", "last", "--follow", "--json")
     assert following.stdout is not None
     seen = [json.loads(following.stdout.readline())]
@@ -507,7 +502,7 @@ def test_logs_follow_a_run_that_another_process_drives(world: World) -> None:
 
 def test_following_ends_quietly_when_interrupted(world: World) -> None:
     world.begin("run", waiting(world))
-    until(lambda: begun(world), "the run waits")
+    eventually(lambda: begun(world), "the run waits")
     following = world.begin("logs", "last", "--follow")
     assert following.stdout is not None
     assert "began" in following.stdout.readline()

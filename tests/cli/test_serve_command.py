@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from support.eventually import eventually, text_in
 from support.server import (
     TOKEN,
     Client,
     process,
     put_workflow,
     refused,
-    wait_for,
     workflow,
 )
 
@@ -108,7 +108,7 @@ def test_a_signal_ends_children_settles_runs_and_leaves_nothing_to_clear_up(
     with process(tmp_path, max_concurrent_runs="1") as served:
         run_id = served.client.post("/api/run", {"workflowId": "long"}).json()["runId"]
         waiting = served.client.post("/api/run", {"workflowId": "later"}).json()["runId"]
-        pid = int(wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
+        pid = int(text_in(tmp_path / "pid"))
         stream = socket.create_connection(("127.0.0.1", served.client.port))
         stream.sendall(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         stream.recv(100)
@@ -135,7 +135,7 @@ def test_a_run_that_asks_for_it_goes_on_after_an_orderly_stop(tmp_path: Path) ->
     )
     with process(tmp_path) as served:
         run_id = served.client.post("/api/run", {"workflowId": "stays"}).json()["runId"]
-        wait_for((tmp_path / "began").exists)
+        eventually((tmp_path / "began").exists)
         assert served.end() == 0
     (tmp_path / "gate").touch()
     with process(tmp_path) as again:
@@ -158,7 +158,7 @@ def test_a_runaway_run_leaves_the_server_responsive(tmp_path: Path) -> None:
     put_workflow(tmp_path / "data", endless)
     with process(tmp_path, max_run_node_executions="0") as served:
         run_id = served.client.post("/api/run", {"workflowId": "endless"}).json()["runId"]
-        wait_for(
+        eventually(
             lambda: served.client.get(f"/api/runs/{run_id}").json()["run"]["status"] != "queued"
         )
         for _ in range(20):

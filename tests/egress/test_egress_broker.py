@@ -20,15 +20,15 @@ from support.egress_proxy import (
     far_side,
     read_request,
     running_proxy,
-    until,
 )
+from support.eventually import eventually_async
 
 
 async def test_a_call_with_the_runs_token_is_made_with_the_key() -> None:
     async with brokered() as world:
         status, body = await world.call("/broker/claude/v1/messages?beta=true", body=b'{"a":1}')
         assert (status, body) == (200, b'{"ok":true}')
-        await until(lambda: world.run.ended)
+        await eventually_async(lambda: world.run.ended)
     ((head, sent),) = world.provider.heard
     assert head.startswith(b"POST /v1/messages?beta=true HTTP/1.1\r\n")
     assert sent == b'{"a":1}'
@@ -169,7 +169,7 @@ async def test_a_body_that_is_too_large_is_refused() -> None:
         )
         status, _ = await world.run.ask(chunked.encode() + b"x" * 2_000 + b"\r\n0\r\n\r\n")
         assert status == 413
-        await until(lambda: len(world.run.ended) == 2)
+        await eventually_async(lambda: len(world.run.ended) == 2)
         assert [one.sent for one in world.run.ended] == [0, 0]
 
 
@@ -256,7 +256,7 @@ async def test_a_hang_up_ends_the_call_and_what_is_known_is_counted() -> None:
             child.writer.close()
             async with asyncio.timeout(PATIENCE_S):
                 await far.ended.wait()
-            await until(lambda: run.ended)
+            await eventually_async(lambda: run.ended)
     (meter,) = books.meters
     assert (meter.usage, meter.over, meter.told) == (Usage(25, 1, model="m"), True, False)
 
@@ -329,7 +329,7 @@ async def test_what_a_call_used_is_counted_whatever_the_child_says(
     async with brokered(Provider(answer, head), dialect=dialect) as world:
         _, body = await world.call(f"/broker/claude{path}")
         assert body == answer
-        await until(lambda: world.run.ended)
+        await eventually_async(lambda: world.run.ended)
     (meter,) = world.books.meters
     assert (meter.usage, meter.over, meter.told) == (usage, True, told)
 
@@ -365,10 +365,10 @@ async def test_a_call_whose_answer_nobody_waits_for_has_not_told_its_usage() -> 
             child = await run.child()
             world.run = run
             child.writer.write(world.request("/broker/slow/v1/messages"))
-            await until(asked.is_set)
-            await until(lambda: world.books.meters)
+            await eventually_async(asked.is_set)
+            await eventually_async(lambda: world.books.meters)
             child.writer.close()
-            await until(lambda: run.ended)
+            await eventually_async(lambda: run.ended)
     (meter,) = world.books.meters
     assert (meter.over, meter.told) == (True, False)
 
@@ -444,7 +444,7 @@ async def test_a_provider_whose_head_is_broken_and_holds_the_key_is_told_without
     provider.serve = echo  # type: ignore[method-assign]
     async with brokered(provider) as world:
         status, body = await world.call("/broker/claude/v1/messages")
-        await until(lambda: world.run.ended)
+        await eventually_async(lambda: world.run.ended)
     assert status == 502
     assert KEY.encode() not in body
     assert KEY not in repr(world.run.decisions) + repr(world.run.ended)

@@ -32,8 +32,8 @@ from support.egress_proxy import (
     far_side,
     read_request,
     running_proxy,
-    until,
 )
+from support.eventually import eventually_async
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -69,7 +69,7 @@ async def test_a_tunnel_to_a_listed_host_carries_bytes_both_ways_and_is_reported
         child.writer.write(b"more")
         assert await hear(child, 4) == b"more"
         child.writer.close()
-        await until(lambda: run.ended)
+        await eventually_async(lambda: run.ended)
     (decision,) = run.decisions
     assert str(decision) == f"allowed far.test:{far.port}, in the allowlist of provider claude"
     assert decision.rule == f"far.test:{far.port}"
@@ -149,7 +149,7 @@ async def test_a_plain_request_is_built_anew() -> None:
         fields = ("X-Mine: 1", "Connection: X-Gone", "X-Gone: 1", "Proxy-Connection: close")
         status, body = await run.ask(get(f"http://FAR.test:{far.port}/a?b", *fields))
         assert (status, body) == (200, b"ok")
-        await until(lambda: run.ended)
+        await eventually_async(lambda: run.ended)
     (head,) = heard
     lines = head.decode().lower().split("\r\n")
     assert lines[0] == "get /a?b http/1.1"
@@ -225,7 +225,7 @@ async def test_a_large_answer_to_a_slow_child_arrives_whole() -> None:
         child = await run.child()
         child.writer.write(get(f"http://far.test:{far.port}/"))
         await child.head()
-        await until(lambda: far.ended.is_set() or run.decisions)
+        await eventually_async(lambda: far.ended.is_set() or run.decisions)
         assert len(await child.rest()) == size
         child.writer.close()
 
@@ -246,7 +246,7 @@ async def test_a_request_ends_when_the_child_hangs_up() -> None:
             await begun.wait()
             child.writer.close()
             await ended.wait()
-        await until(lambda: run.ended)
+        await eventually_async(lambda: run.ended)
 
 
 # -- addresses -------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ async def test_nothing_goes_up_a_tunnel_that_does_not_begin_with_its_own_hello(
         if not said:
             child.writer.write_eof()
         assert await child.rest() == b""
-        await until(lambda: run.ended)
+        await eventually_async(lambda: run.ended)
         child.writer.close()
         assert run.verdicts == [
             ("allowed", "far.test", far.port),
@@ -365,7 +365,7 @@ async def test_a_hello_that_comes_byte_by_byte_arrives_whole() -> None:
         for number in range(len(hello) - 1):
             child.writer.write(hello[number : number + 1])
             await child.writer.drain()
-        await until(lambda: run.decisions)
+        await eventually_async(lambda: run.decisions)
         assert not far.heard
         child.writer.write(hello[-1:])
         assert await hear(child, len(hello)) == hello
@@ -399,7 +399,7 @@ async def test_one_side_can_say_all_and_still_hear_the_other() -> None:
         child.writer.write_eof()
         assert await child.rest() == b"answer"
         child.writer.close()
-        await until(lambda: run.ended)
+        await eventually_async(lambda: run.ended)
     assert bytes(heard) == hello + b"question"
 
 
@@ -418,7 +418,7 @@ async def test_the_far_side_can_say_all_and_still_hear_the_child() -> None:
         assert await child.rest() == b"bye"
         child.writer.write(b"still here")
         child.writer.write_eof()
-        await until(lambda: run.ended)
+        await eventually_async(lambda: run.ended)
         child.writer.close()
     assert bytes(heard) == hello + b"still here"
 
@@ -435,11 +435,11 @@ async def test_a_side_that_is_gone_ends_the_other() -> None:
     async with far_side(serve) as far, running_proxy(*rules(far)) as run:
         child = await run.tunnel("far.test", far.port)
         child.writer.write(client_hello("far.test"))
-        await until(lambda: far.connections)
+        await eventually_async(lambda: far.connections)
         child.writer.transport.abort()
         async with asyncio.timeout(PATIENCE_S):
             await gone.wait()
-        await until(lambda: run.ended)
+        await eventually_async(lambda: run.ended)
 
 
 async def test_nothing_piles_up_when_a_child_does_not_read() -> None:
@@ -462,7 +462,7 @@ async def test_nothing_piles_up_when_a_child_does_not_read() -> None:
             await asyncio.sleep(0.3)
         assert poured < 64 << 20
         child.writer.transport.abort()
-        await until(lambda: run.ended)
+        await eventually_async(lambda: run.ended)
 
 
 async def test_nothing_piles_up_when_the_far_side_does_not_read() -> None:
@@ -481,7 +481,7 @@ async def test_nothing_piles_up_when_the_far_side_does_not_read() -> None:
                     await child.writer.drain()
                 sent += 1 << 20
         child.writer.close()
-        await until(lambda: run.ended)
+        await eventually_async(lambda: run.ended)
         assert sent < 64 << 20
         assert run.decisions[-1].reason == "nothing went through it for 0.5 s"
 
@@ -502,7 +502,7 @@ async def test_many_tunnels_at_once_keep_apart() -> None:
         async with asyncio.TaskGroup() as talks:
             for number in range(100):
                 talks.create_task(talk(number))
-        await until(lambda: len(run.ended) == 100)
+        await eventually_async(lambda: len(run.ended) == 100)
         assert len({one.number for one in run.ended}) == 100
 
 
@@ -524,7 +524,7 @@ async def test_a_tunnel_that_sends_too_much_is_cut_off(limits: Limits) -> None:
                 await child.writer.drain()
         await child.rest()
         child.writer.close()
-        await until(lambda: run.ended)
+        await eventually_async(lambda: run.ended)
         assert "has sent more than 100000 bytes" in run.decisions[-1].reason
         assert run.decisions[-1].verdict == "refused"
         assert len(far.heard) <= 100_000
@@ -536,7 +536,7 @@ async def test_a_run_that_has_sent_too_much_sends_nothing_more() -> None:
         for _ in range(3):
             asked = get(f"http://far.test:{far.port}/", "Content-Length: 600")
             await run.ask(asked.replace(b"GET", b"POST", 1) + b"x" * 600)
-        await until(lambda: len(run.ended) == 3)
+        await eventually_async(lambda: len(run.ended) == 3)
     assert [one.sent for one in run.ended] == [600, 0, 0]
 
 
@@ -653,7 +653,7 @@ async def test_a_tunnel_ends_when_its_time_is_up(limits: Limits, reason: str) ->
         child.writer.write(hello)
         assert (await child.rest()) in (hello, b"")
         child.writer.close()
-        await until(lambda: run.ended)
+        await eventually_async(lambda: run.ended)
         assert reason in run.decisions[-1].reason
 
 
@@ -680,7 +680,7 @@ async def test_further_connections_are_turned_away_until_there_is_room() -> None
         ] * 3
         for child in children:
             child.writer.close()
-        await until(lambda: len(run.ended) == 2)
+        await eventually_async(lambda: len(run.ended) == 2)
         child = await run.tunnel("far.test", far.port)
         child.writer.close()
 

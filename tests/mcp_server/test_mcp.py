@@ -34,6 +34,7 @@ from infloop.settings import Settings
 from infloop.store.audit.reading import newest
 from infloop.store.queue import QueuedRun
 from infloop.store.sqlite.journal import SqliteJournal
+from support.eventually import eventually_async, text_in
 from support.paths import TESTS
 from support.server import (
     PATIENCE,
@@ -44,7 +45,6 @@ from support.server import (
     process,
     put_workflow,
     raw,
-    wait_for,
     workflow,
 )
 
@@ -541,7 +541,7 @@ async def test_the_address_asks_for_the_same_token_as_the_rest(
         good = await served.ask("POST", "/api/mcp", headers={**JSON, **GOOD}, body=MARK)
         assert good.status == 200
         assert b"queued" in good.body
-        await asyncio.to_thread(wait_for, (tmp_path / "mark").exists)
+        await eventually_async((tmp_path / "mark").exists)
 
 
 def _head(port: int, *more: str) -> bytes:
@@ -879,7 +879,7 @@ def test_when_the_client_leaves_runs_are_settled_and_what_waits_stays(
         speaker = Speaker(started)
         speaker.greet()
         run_id = speaker.call("long")["runId"]
-        pid = int(wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
+        pid = int(text_in(tmp_path / "pid"))
         waiting = speaker.call("later")
         if isinstance(ending, int):
             started.send_signal(ending)

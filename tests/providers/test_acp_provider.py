@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from infloop.providers.base import (
 )
 from infloop.sandbox.levels.host import HostSandbox
 from support.acp_agents import ALL_ALLOWED, DEADLINE_S, STOP, Bench
+from support.eventually import eventually_async
 from support.paths import CHILDREN, ROOT
 from support.provider_conformance import VARIABLES
 from support.runs import world
@@ -57,12 +58,6 @@ def notices(parts: Sequence[Part]) -> list[str]:
 
 def said(parts: Sequence[Part]) -> str:
     return "".join(part.text for part in parts if isinstance(part, Text))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def message(text: str, number: str | None = None) -> dict[str, Any]:
@@ -559,7 +554,7 @@ async def test_cancelled_the_agent_is_told_so_before_it_is_ended(
 ) -> None:
     bench = Bench(tmp_path, sandbox, {"say": "hm"}, {"hang": True})
     task = asyncio.create_task(bench.parts())
-    await until((tmp_path / "child").exists)
+    await eventually_async((tmp_path / "child").exists)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

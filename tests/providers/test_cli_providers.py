@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from infloop.providers.cli.agent import SHIPPED_DIR, CliAgent, bin_variable
 from infloop.providers.cli.arguments import command_for
 from infloop.sandbox.levels.host import HostSandbox
 from support.cli_agents import CLAUDE_TEXT, DEADLINE_S, Bench, manifest, request
+from support.eventually import eventually_async
 from support.provider_conformance import VARIABLES, program, recorded
 
 SHIPPED = ("claude", "codex", "gemini", "opencode")
@@ -50,12 +51,6 @@ async def sandbox() -> AsyncIterator[HostSandbox]:
     made = HostSandbox()
     yield made
     await made.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def notices(parts: Sequence[Part]) -> list[str]:
@@ -411,7 +406,7 @@ async def test_cancelled_again_and_again_it_still_leaves_no_process(
     bench = Bench(tmp_path, sandbox, stubborn)
     task = asyncio.create_task(bench.parts())
     pids = tmp_path / "pids"
-    await until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    await eventually_async(lambda: pids.exists() and len(pids.read_text().split()) == 2)
     while not task.done():
         task.cancel()
         await asyncio.wait({task}, timeout=0.1)
@@ -475,7 +470,9 @@ async def test_a_program_that_says_more_than_is_taken_has_to_wait_and_has_not_st
     async with asyncio.timeout(DEADLINE_S), aclosing(bench.ask(idle_timeout_ms=500)) as parts:
         heard = [await anext(parts)]
         writer = psutil.Process(bench.running()[0])
-        await until(lambda: any(waits_for_a_reader(child) for child in writer.children()))
+        await eventually_async(
+            lambda: any(waits_for_a_reader(child) for child in writer.children())
+        )
         assert not (tmp_path / "all-said").exists()
         heard += [part async for part in parts]
     assert said(heard).count("\n") == 1_000_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import cast
@@ -12,6 +12,7 @@ import pytest
 
 from infloop.providers.base import Answer, Done, Notice, Part, Provider, Request, Stderr, Text
 from infloop.sandbox.levels.host import HostSandbox
+from support.eventually import eventually_async
 from support.provider_conformance import STANDS, Stand
 
 DEADLINE_S = 30.0
@@ -37,12 +38,6 @@ def asked(provider: Provider, folder: Path) -> AsyncGenerator[Part]:
 async def all_of(provider: Provider, folder: Path) -> list[Part]:
     async with asyncio.timeout(DEADLINE_S), aclosing(asked(provider, folder)) as parts:
         return [part async for part in parts]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def answer_of(parts: list[Part]) -> Answer:
@@ -109,7 +104,7 @@ async def test_cancelled_it_leaves_nothing_behind(
     stand: Stand, tmp_path: Path, sandbox: HostSandbox
 ) -> None:
     task = asyncio.create_task(all_of(stand.provider("hang", tmp_path, sandbox), tmp_path))
-    await until(lambda: stand.is_under_way(tmp_path))
+    await eventually_async(lambda: stand.is_under_way(tmp_path))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -129,7 +124,7 @@ async def test_timed_out_it_leaves_nothing_behind(
                 pass
 
     listening = asyncio.create_task(listen())
-    await until(lambda: stand.is_under_way(tmp_path))
+    await eventually_async(lambda: stand.is_under_way(tmp_path))
     limit.reschedule(asyncio.get_running_loop().time())
     with pytest.raises(TimeoutError):
         await listening
@@ -143,7 +138,7 @@ async def test_whoever_stops_listening_leaves_nothing_behind(
     provider = stand.provider("hang", tmp_path, sandbox)
     async with asyncio.timeout(DEADLINE_S), aclosing(asked(provider, tmp_path)) as parts:
         await anext(parts)
-        await until(lambda: stand.is_under_way(tmp_path))
+        await eventually_async(lambda: stand.is_under_way(tmp_path))
     assert stand.left_behind(tmp_path) == []
 
 

@@ -33,6 +33,7 @@ from infloop.store.sqlite.journal import open_journal
 from support import forkserver
 from support.acp_agents import RM, STOP, bot
 from support.confinement import need_bubblewrap
+from support.eventually import eventually
 from support.runs import Finished, World, scripted, world
 from support.server import (
     PATIENCE,
@@ -42,7 +43,6 @@ from support.server import (
     environment,
     process,
     put_workflow,
-    wait_for,
 )
 from support.workflows import edges, node, workflow
 
@@ -181,7 +181,7 @@ def test_what_an_agent_asks_is_answered_from_another_terminal(
 ) -> None:
     bot(tmp_path)
     with running(tmp_path, "run", workflow_file(tmp_path, asks())) as run:
-        (question,) = wait_for(lambda: listed(tmp_path))
+        (question,) = eventually(lambda: listed(tmp_path))
         name = question["id"][:8]
         shown = infloop(tmp_path, "approvals").stdout
         assert shown.startswith(f"{name}  permission  run {question['runId'][:8]} a  until ")
@@ -256,7 +256,7 @@ def test_of_many_answers_at_once_the_first_counts_and_the_others_are_told_so(
     with process(tmp_path, api_token=TOKEN) as server:
         client = server.client
         run_id = client.post("/api/run", {"workflowId": "asks"}).json()["runId"]
-        (question,) = wait_for(lambda: waiting(client))
+        (question,) = eventually(lambda: waiting(client))
         start = threading.Barrier(8)
 
         def give(decision: str) -> tuple[int, str, dict[str, Any]]:
@@ -283,7 +283,7 @@ def test_of_many_answers_at_once_the_first_counts_and_the_others_are_told_so(
 def test_of_two_processes_that_answer_at_once_one_is_told_of_the_other(tmp_path: Path) -> None:
     bot(tmp_path)
     with running(tmp_path, "run", workflow_file(tmp_path, asks())) as run:
-        (question,) = wait_for(lambda: listed(tmp_path))
+        (question,) = eventually(lambda: listed(tmp_path))
         with (
             running(tmp_path, "approvals", "allow", question["id"]) as one,
             running(tmp_path, "approvals", "deny", question["id"]) as other,
@@ -306,7 +306,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, d
     with process(folder, api_token=TOKEN) as server:
         client = server.client
         client.post("/api/run", {"workflowId": "asks"})
-        (question,) = wait_for(lambda: waiting(client))
+        (question,) = eventually(lambda: waiting(client))
         yield client, question
         assert waiting(client) == [question]
     assert entries(folder) == []
@@ -431,7 +431,7 @@ def test_a_run_that_is_cancelled_takes_its_question_back(tmp_path: Path) -> None
     with process(tmp_path, api_token=TOKEN) as server, Events(server.client, "/api/events") as news:
         client = server.client
         run_id = client.post("/api/run", {"workflowId": "asks"}).json()["runId"]
-        (question,) = wait_for(lambda: waiting(client))
+        (question,) = eventually(lambda: waiting(client))
         client.post("/api/run/stop")
         assert news.until("approval_answered")[-1]["state"] == "withdrawn"
         assert client.finished(run_id)["status"] == "cancelled"
@@ -448,7 +448,7 @@ def test_a_killed_process_leaves_no_question_behind_and_a_resumed_run_asks_anew(
 ) -> None:
     bot(tmp_path)
     with running(tmp_path, "run", workflow_file(tmp_path, asks())) as run:
-        (question,) = wait_for(lambda: listed(tmp_path))
+        (question,) = eventually(lambda: listed(tmp_path))
         run.send_signal(signal.SIGKILL)
         run.wait(PATIENCE)
     assert stored(tmp_path) == [(question["id"], "waiting")]
@@ -456,7 +456,7 @@ def test_a_killed_process_leaves_no_question_behind_and_a_resumed_run_asks_anew(
     assert "withdrawn: the process that asked ended" in late
     assert listed(tmp_path) == []
     with running(tmp_path, "resume", question["runId"]) as run:
-        (anew,) = wait_for(lambda: listed(tmp_path))
+        (anew,) = eventually(lambda: listed(tmp_path))
         assert anew["runId"] == question["runId"]
         infloop(tmp_path, "approvals", "allow", anew["id"][:8])
         output, _ = run.communicate(timeout=PATIENCE)
@@ -469,7 +469,8 @@ def test_a_killed_process_leaves_no_question_behind_and_a_resumed_run_asks_anew(
 async def test_a_start_after_a_crash_withdraws_what_the_dead_asked(tmp_path: Path) -> None:
     bot(tmp_path)
     with running(tmp_path, "run", workflow_file(tmp_path, asks())) as run:
-        ((name, _),) = wait_for(lambda: (tmp_path / "heard.jsonl").exists() and stored(tmp_path))
+        eventually((tmp_path / "heard.jsonl").exists)
+        ((name, _),) = eventually(lambda: stored(tmp_path))
         run.send_signal(signal.SIGKILL)
         run.wait(PATIENCE)
     async with world(tmp_path) as here:
@@ -567,7 +568,7 @@ def test_a_server_without_a_token_shows_questions_and_takes_no_answers(tmp_path:
     with process(tmp_path) as server:
         client = server.client
         client.post("/api/run", {"workflowId": "asks"})
-        (question,) = wait_for(lambda: waiting(client))
+        (question,) = eventually(lambda: waiting(client))
         refused = client.post(f"/api/approvals/{question['id']}", {"decision": "allow"})
         assert (refused.status, refused.json()["error"]) == (403, "token-needed")
         assert waiting(client) == [question]
@@ -658,7 +659,7 @@ def test_a_confined_agent_cannot_answer_its_own_question(top: Path, level: str) 
         flow = asks(prompt=json.dumps(told), cwd=str(top / "work"))
         put_workflow(top / "data", flow)
         run_id = client.post("/api/run", {"workflowId": "asks"}).json()["runId"]
-        wait_for(lambda: (top / "work/tried").exists())
+        eventually(lambda: (top / "work/tried").exists())
         (question,) = waiting(client)
         client.post(f"/api/approvals/{question['id']}", {"decision": "deny"})
         ended = client.finished(run_id)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.eventually import eventually
 from support.runs import scripted, world
-from support.server import PATIENCE, environment, infloop, process, put_workflow, wait_for
+from support.server import PATIENCE, environment, infloop, process, put_workflow
 from support.workflows import agent, edges, node
 from support.workflows import workflow as graph
 
@@ -45,7 +46,7 @@ def interrupt(folder: Path) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
     )
-    wait_for((folder / "begun").exists)
+    eventually((folder / "begun").exists)
     driving.kill()
     driving.wait(PATIENCE)
     (folder / "begun").unlink()

@@ -17,8 +17,9 @@ from infloop.engine.graph import Definition
 from infloop.store.queue import Queued
 from infloop.store.sqlite import writer
 from infloop.store.sqlite.journal import JOURNAL_FILE
+from support.eventually import eventually
 from support.runs import scripted
-from support.server import Client, Events, Here, here, process, put_workflow, wait_for, workflow
+from support.server import Client, Events, Here, here, process, put_workflow, workflow
 
 
 def gate(folder: Path, name: str = "gate") -> str:
@@ -43,7 +44,7 @@ async def test_no_more_runs_go_on_at_once_than_there_is_room_for(tmp_path: Path)
 
     def look(client: Client) -> None:
         ids = start(client, "waits", 5)
-        wait_for(lambda: begun(tmp_path) == 2)
+        eventually(lambda: begun(tmp_path) == 2)
         statuses = Counter(client.get(f"/api/runs/{each}").json()["run"]["status"] for each in ids)
         assert statuses == {"running": 2, "queued": 3}
         queue = client.get("/api/triggers/queue").json()
@@ -65,7 +66,7 @@ async def test_a_workflow_bounds_how_many_of_its_runs_go_on_at_once(tmp_path: Pa
 
     def look(client: Client) -> None:
         ids = start(client, "bounded", 3)
-        wait_for(lambda: begun(tmp_path) == 1)
+        eventually(lambda: begun(tmp_path) == 1)
         assert client.run("other")["status"] == "succeeded"  # overtakes those that have no room
         assert begun(tmp_path) == 1
         (tmp_path / "gate").touch()
@@ -80,7 +81,7 @@ async def test_what_is_too_much_to_wait_is_refused(tmp_path: Path) -> None:
 
     def look(client: Client) -> None:
         (first,) = start(client, "waits", 1)
-        wait_for(lambda: begun(tmp_path) == 1)
+        eventually(lambda: begun(tmp_path) == 1)
         waiting = start(client, "waits", 3)
         refused = client.post("/api/run", {"workflowId": "waits"})
         assert (refused.status, refused.json()["error"]) == (503, "queue-full")
@@ -106,7 +107,7 @@ async def test_a_run_whose_workflow_is_gone_is_dropped_and_the_next_begins(tmp_p
 
     def look(client: Client) -> None:
         start(client, "waits", 1)
-        wait_for(lambda: begun(tmp_path) == 1)
+        eventually(lambda: begun(tmp_path) == 1)
         (gone,) = start(client, "gone", 1)
         (last,) = start(client, "waits", 1)
         (tmp_path / "data/workflows/gone.json").unlink()
@@ -252,7 +253,7 @@ def test_a_start_after_a_crash_records_what_was_interrupted(tmp_path: Path) -> N
     put_workflow(tmp_path / "data", workflow("long", f"echo $$ > {tmp_path}/pid; exec sleep 600"))
     with process(tmp_path) as served:
         (run_id,) = start(served.client, "long", 1)
-        wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
         served.end(signal.SIGKILL)
     with process(tmp_path) as served:
         run = served.client.get(f"/api/runs/{run_id}").json()["run"]
@@ -262,7 +263,7 @@ def test_a_start_after_a_crash_records_what_was_interrupted(tmp_path: Path) -> N
         assert (entry["runId"], entry["actor"]["kind"]) == (run_id, "system")
         started = served.client.get(f"/api/audit?event=run.started&run={run_id}").json()["entries"]
         assert len(started) == 1
-    wait_for(lambda: not alive(int((tmp_path / "pid").read_text())))
+    eventually(lambda: not alive(int((tmp_path / "pid").read_text())))
 
 
 def alive(pid: int) -> bool:

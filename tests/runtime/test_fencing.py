@@ -18,6 +18,7 @@ import pytest
 from infloop.engine.graph import Definition
 from infloop.errors import SettingsError, WorkflowError
 from infloop.model.events import Cause, Notice, RunStarted
+from support.eventually import eventually_async
 from support.runs import Finished, world
 from support.workflows import edges, node, workflow
 
@@ -150,7 +151,7 @@ async def test_a_proxy_that_dies_ends_the_child_and_fails_the_run(tmp_path: Path
     async with world(tmp_path, isolation="host", egress_enforce=True) as here:
         before = listening()
         run_id = await here.start(stays)
-        await until(lambda: (here.folder / "up").exists())
+        await eventually_async(lambda: (here.folder / "up").exists())
         (mine,) = set(listening()) - set(before)
         copy = socket.socket(fileno=os.dup(mine))
         copy.shutdown(socket.SHUT_RDWR)
@@ -172,12 +173,6 @@ def _is_ours(process: psutil.Process, folder: Path) -> bool:
         return process.cwd() == str(folder)
     except (psutil.Error, OSError):
         return False
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 # -- runs that somebody outside causes -------------------------------------------------------

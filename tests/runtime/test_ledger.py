@@ -32,6 +32,7 @@ from infloop.store.instances import Instances
 from infloop.store.sqlite.journal import JOURNAL_FILE, open_journal
 from support import forkserver
 from support.children.ledger_caller import CALL_USD, CALLERS, CAP_USD, TURN
+from support.eventually import eventually_async
 from support.forking import forker
 from support.playbook import Playbook
 from support.runs import World, scripted, world
@@ -121,12 +122,6 @@ async def books(folder: Path) -> AsyncIterator[Books]:
         await instance.close()
 
 
-async def eventually(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not true():
-            await asyncio.sleep(0.01)
-
-
 async def test_a_reservation_is_durable_before_the_provider_is_asked(tmp_path: Path) -> None:
     async with books(tmp_path) as here:
         seen: list[dict[str, Any]] = []
@@ -157,7 +152,7 @@ async def test_tokens_are_durable_while_the_call_goes_on(tmp_path: Path) -> None
     async with books(tmp_path) as here:
 
         async def written() -> None:
-            await eventually(lambda: here.row()["input_tokens"] == 12)
+            await eventually_async(lambda: here.row()["input_tokens"] == 12)
 
         used = (Usage(10, 5, 3), Usage(2, 1, 1, model="m-2"))
         await here.ask(*used, written, Text("still here"), Done(0))

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.sandbox.keepers.keeper import read_process
-from support.server import environment, process, put_workflow, wait_for, workflow
+from support.eventually import eventually
+from support.server import environment, process, put_workflow, workflow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +51,9 @@ def waiting(folder: Path, name: str = "w") -> Iterator[subprocess.Popen[bytes]]:
     put_workflow(folder / "data", workflow(name, f"echo $$ > {name}.pid; cat {name}"))
     running = command(folder, "run", name)
     try:
-        wait_for(lambda: (folder / f"{name}.pid").exists() and (folder / f"{name}.pid").read_text())
+        eventually(
+            lambda: (folder / f"{name}.pid").exists() and (folder / f"{name}.pid").read_text()
+        )
         yield running
     finally:
         running.kill()

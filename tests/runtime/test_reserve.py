@@ -13,9 +13,10 @@ from infloop.errors import GuardError, StoreError
 from infloop.model.events import GuardFailed
 from infloop.runtime.confinement.disk_reserve import shown_size
 from support.canaries import place
-from support.processes import alive, new_token, until
+from support.eventually import eventually, eventually_async
+from support.processes import alive, new_token
 from support.runs import World, world
-from support.server import Client, here, put_workflow, wait_for
+from support.server import Client, here, put_workflow
 from support.server import workflow as shell_workflow
 from support.small_disk import deaf_disk, left, settings_at, small_disk, workplace
 from support.user_machine import agent, command, machine, script
@@ -130,7 +131,7 @@ async def test_what_waits_goes_on_waiting_until_there_is_room_again(tmp_path: Pa
 
         def look(client: Client) -> None:
             first = client.post("/api/run", {"workflowId": "waits"}).json()["runId"]
-            wait_for(lambda: bool(alive(token)))
+            eventually(lambda: bool(alive(token)))
             second = client.post("/api/run", {"workflowId": "next"}).json()["runId"]
             (disk / "large").write_bytes(bytes(200 * MIB))
             assert client.finished(first)["status"] == "failed"
@@ -173,7 +174,7 @@ async def test_no_run_goes_on_or_back_where_too_little_is_left(tmp_path: Path) -
     root = flow(command("c", f"test -e go || sleep {token}"))
     async with world(tmp_path) as app:
         run_id = await app.start(root)
-        await until(lambda: bool(alive(token)))
+        await eventually_async(lambda: bool(alive(token)))
     (tmp_path / "work/go").touch()
     async with world(tmp_path, min_free_disk_bytes=LARGER_THAN_ANY) as app:
         with pytest.raises(StoreError, match="must stay free"):

@@ -13,8 +13,9 @@ import pytest
 
 from infloop.model.audit import Entry, Wanted
 from infloop.store.audit.reading import newest
+from support.eventually import eventually
 from support.runs import world
-from support.server import PATIENCE, environment, infloop, process, put_workflow, wait_for, workflow
+from support.server import PATIENCE, environment, infloop, process, put_workflow, workflow
 from support.workflows import edges, node
 from support.workflows import workflow as graph
 
@@ -41,7 +42,7 @@ def crashed(folder: Path, **more: Any) -> str:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
     )
-    wait_for((folder / "begun").exists)
+    eventually((folder / "begun").exists)
     driving.kill()
     driving.wait(PATIENCE)
     (folder / "go").touch()

@@ -33,7 +33,8 @@ from infloop.sandbox.view.mounts import can_be_home, refuse
 from infloop.sandbox.view.program_paths import needed_paths
 from support.canaries import PATH, UNPRIVILEGED, USER, outside, place
 from support.confinement import give, need_bubblewrap, new_directory
-from support.processes import DEADLINE_S, alive, new_token, until
+from support.eventually import eventually_async
+from support.processes import DEADLINE_S, alive, new_token
 from support.sandbox_attacks import ATTACKS, attack_request
 
 if TYPE_CHECKING:
@@ -468,7 +469,7 @@ async def test_a_child_cannot_use_up_the_servers_descriptors_by_local_connection
         await relays.open({server.sockets[0].getsockname()[1]: listener})
         clients = [await asyncio.open_connection(*place) for _ in range(300)]
         ended = [asyncio.create_task(reader.read(1)) for reader, _ in clients]
-        await until(lambda: len(held) + sum(task.done() for task in ended) == 300)
+        await eventually_async(lambda: len(held) + sum(task.done() for task in ended) == 300)
         assert len(held) == 256
         for _, writer in clients:
             writer.close()
@@ -666,7 +667,7 @@ async def test_a_child_dies_at_once_with_its_server_and_with_its_keeper(
 ) -> None:
     token = new_token()
     with server(world, ESCAPE.format(token=token)) as process:
-        await until(lambda: len(alive(token)) > 2)
+        await eventually_async(lambda: len(alive(token)) > 2)
         if victim == "server":
             process.kill()
         else:
@@ -675,7 +676,7 @@ async def test_a_child_dies_at_once_with_its_server_and_with_its_keeper(
                 pid for pid in children if "keeper" in Path(f"/proc/{pid}/comm").read_text()
             )
             os.kill(int(keeper), 9)
-        await until(lambda: alive(token) == [])
+        await eventually_async(lambda: alive(token) == [])
 
 
 async def test_bubblewrap_bears_the_name_of_its_childs_record(world: World) -> None:

@@ -16,8 +16,9 @@ import pytest
 from infloop.sandbox.keepers.child_records import MARK
 from infloop.sandbox.keepers.keeper import Process, all_processes, below, send_signal
 from support.child_records import DEAD, about, bystander, forge, identified, lives, where
+from support.eventually import eventually, text_in
 from support.runs import world
-from support.server import infloop, process, put_workflow, wait_for, workflow
+from support.server import infloop, process, put_workflow, workflow
 
 if TYPE_CHECKING:
     from support.server import Process as Server
@@ -43,7 +44,7 @@ time.sleep(600)
 
 
 def pid_in(file: Path) -> int:
-    return int(wait_for(lambda: file.exists() and file.read_text()))
+    return int(text_in(file))
 
 
 def records(folder: Path) -> list[Path]:
@@ -82,7 +83,7 @@ def kill_with_keepers(server: Server) -> None:
             send_signal(each, number)
     server.process.wait(30)
     assert len(own) > 1
-    wait_for(lambda: not any(lives(each) for each in own))
+    eventually(lambda: not any(lives(each) for each in own))
 
 
 def is_keeper(process: Process) -> bool:
@@ -98,8 +99,8 @@ def test_a_child_is_on_record_in_private_while_it_lives_and_no_longer(tmp_path: 
         (record,) = records(tmp_path)
         assert stat.S_IMODE(record.stat().st_mode) == 0o600
         assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
-        lines = wait_for(lambda: len(both := record.read_text().splitlines()) > 1 and both)
-        first, second = map(json.loads, lines)
+        eventually(lambda: record.read_text().count("\n") > 1)
+        first, second = map(json.loads, record.read_text().splitlines())
         assert first == about(run=run_id, step="c1")
         assert second == {"pid": child.pid, "start": child.start}
         assert child.session == child.pid != os.getsid(server.process.pid)

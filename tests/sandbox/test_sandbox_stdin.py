@@ -12,6 +12,7 @@ import uvloop
 
 from infloop.sandbox.base import ChildRequest, ChildResult, Stream
 from infloop.sandbox.levels.host import HostSandbox
+from support.eventually import eventually_async
 
 DEADLINE_S = 30.0
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -27,12 +28,6 @@ async def sandbox() -> AsyncIterator[HostSandbox]:
 
 def shell(script: str, cwd: Path, **fields: Any) -> ChildRequest:
     return ChildRequest(("/bin/sh", "-c", script), str(cwd), {"PATH": PATH}, **fields)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 class Pieces:
@@ -163,7 +158,7 @@ async def test_cancelled_the_feeding_has_ended_too(
     pieces = Pieces(*given)
     request = shell("touch began; sleep 1000", tmp_path, stdin=pieces)
     running = asyncio.create_task(sandbox.run(request))
-    await until((tmp_path / "began").exists)
+    await eventually_async((tmp_path / "began").exists)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -175,7 +170,7 @@ async def test_closing_the_sandbox_ends_the_feeding(tmp_path: Path, sandbox: Hos
     pieces = Pieces()
     request = shell("touch began; sleep 1000", tmp_path, stdin=pieces)
     running = asyncio.create_task(sandbox.run(request))
-    await until((tmp_path / "began").exists)
+    await eventually_async((tmp_path / "began").exists)
     await sandbox.close()
     assert (await running).error == "the sandbox was closed"
     assert pieces.closed == 1
@@ -196,7 +191,7 @@ async def test_a_child_that_reads_no_more_lives_on(tmp_path: Path, sandbox: Host
     running = asyncio.create_task(
         sandbox.run(request, on_output=lambda _, text: heard.append(text))
     )
-    await until(has_closed)
+    await eventually_async(has_closed)
     assert not running.done()
     (tmp_path / "go").touch()
     assert (await running).stdout == "closed\nalive\n"
@@ -219,7 +214,7 @@ async def test_what_the_pieces_raise_ends_the_child_and_leaves_the_call(
 ) -> None:
     async def said() -> AsyncIterator[bytes]:
         yield b"a line\n"
-        await until((tmp_path / "began").exists)
+        await eventually_async((tmp_path / "began").exists)
         raise ValueError("out of words")
 
     request = shell("read line; touch began; sleep 1000", tmp_path, stdin=said())

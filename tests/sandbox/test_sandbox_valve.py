@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from infloop.sandbox.base import ChildRequest, Stream, Valve
 from infloop.sandbox.levels.host import HostSandbox
+from support.eventually import eventually_async
 
 DEADLINE_S = 60.0
 
@@ -25,12 +26,6 @@ def shell(script: str, cwd: Path, valve: Valve | None, limit: int = 1 << 16) -> 
     variables = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     command = ("/bin/sh", "-c", script)
     return ChildRequest(command, str(cwd), variables, max_output_bytes=limit, valve=valve)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def waits_for_a_reader(pid: int) -> bool:
@@ -66,14 +61,14 @@ async def test_while_the_valve_is_closed_the_child_waits(
     script = "echo $$ > pid; exec head -c 10000000 /dev/zero"
     running = asyncio.create_task(sandbox.run(shell(script, tmp_path, valve), on_output=hear))
     pieces = 0
-    await until(lambda: bool(heard))
+    await eventually_async(lambda: bool(heard))
     child = int((tmp_path / "pid").read_text())
     while pieces < 5:
-        await until(lambda: waits_for_a_reader(child))
+        await eventually_async(lambda: waits_for_a_reader(child))
         pieces += 1
         assert len(heard) == pieces  # and not one more by itself
         valve.turn(closed=False)
-        await until(lambda seen=pieces: len(heard) > seen)  # type: ignore[misc]
+        await eventually_async(lambda seen=pieces: len(heard) > seen)  # type: ignore[misc]
     opened = asyncio.create_task(keep_open(valve))
     async with asyncio.timeout(DEADLINE_S):
         await running
@@ -99,7 +94,7 @@ async def test_what_a_child_leaves_behind_comes_through_a_closed_valve(
 
     script = "echo first; while [ ! -e go ]; do sleep 0.02; done; echo last"
     running = asyncio.create_task(sandbox.run(shell(script, tmp_path, valve), on_output=hear))
-    await until(lambda: valve.closed)
+    await eventually_async(lambda: valve.closed)
     (tmp_path / "go").touch()
     async with asyncio.timeout(DEADLINE_S):
         result = await running
@@ -114,7 +109,9 @@ async def test_a_child_that_waits_at_a_closed_valve_can_be_cancelled(
     script = "echo $$ > pid; exec head -c 10000000 /dev/zero"
     running = asyncio.create_task(sandbox.run(shell(script, tmp_path, valve)))
     file = tmp_path / "pid"
-    await until(lambda: file.exists() and waits_for_a_reader(int(file.read_text() or "0")))
+    await eventually_async(
+        lambda: file.exists() and waits_for_a_reader(int(file.read_text() or "0"))
+    )
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -23,7 +23,8 @@ from infloop.sandbox.keepers import keeper
 from infloop.sandbox.keepers.capture import Capture
 from infloop.sandbox.levels.host import HostSandbox
 from infloop.sandbox.levels.keeper_sandbox import find_program
-from support.processes import DEADLINE_S, ENV, SERVER, alive, new_token, peak_kib, until
+from support.eventually import eventually_async
+from support.processes import DEADLINE_S, ENV, SERVER, alive, new_token, peak_kib
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -237,7 +238,7 @@ async def test_the_working_directory_is_the_requested_one_and_is_let_go_afterwar
     async with host() as sandbox:
         assert (await sandbox.run(request("pwd", cwd=str(tmp_path)))).stdout == f"{tmp_path}\n"
         (pid,) = keepers()
-        await until(lambda: str(Path(f"/proc/{pid}/cwd").readlink()) == "/")
+        await eventually_async(lambda: str(Path(f"/proc/{pid}/cwd").readlink()) == "/")
 
 
 async def test_without_input_a_child_reads_nothing() -> None:
@@ -492,7 +493,7 @@ async def test_nothing_outlives_a_cancelled_call(escape: str) -> None:
         )
         async with asyncio.timeout(DEADLINE_S):
             await ready.wait()
-        await until(lambda: alive(token) != [])
+        await eventually_async(lambda: alive(token) != [])
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -572,9 +573,9 @@ async def test_a_tree_dies_with_its_server_even_by_kill_9(escape: str) -> None:
     ) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == "ready\n"
-        await until(lambda: len(alive(token)) > 2)
+        await eventually_async(lambda: len(alive(token)) > 2)
         server.kill()
-    await until(lambda: alive(token) == [])
+    await eventually_async(lambda: alive(token) == [])
 
 
 # Its keeper
@@ -637,8 +638,8 @@ async def test_orphans_that_died_are_buried_while_their_child_runs_on() -> None:
                 on_output=lambda _, text: orphans.extend(map(int, text.split())),
             )
         )
-        await until(lambda: len(orphans) == 3)
-        await until(lambda: len(children_of_the_keeper().split()) == 1)
+        await eventually_async(lambda: len(orphans) == 3)
+        await eventually_async(lambda: len(children_of_the_keeper().split()) == 1)
         assert not running.done()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -652,7 +653,7 @@ async def test_an_idle_keeper_that_was_killed_is_replaced() -> None:
         os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
         result = await sandbox.run(shell("echo $PPID; true"))
         assert int(result.stdout) != first
-        await until(lambda: first not in keepers())
+        await eventually_async(lambda: first not in keepers())
 
 
 async def test_one_keeper_serves_one_child_after_the_other() -> None:
@@ -666,7 +667,7 @@ async def test_two_hundred_children_at_once_get_their_own_output() -> None:
         results = await asyncio.gather(
             *(sandbox.run(shell(f"echo {number}; exit {number % 7}")) for number in range(200))
         )
-        await until(lambda: len(keepers()) <= 4)
+        await eventually_async(lambda: len(keepers()) <= 4)
     for number, result in enumerate(results):
         assert (result.stdout, result.exit_code) == (f"{number}\n", number % 7), result
     assert keepers() == []

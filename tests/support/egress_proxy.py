@@ -16,6 +16,7 @@ from infloop.egress.proxy import Proxy
 from infloop.egress.reports import Decision, Ended
 from infloop.egress.resolve import Lookup
 from infloop.policy.hosts import Allowlist, rule_list
+from support.eventually import eventually_async
 
 PATIENCE_S = 20.0
 TOKEN = "the-token-of-the-run"
@@ -90,7 +91,7 @@ async def far_side(
         server.close()
         for task in serving:
             task.cancel()
-        await until(lambda: not serving)
+        await eventually_async(lambda: not serving)
 
 
 def always(*addresses: str) -> Lookup:
@@ -209,10 +210,3 @@ def client_hello(server_name: str | None) -> bytes:
     with suppress(ssl.SSLWantReadError):
         client.do_handshake()
     return outgoing.read()
-
-
-async def until(happened: Callable[[], object]) -> None:
-    """Wait for something that can be seen."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not happened():
-            await asyncio.sleep(0.005)

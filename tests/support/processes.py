@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import random
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 DEADLINE_S = 20.0
@@ -30,13 +29,6 @@ def alive(token: str) -> list[int]:
                 if token.encode() in (entry / "cmdline").read_bytes():
                     found.append(int(entry.name))
     return found
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that can be observed."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def peak_kib() -> int:

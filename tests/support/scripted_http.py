@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self, TypeAlias
 
 from infloop.model.provider import HttpProvider
+from support.eventually import eventually_async
 from support.fake_model import Asked, Speech, head, read_request, whole_answer
 
 HANG: Final = "hang"
@@ -73,17 +74,11 @@ class Stage:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                     writer.transport.abort()
                 elif callable(move):
-                    await until(move)
+                    await eventually_async(move)
         except (ConnectionError, asyncio.IncompleteReadError):
             self.left.set()
         finally:
             writer.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def event(data: object) -> bytes:

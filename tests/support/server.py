@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from infloop.settings import Settings
 from infloop.web.dependencies import WebParts
 from infloop.web.listening import address, listen, serve
 from support import forkserver
+from support.eventually import eventually
 
 TOKEN = "a-token-for-tests-0123456789abcdef"
 PATIENCE = 30.0
@@ -83,7 +84,7 @@ class Client:
             run: dict[str, Any] = self.get(f"/api/runs/{run_id}").json()["run"]
             return run if run["status"] not in ("queued", "running") else None
 
-        found: dict[str, Any] = wait_for(ended)
+        found: dict[str, Any] = eventually(ended)
         return found
 
     def run(self, workflow_id: str, **inputs: Any) -> dict[str, Any]:
@@ -91,17 +92,6 @@ class Client:
         asked = self.post("/api/run", {"workflowId": workflow_id, "inputs": inputs})
         assert asked.status == 202, asked.body
         return self.finished(asked.json()["runId"])
-
-
-def wait_for(look: Callable[[], Any]) -> Any:
-    """What `look` returns as soon as that is something."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError("waited in vain")
 
 
 def workflow(name: str, *commands: str, **more: Any) -> dict[str, Any]:

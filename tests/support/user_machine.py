@@ -168,14 +168,6 @@ def command(id: str, cmd: str, **config: Any) -> dict[str, Any]:
     return node(id, "condition", kind="command", command={"cmd": cmd, "timeoutMs": 0}, **config)
 
 
-def until(condition: Any, what: str) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.02)
-
-
 def users_git(repo: Path) -> dict[str, object]:
     """Return what a user sees of a repository: HEAD, index, refs, stash, configuration, status."""
     refs = git("for-each-ref", cwd=repo).splitlines()

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.server import TOKEN, Client, Process, process, put_workflow, wait_for, workflow
+from support.eventually import eventually
+from support.server import TOKEN, Client, Process, process, put_workflow, workflow
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +153,7 @@ def test_a_run_is_promised_begun_and_found_again(client: Client) -> None:
         found = client.get(path).json()["entries"]
         return found if len(found) == 3 else None
 
-    found = wait_for(told)
+    found = eventually(told)
     events = [entry["event"] for entry in found[::-1]]
     assert events == ["run.queued", "run.started", "run.finished"]
     assert found[-1]["actor"]["kind"] == "api-token"
@@ -208,7 +209,7 @@ def test_a_run_that_goes_on_is_seen_and_stopped(client: Client) -> None:
         run = client.get(f"/api/runs/{run_id}").json()["run"]
         return run if run.get("currentNodeId") == "c1" else None
 
-    assert wait_for(going)["status"] == "running"
+    assert eventually(going)["status"] == "running"
     assert client.get("/api/run").json()["state"]["runId"] == run_id
     assert client.post(f"/api/runs/{run_id}/cancel").status == 202
     assert client.finished(run_id)["status"] == "cancelled"
@@ -237,7 +238,7 @@ def test_a_run_that_is_named_is_stopped_as_by_cancel(client: Client) -> None:
     def statuses() -> list[str]:
         return [client.get(f"/api/runs/{each}").json()["run"]["status"] for each in ids]
 
-    wait_for(lambda: statuses() == ["running"] * 4 + ["queued"] * 2)
+    eventually(lambda: statuses() == ["running"] * 4 + ["queued"] * 2)
     assert client.post("/api/run/stop", {"runId": ids[-1]}).status == 200
     assert statuses() == ["running"] * 4 + ["queued", "removed"]
     for each in ids[-2::-1]:

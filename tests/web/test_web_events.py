@@ -14,8 +14,9 @@ import pytest
 from infloop.model.events import Recorded, StepFinished
 from infloop.runtime.event_bus import RING_CHARS, RING_ITEMS, News
 from infloop.web.streams import EventStream, Streams
+from support.eventually import eventually
 from support.runs import world
-from support.server import TOKEN, Client, Events, Here, here, put_workflow, wait_for, workflow
+from support.server import TOKEN, Client, Events, Here, here, put_workflow, workflow
 
 
 async def in_thread(served: Here, act: Any) -> Any:
@@ -168,7 +169,7 @@ async def test_clients_that_went_away_leave_nothing_behind(tmp_path: Path) -> No
 
     def look(client: Client) -> str:
         run_id = str(client.post("/api/run", {"workflowId": "long"}).json()["runId"])
-        wait_for(lambda: client.get(f"/api/runs/{run_id}").json()["run"]["status"] == "running")
+        eventually(lambda: client.get(f"/api/runs/{run_id}").json()["run"]["status"] == "running")
         for path in itertools.chain(["/api/events", f"/api/runs/{run_id}/events"] * 20):
             with Events(client, path) as events:
                 next(iter(events))

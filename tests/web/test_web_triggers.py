@@ -16,6 +16,7 @@ import pytest
 
 from infloop.model.audit import mark_of
 from infloop.store.directory_lock import alone_in
+from support.eventually import eventually
 from support.server import (
     TOKEN,
     Client,
@@ -23,7 +24,6 @@ from support.server import (
     environment,
     here,
     put_workflow,
-    wait_for,
     workflow,
 )
 from support.trigger_requests import ECHO, GENERIC, SECRET, make, send, signed
@@ -45,7 +45,9 @@ async def test_a_webhook_becomes_a_run_and_the_log_shows_the_way(tmp_path: Path)
         assert run["cause"] == {"kind": "webhook", "detail": "Any", "untrusted": ["word"]}
         assert run["correlationId"] == answer.headers["x-correlation-id"]
         path = f"/api/audit?correlationId={run['correlationId']}"
-        entries = wait_for(lambda: (e := client.get(path).json()["entries"]) and len(e) == 3 and e)
+        entries = eventually(
+            lambda: (e := client.get(path).json()["entries"]) and len(e) == 3 and e
+        )
         told = [(entry["event"], entry["actor"]["kind"]) for entry in entries[::-1]]
         told.remove(("webhook.accepted", "webhook"))  # when it waits, and so it may have begun
         assert [event for event, _ in told] == ["run.started", "run.finished"]
@@ -218,7 +220,7 @@ async def considered(served: Here, trigger_id: str) -> None:
 
 
 def only_run(client: Client) -> dict[str, Any]:
-    (run,) = wait_for(lambda: client.get("/api/runs").json()["runs"])
+    (run,) = eventually(lambda: client.get("/api/runs").json()["runs"])
     return client.finished(run["runId"])
 
 
@@ -256,7 +258,9 @@ async def heard(served: Here, file: Path) -> None:
 
 def newest_run(client: Client, count: int) -> dict[str, Any]:
     """The newest run, when there are so many; never more."""
-    runs = wait_for(lambda: (r := client.get("/api/runs").json()["runs"]) and len(r) >= count and r)
+    runs = eventually(
+        lambda: (r := client.get("/api/runs").json()["runs"]) and len(r) >= count and r
+    )
     assert len(runs) == count
     return client.finished(runs[0]["runId"])
 
@@ -277,9 +281,9 @@ async def test_a_webhook_is_taken_although_nobody_can_note_when(
             answer = send(client, trigger["id"], b"{}")
             assert answer.status == 202
             run = client.finished(answer.json()["queueId"].removeprefix("q-"))
-            wait_for(lambda: complaints() >= 2)
+            eventually(lambda: complaints() >= 2)
         path = f"/api/triggers/{trigger['id']}"
-        wait_for(lambda: client.get(path).json()["trigger"]["lastFiredAt"])
+        eventually(lambda: client.get(path).json()["trigger"]["lastFiredAt"])
         assert trigger["id"] not in caplog.text
         assert run["cause"]["detail"] == mark_of(trigger["id"])
         assert trigger["id"] not in json.dumps(run)
@@ -296,7 +300,7 @@ async def test_only_what_is_in_the_queue_is_recorded_as_accepted(tmp_path: Path)
     def look(client: Client) -> None:
         trigger = make(client, workflowId="waits", inputs={})
         first = send(client, trigger["id"]).json()["queueId"].removeprefix("q-")
-        wait_for(lambda: client.get(f"/api/runs/{first}").json()["run"]["status"] == "running")
+        eventually(lambda: client.get(f"/api/runs/{first}").json()["run"]["status"] == "running")
         assert [send(client, trigger["id"]).status for _ in range(3)] == [202, 503, 503]
         entries = client.get("/api/audit?event=webhook").json()["entries"][::-1]
         told = [(entry["event"], entry["outcome"]) for entry in entries]
@@ -343,7 +347,7 @@ async def test_who_answers_for_what_was_missed_is_on_record(tmp_path: Path) -> N
         served.clock.forward(5 * 3_600_000 + 1_800_000)
         served.parts.triggering.scheduler.wake()
         missed = lambda: served.client.get(path).json()["trigger"]["missed"]  # noqa: E731 (short)
-        await asyncio.to_thread(wait_for, missed)
+        await asyncio.to_thread(eventually, missed)
         answer = await served.ask("POST", f"{path}/missed", {"start": True})
         assert answer.json()["trigger"]["missed"] == 0
         run = await asyncio.to_thread(only_run, served.client)

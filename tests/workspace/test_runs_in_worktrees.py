@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from support.eventually import eventually
 from support.repositories import contents, git, write
-from support.user_machine import Machine, agent, command, machine, script, until, users_git
+from support.user_machine import Machine, agent, command, machine, script, users_git
 from support.workflows import node
 
 WAIT = "while [ ! -e {}/go ]; do sleep 0.02; done"
@@ -220,7 +221,7 @@ def test_runs_of_one_repository_at_the_same_time_do_not_meet(tmp_path: Path) -> 
     file = here.file("w", [both], "start next both")
     before = users_git(here.repo)
     processes = [here.begin("run", file) for _ in range(3)]
-    until(lambda: len(list(tmp_path.glob("begun-*"))) == 6, "all six agents are at work")
+    eventually(lambda: len(list(tmp_path.glob("begun-*"))) == 6, "all six agents are at work")
     (here.folder / "go").touch()
     for process in processes:
         out, err = process.communicate(timeout=120)
@@ -250,7 +251,7 @@ def killed_at_work(here: Machine, **more: Any) -> str:
     loop = node("l", "loop", [agent(useWorktree=True), check], maxIterations=3)
     file = here.file("w", [loop], "start next l", "work next check", **more)
     process = here.begin("run", file)
-    until((here.folder / "begun").exists, "the agent is at work")
+    eventually((here.folder / "begun").exists, "the agent is at work")
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
     (path,) = here.worktrees()
@@ -422,7 +423,7 @@ def test_work_in_progress_is_not_applied(tmp_path: Path) -> None:
     waits = WAIT.format(here.folder)
     here.bot([{"shell": f"touch {here.folder}/begun; {waits}"}])
     process = here.begin("run", here.file("w", [agent(useWorktree=True)], "start next work"))
-    until((tmp_path / "begun").exists, "the agent is at work")
+    eventually((tmp_path / "begun").exists, "the agent is at work")
     assert "is still working in its worktree" in here.infloop("apply", "last", code=2).stderr
     assert here.infloop("worktrees").stdout.splitlines()[1].split()[1:3] == ["in", "use"]
     (tmp_path / "go").touch()

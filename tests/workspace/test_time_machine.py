@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infloop.model.events import Notice, StepFinished, TreeSaved
+from support.eventually import eventually
 from support.repositories import contents, git, write
 from support.runs import scripted, world
-from support.user_machine import Machine, agent, command, machine, script, until, users_git
+from support.user_machine import Machine, agent, command, machine, script, users_git
 from support.workflows import edges, node, workflow
 
 COMMIT = "git add -A && git -c user.name=Bot -c user.email=bot@example.com commit -q -m"
@@ -190,7 +191,7 @@ def test_a_place_in_use_by_another_run_is_not_taken_from_it(tmp_path: Path) -> N
     for name in ("go", "begun"):
         (tmp_path / name).unlink()
     process = here.begin("rewind", run, "--to", "l[2]")
-    until((tmp_path / "begun").exists, "the rewound run is at work")
+    eventually((tmp_path / "begun").exists, "the rewound run is at work")
     busy = here.run_ids()[0]
     err = here.infloop("rewind", run, "--to", "l[2]", code=2).stderr
     assert f"is in use by run '{busy}'" in err
@@ -206,7 +207,7 @@ def test_a_run_that_is_under_way_is_not_rewound(tmp_path: Path) -> None:
     waits = WAIT.format(here.folder)
     nodes = [script("one", "pass"), command("wait", f"touch {here.folder}/begun; {waits}")]
     process = here.begin("run", here.file("w", nodes, steps("one", "wait")))
-    until((tmp_path / "begun").exists, "it waits")
+    eventually((tmp_path / "begun").exists, "it waits")
     err = here.infloop("rewind", "last", "--to", "one", "--yes", code=2).stderr
     assert "is running in another process" in err
     (tmp_path / "go").touch()
@@ -237,7 +238,7 @@ def test_a_rewind_that_is_killed_is_finished_by_resuming(tmp_path: Path) -> None
     made = contents(tmp_path / "seen")
     shutil.rmtree(tmp_path / "seen")
     process = here.begin("rewind", "last", "--to", "look", "--yes")
-    until(lambda: any(here.repo.glob(".infloop-stage-*/*")), "files are being restored")
+    eventually(lambda: any(here.repo.glob(".infloop-stage-*/*")), "files are being restored")
     process.kill()
     process.communicate(timeout=60)
     assert not (tmp_path / "seen").exists()
@@ -312,7 +313,7 @@ def test_a_step_that_is_cancelled_leaves_what_it_did_in_the_record(tmp_path: Pat
         [{"write": "half", "content": "h\n"}, {"shell": f"touch {here.folder}/begun; {waits}"}]
     )
     process = here.begin("run", here.file("w", [agent()], steps("work")))
-    until((tmp_path / "begun").exists, "the agent is at work")
+    eventually((tmp_path / "begun").exists, "the agent is at work")
     here.infloop("cancel", "last")
     process.communicate(timeout=60)
     assert "+h" in here.infloop("diff", "last", "work").stdout
