@@ -17,6 +17,7 @@ from infloop.model.events import Cause, StepStarted
 from infloop.store.audit.reading import verify
 from support.attack_tables import Attack, AttackTable
 from support.audit_logs import open_audit_log
+from support.eventually import eventually_async
 from support.repositories import repository
 from support.runs import World, scripted, world
 from support.server import Here, here, put_workflow
@@ -292,8 +293,7 @@ async def test_a_run_goes_on_with_the_workflow_it_began_with(
     put_workflow(tmp_path / "data", shell_workflow("w", first, f"touch {tmp_path}/right"))
     async with here(tmp_path) as served, asyncio.timeout(DEADLINE_S):
         asked = await served.ask("POST", "/api/run", {"workflowId": "w"})
-        while not begun.exists():
-            await asyncio.sleep(0.02)
+        await eventually_async(begun.exists)
         evil = f"cd {tmp_path} && {attack['line']}"
         put_workflow(tmp_path / "data", shell_workflow("w", evil, evil))
         go.touch()

@@ -21,6 +21,7 @@ from infloop.workspace import beneath
 from infloop.workspace.worktrees.uncommitted import matching
 from support.acp_agents import ALL_ALLOWED, STOP, Bench
 from support.attack_tables import Attack, AttackTable
+from support.eventually import eventually
 from support.processes import peak_kib
 from support.repositories import contents
 from support.runs import scripted, world
@@ -107,9 +108,7 @@ def test_of_a_file_that_grows_only_so_much_is_read(tmp_path: Path, attack: Attac
     file = scene.workspace / attack["path"]
     with subprocess.Popen(["/bin/sh", "-c", attack["make"]], cwd=scene.workspace) as writer:
         try:
-            deadline = time.monotonic() + 30
-            while not file.exists() or file.stat().st_size <= MOST_BYTES:
-                assert time.monotonic() < deadline
+            eventually(lambda: file.exists() and file.stat().st_size > MOST_BYTES)
             before = peak_kib()
             with pytest.raises(StepError, match="larger than"):
                 AgentFiles(str(scene.workspace)).read(str(file))

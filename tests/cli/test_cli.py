@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,6 +20,7 @@ from infloop.cli import COMMANDS
 from support import forkserver
 from support.eventually import eventually
 from support.paths import ROOT
+from support.terminal import on_terminal
 from support.workflows import edges, node, workflow
 
 PATIENCE = 30.0
@@ -705,39 +703,14 @@ def on_a_terminal(
 
     `once` names files that appear as soon as a text has been seen.
     """
-    leader, follower = os.openpty()
-    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    process = subprocess.Popen(
-        world.command(*arguments),
-        cwd=world.home,
-        env=world.env,
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        start_new_session=True,
-    )
-    os.close(follower)
-    written = b""
-    try:
-        while piece := _read(leader):
-            written += piece
-            seen = ANSI.sub("", written.decode(errors="ignore"))
+    with on_terminal(world.command(*arguments), world.home, world.env) as terminal:
+        while terminal.read():
+            seen = ANSI.sub("", terminal.shown)
             for text, name in (once or {}).items():
                 if text in seen:
                     (world.home / name).touch()
-        assert process.wait(PATIENCE) == code, written
-    finally:
-        process.kill()
-        process.wait()
-        os.close(leader)
-    return written.decode()
-
-
-def _read(leader: int) -> bytes:
-    try:
-        return os.read(leader, 65536)
-    except OSError:  # the other side is closed
-        return b""
+        assert terminal.end() == code, terminal.shown
+    return terminal.shown
 
 
 def cells(line: str) -> int:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import select
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,7 +23,9 @@ from infloop.model.events import Notice
 from infloop.store.audit.reading import newest
 from infloop.web.metrics import Metrics
 from support import forkserver
+from support.eventually import eventually_async
 from support.runs import world
+from support.terminal import on_terminal
 from support.workflows import edges, node, workflow
 
 if TYPE_CHECKING:
@@ -99,19 +98,6 @@ def infloop(place: Path, level: str, *arguments: str) -> str:
     return done.stdout
 
 
-def read_until(descriptor: int, words: str = "") -> str:
-    """Return what a terminal showed by the time that it shows these words; else all of it."""
-    shown, deadline = "", time.monotonic() + PATIENCE
-    while not words or words not in shown:
-        assert time.monotonic() < deadline, shown
-        if select.select([descriptor], [], [], 0.1)[0]:
-            try:
-                shown += os.read(descriptor, 65_536).decode(errors="replace")
-            except OSError:  # the other side is closed
-                break
-    return shown
-
-
 def agent(place: Path) -> str:
     """Make `claude` a script that asks for a host it must not; return a workflow's file."""
     program = place / "agent"
@@ -134,27 +120,11 @@ def agent(place: Path) -> str:
 def test_a_refusal_is_told_on_the_terminal_in_the_logs_and_by_why(
     nobodys: Path, level: str
 ) -> None:
-    leader, follower = pty.openpty()
-    run = subprocess.Popen(
-        [sys.executable, "-m", "infloop", "run", agent(nobodys)],
-        cwd=nobodys / "work",
-        env=environment(nobodys, level),
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        start_new_session=True,
-    )
-    os.close(follower)
-    try:
-        assert f"warning: [egress] {REFUSED}" in read_until(leader, f"{REFUSED}")
+    command = [sys.executable, "-m", "infloop", "run", agent(nobodys)]
+    with on_terminal(command, nobodys / "work", environment(nobodys, level)) as terminal:
+        terminal.read_until(f"warning: [egress] {REFUSED}")
         (nobodys / "work/go").touch()
-        read_until(leader)
-        assert run.wait(PATIENCE) == 0
-    finally:
-        if run.poll() is None:
-            run.kill()
-            run.wait()
-        os.close(leader)
+        assert terminal.end() == 0
     assert f"a  warning: [egress] {REFUSED}\n" in infloop(nobodys, level, "logs", "last")
     assert f"warning: [egress] {REFUSED}\n" in infloop(nobodys, level, "why", "last")
     audit = infloop(nobodys, level, "audit", "--json", "--event", "egress")
@@ -292,10 +262,7 @@ async def test_a_proxy_that_dies_ends_its_confined_child_and_fails_the_run(
     async with world(nobodys, **settings_of(level)) as here:
         before = listeners()
         run_id = await here.start(going_on(WAITS))
-        deadline = time.monotonic() + PATIENCE
-        while not (here.folder / "up").exists():
-            assert time.monotonic() < deadline
-            await here.service.journal.flush()
+        await eventually_async((here.folder / "up").exists)
         (mine,) = listeners() - before
         shut(mine)
         ended = await here.finish(run_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.model.events import BudgetExceeded, StepFinished
+from support.eventually import eventually_async
 from support.runs import Finished, World, world
 from support.workflows import edges, node, workflow
 
@@ -336,9 +336,10 @@ async def test_what_was_seen_is_on_the_books_while_the_step_goes_on(
     code = "call(times=2)\nwhile not os.path.exists('go'): time.sleep(0.05)\nreport(2, 0.06)"
 
     async def let_go(here: World) -> None:
-        async with asyncio.timeout(30):
-            while (await here.service.journal.spent()).usd != 0.06:
-                await asyncio.sleep(0.02)
+        async def is_seen() -> bool:
+            return (await here.service.journal.spent()).usd == 0.06
+
+        await eventually_async(is_seen)
         assert (await here.service.journal.spent()).open == 1
         (here.folder / "go").touch()
 

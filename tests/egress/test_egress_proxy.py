@@ -456,10 +456,14 @@ async def test_nothing_piles_up_when_a_child_does_not_read() -> None:
     async with far_side(pour) as far, running_proxy(*rules(far)) as run:
         child = await run.tunnel("far.test", far.port)
         child.writer.write(client_hello("far.test"))
-        before = -1
-        while before != poured:  # until the kernel's buffers are full and nothing moves
-            before = poured
-            await asyncio.sleep(0.3)
+        amounts = [-1]
+
+        def stands_still() -> bool:
+            amounts.append(poured)
+            return amounts[-1] == amounts[-2]
+
+        # Until the kernel's buffers are full.
+        await eventually_async(stands_still, every_s=0.3)
         assert poured < 64 << 20
         child.writer.transport.abort()
         await eventually_async(lambda: run.ended)

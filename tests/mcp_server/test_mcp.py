@@ -7,10 +7,10 @@ import contextlib
 import gc
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -681,9 +681,7 @@ async def test_clients_that_came_and_went_leave_nothing_behind(tmp_path: Path) -
             before = _left()
             for first in range(0, 200, 20):
                 await asyncio.gather(*map(come_and_go, range(first, first + 20)))
-        async with asyncio.timeout(PATIENCE):
-            while _left() > before:
-                await asyncio.sleep(0.05)
+        await eventually_async(lambda: _left() <= before)
         assert _left()[1] == 0
 
 
@@ -705,24 +703,26 @@ async def test_only_so_many_wait_at_once_and_who_goes_away_makes_room(
                 waiting.append(writer)
                 writer.write(head + body)
 
+            asked = {"runId": run_id, "timeoutSeconds": 0}
+
+            async def one_is_refused() -> bool:
+                answer = await client.call_tool("infloop_wait_for_run", asked)
+                if "64 calls wait already" in str(said(answer)):
+                    return True
+                await one_more_waits()  # this call may have taken the place of one
+                return False
+
+            async def there_is_room() -> bool:
+                return not (await client.call_tool("infloop_wait_for_run", asked)).is_error
+
             for _ in range(64):
                 await one_more_waits()
-            asked = {"runId": run_id, "timeoutSeconds": 0}
             try:
-                async with asyncio.timeout(2 * PATIENCE):
-                    while "64 calls wait already" not in str(
-                        said(await client.call_tool("infloop_wait_for_run", asked))
-                    ):
-                        await asyncio.sleep(0.1)
-                        await one_more_waits()  # this call may have taken the place of one
+                await eventually_async(one_is_refused, within_s=2 * PATIENCE, every_s=0.1)
             finally:
                 for writer in waiting:
                     writer.transport.abort()
-            async with asyncio.timeout(PATIENCE):
-                while True:
-                    if not (await client.call_tool("infloop_wait_for_run", asked)).is_error:
-                        break
-                    await asyncio.sleep(0.02)
+            await eventually_async(there_is_room)
             assert (await call(client, "infloop_cancel_run", runId=run_id))["cancelled"]
 
 
@@ -914,17 +914,12 @@ def test_a_client_that_never_reads_is_not_listened_to_for_long(tmp_path: Path) -
         speaker.greet()
         os.set_blocking(speaker.stdin.fileno(), False)
         padded = {**message("tools/list"), "params": {"_meta": {"padding": "x" * 8_000}}}
-        line, sent, refusals = json.dumps(padded).encode() + b"\n", 0, 0
-        rest = b""
-        while refusals < 40 and sent < (8 << 20):
+        line, sent, rest = json.dumps(padded).encode() + b"\n", 0, b""
+        # It has two seconds to read on before it counts as not listening.
+        while sent < (8 << 20) and select.select([], [speaker.stdin], [], 2)[1]:
             rest = rest or line
-            try:
-                written = os.write(speaker.stdin.fileno(), rest)
-            except BlockingIOError:
-                refusals += 1
-                time.sleep(0.05)  # it is to have its chance to read on
-            else:
-                sent, rest, refusals = sent + written, rest[written:], 0
+            written = os.write(speaker.stdin.fileno(), rest)
+            sent, rest = sent + written, rest[written:]
         assert sent < (2 << 20)
         assert speaker.hear()["result"]["tools"]
         started.send_signal(signal.SIGTERM)

@@ -16,13 +16,13 @@ import tomllib
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any, NamedTuple
 
 import pytest
 import yaml  # type: ignore[import-untyped]
 
 from support.containers import NAME, built_image, podman, run_flags
+from support.eventually import eventually
 from support.paths import ROOT
 
 UID = 10_001
@@ -281,15 +281,16 @@ class Server(NamedTuple):
             connection.close()
 
     def _wait_until_it_answers(self) -> None:
-        deadline = monotonic() + PATIENCE_S
-        while True:
+        def answers() -> bool:
             try:
                 self.get("/healthz")
             except (OSError, HTTPException):
-                assert monotonic() < deadline, podman("logs", self.name).stderr
-                sleep(0.1)
-            else:
-                return
+                return False
+            return True
+
+        eventually(
+            answers, lambda: podman("logs", self.name).stderr, within_s=PATIENCE_S, every_s=0.1
+        )
 
 
 def free_port() -> int:

@@ -407,9 +407,12 @@ async def test_cancelled_again_and_again_it_still_leaves_no_process(
     task = asyncio.create_task(bench.parts())
     pids = tmp_path / "pids"
     await eventually_async(lambda: pids.exists() and len(pids.read_text().split()) == 2)
-    while not task.done():
+
+    def cancelled() -> bool:
         task.cancel()
-        await asyncio.wait({task}, timeout=0.1)
+        return task.done()
+
+    await eventually_async(cancelled, every_s=0.1)
     assert task.cancelled()
     assert bench.running() == []
 

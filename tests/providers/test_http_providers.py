@@ -32,6 +32,7 @@ from infloop.providers.http.models import offered_profiles
 from infloop.providers.http.refusals import lifted_at
 from infloop.providers.http.server_sent import ServerEvents
 from infloop.providers.prices import PriceList
+from support.eventually import eventually_async
 from support.fake_model import Say, chat, head, messages, responses, whole_answer
 from support.runs import world
 from support.scripted_http import (
@@ -692,9 +693,8 @@ async def test_what_was_read_is_known_before_the_answer_ends() -> None:
 async def test_cancelling_closes_the_connection(begun: list[bytes]) -> None:
     async with Stage([*begun, HANG]) as stage:
         asking = asyncio.create_task(parts_of(manifest(stage.url)))
+        await eventually_async(lambda: stage.asked)
         async with asyncio.timeout(DEADLINE_S):
-            while not stage.asked:
-                await asyncio.sleep(0.01)
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking

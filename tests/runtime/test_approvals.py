@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pty
-import select
 import shutil
 import signal
 import sqlite3
@@ -33,7 +31,7 @@ from infloop.store.sqlite.journal import open_journal
 from support import forkserver
 from support.acp_agents import RM, STOP, bot
 from support.confinement import need_bubblewrap
-from support.eventually import eventually
+from support.eventually import eventually, eventually_async
 from support.runs import Finished, World, scripted, world
 from support.server import (
     PATIENCE,
@@ -44,6 +42,7 @@ from support.server import (
     process,
     put_workflow,
 )
+from support.terminal import on_terminal
 from support.workflows import edges, node, workflow
 
 TITLE = "bot wants to run: `rm -rf build`"
@@ -124,10 +123,7 @@ def workflow_file(folder: Path, content: dict[str, Any]) -> str:
 async def asked(here: World) -> Approval:
     """The question that waits, as soon as there is one."""
     assert here.service.approvals is not None
-    async with asyncio.timeout(PATIENCE):
-        while not (found := await here.service.approvals.waiting()):
-            await asyncio.sleep(0.02)
-    return found[0]
+    return (await eventually_async(here.service.approvals.waiting))[0]
 
 
 def notices(ended: Finished) -> list[str]:
@@ -207,45 +203,15 @@ def test_what_an_agent_asks_is_answered_from_another_terminal(
 
 def test_a_terminal_that_shows_a_run_says_how_to_answer(tmp_path: Path) -> None:
     bot(tmp_path)
-    leader, follower = pty.openpty()
-    run = subprocess.Popen(
-        [sys.executable, "-m", "infloop", "run", workflow_file(tmp_path, asks())],
-        cwd=tmp_path,
-        env={**environment(tmp_path), "TERM": "xterm", "COLUMNS": "120", "LINES": "40"},
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        start_new_session=True,
-    )
-    os.close(follower)
-    try:
-        shown = read_until(leader, "infloop approvals allow ")
-        name = shown.rpartition("infloop approvals allow ")[2][:8]
+    command = [sys.executable, "-m", "infloop", "run", workflow_file(tmp_path, asks())]
+    env = {**environment(tmp_path), "TERM": "xterm"}
+    with on_terminal(command, tmp_path, env, lines=40, columns=120) as terminal:
+        shown = terminal.read_until("infloop approvals allow ", and_more=8)
+        name = shown.partition("infloop approvals allow ")[2][:8]
         assert f"waiting for an answer: {TITLE}" in shown
         infloop(tmp_path, "approvals", "allow", name)
-        read_until(leader, "succeeded in ")
-        assert run.wait(PATIENCE) == 0
-    finally:
-        if run.poll() is None:
-            run.kill()
-            run.wait()
-        os.close(leader)
-
-
-def read_until(descriptor: int, words: str) -> str:
-    """What a terminal showed by the time that it shows these words, and a few more."""
-    shown, deadline = b"", time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if words in shown[:-100].decode(errors="replace"):
-            return shown.decode(errors="replace")
-        if select.select([descriptor], [], [], 0.1)[0]:
-            try:
-                shown += os.read(descriptor, 65_536)
-            except OSError:  # the other side is closed
-                break
-    text = shown.decode(errors="replace")
-    assert words in text
-    return text
+        assert terminal.end() == 0
+    assert "succeeded in " in terminal.shown
 
 
 def test_of_many_answers_at_once_the_first_counts_and_the_others_are_told_so(
@@ -487,13 +453,16 @@ async def test_an_agent_that_leaves_takes_its_question_with_it(tmp_path: Path) -
     bot(tmp_path, *many, {"wait": "go"}, STOP)
     async with world(tmp_path) as here:
         run_id = await here.start(asks())
-        assert here.service.approvals is not None
-        async with asyncio.timeout(PATIENCE):
-            while len(await here.service.approvals.waiting()) < MOST_OPEN:
-                await asyncio.sleep(0.02)
+        approvals = here.service.approvals
+        assert approvals is not None
+
+        async def as_many_as_may_wait() -> bool:
+            return len(await approvals.waiting()) == MOST_OPEN
+
+        await eventually_async(as_many_as_may_wait)
         (here.folder / "go").touch()
         ended = await here.finish(run_id)
-        gone = await here.service.approvals.listed("withdrawn")
+        gone = await approvals.listed("withdrawn")
         assert [each.details for each in gone] == [{}] * MOST_OPEN
     assert ended.said("tool").count(f"({MOST_OPEN} questions wait for an answer already)") == 3
     assert [state for _, state in stored(tmp_path)] == ["withdrawn"] * MOST_OPEN

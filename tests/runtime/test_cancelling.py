@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.eventually import eventually
+from support.eventually import eventually, eventually_async
 from support.runs import scripted, world
 from support.server import PATIENCE, environment, infloop, process, put_workflow
 from support.workflows import agent, edges, node
@@ -93,9 +93,11 @@ async def test_of_very_many_steps_at_once_none_begins_again(tmp_path: Path) -> N
     together = graph([START, node("p", "parallel", steps)], edges("s next p"))
     async with world(tmp_path) as here:
         run_id = await here.start(together)
-        async with asyncio.timeout(PATIENCE):
-            while (await here.service.journal.spent()).calls < len(steps):
-                await asyncio.sleep(0.02)
+
+        async def all_are_asked() -> bool:
+            return (await here.service.journal.spent()).calls == len(steps)
+
+        await eventually_async(all_are_asked)
     async with world(tmp_path) as here:
         async with asyncio.timeout(PATIENCE):
             ended = await here.service.cancel_undriven(run_id, "enough")

@@ -17,7 +17,7 @@ from infloop.engine.graph import Definition
 from infloop.store.queue import Queued
 from infloop.store.sqlite import writer
 from infloop.store.sqlite.journal import JOURNAL_FILE
-from support.eventually import eventually
+from support.eventually import eventually, eventually_async, text_in
 from support.runs import scripted
 from support.server import Client, Events, Here, here, process, put_workflow, workflow
 
@@ -163,8 +163,7 @@ async def test_what_can_neither_begin_nor_be_given_back_waits_again_as_soon_as_t
         run_id = await queued(served, "tiny")
         async with asyncio.timeout(20):
             await tried.wait()
-            while not dispatcher._unbegun:
-                await asyncio.sleep(0.02)
+        await eventually_async(lambda: dispatcher._unbegun)
         other.rollback()
         other.close()
         found = await asyncio.to_thread(served.client.finished, run_id)
@@ -218,9 +217,7 @@ async def queued(served: Here, workflow_id: str) -> str:
 
 
 async def held(served: Here) -> None:
-    async with asyncio.timeout(20):
-        while not served.parts.dispatcher.held:
-            await asyncio.sleep(0.02)
+    await eventually_async(lambda: served.parts.dispatcher.held)
 
 
 def test_what_was_promised_is_run_exactly_once_although_the_server_is_killed(
@@ -253,7 +250,7 @@ def test_a_start_after_a_crash_records_what_was_interrupted(tmp_path: Path) -> N
     put_workflow(tmp_path / "data", workflow("long", f"echo $$ > {tmp_path}/pid; exec sleep 600"))
     with process(tmp_path) as served:
         (run_id,) = start(served.client, "long", 1)
-        eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        text_in(tmp_path / "pid")
         served.end(signal.SIGKILL)
     with process(tmp_path) as served:
         run = served.client.get(f"/api/runs/{run_id}").json()["run"]

@@ -200,7 +200,7 @@ async def test_a_call_that_is_interrupted_is_settled_with_what_it_had_cost(
     tmp_path: Path, way: str
 ) -> None:
     async with books(tmp_path) as here:
-        provider = here.metered(Cost(0.5), Usage(7), Text("hm"), lambda: asyncio.sleep(600))
+        provider = here.metered(Cost(0.5), Usage(7), Text("hm"), lambda: asyncio.Event().wait())
         heard = asyncio.Event()
 
         async def listen() -> None:
@@ -583,9 +583,10 @@ async def test_an_attempt_that_a_crash_cut_off_counts_towards_the_runs_own_limit
     tree = workflow([START, agent("a"), agent("b")], edges("s next a next b"))
 
     async def paid(here: World, usd: float) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while (await here.service.journal.spent()).usd < usd:
-                await asyncio.sleep(0.01)
+        async def is_spent() -> bool:
+            return (await here.service.journal.spent()).usd >= usd
+
+        await eventually_async(is_spent)
 
     async with world(tmp_path, max_run_cost_usd=1.5) as here:
         run_id = await here.start(tree)

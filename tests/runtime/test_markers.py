@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.sandbox.keepers.keeper import read_process
-from support.eventually import eventually
+from support.eventually import text_in
 from support.server import environment, process, put_workflow, workflow
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def waiting(folder: Path, name: str = "w") -> Iterator[subprocess.Popen[bytes]]:
     put_workflow(folder / "data", workflow(name, f"echo $$ > {name}.pid; cat {name}"))
     running = command(folder, "run", name)
     try:
-        eventually(
-            lambda: (folder / f"{name}.pid").exists() and (folder / f"{name}.pid").read_text()
-        )
+        text_in(folder / f"{name}.pid")
         yield running
     finally:
         running.kill()

@@ -10,7 +10,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from infloop.model.events import RunFinished
 from infloop.sandbox.keepers.keeper import Process, all_processes, below, read_process, send_signal
 from support.canaries import place
 from support.confinement import need_bubblewrap
+from support.eventually import eventually
 from support.forking import Forker, forker
 from support.runs import world
 
@@ -55,12 +55,15 @@ def command_line(pid: int) -> bytes:
 
 def gone(numbers: range, others: list[Process], *, but_held: bool = False) -> None:
     """Wait until none of them lives."""
-    deadline = time.monotonic() + PATIENCE_S
-    while left := [*marked(numbers), *(each.pid for each in others if lives(each))]:
-        if but_held and all(is_held(each) for each in left):
-            break
-        assert time.monotonic() < deadline, [(each, command_line(each)) for each in left]
-        time.sleep(0.02)
+
+    def left() -> list[int]:
+        pids = [*marked(numbers), *(each.pid for each in others if lives(each))]
+        return [] if but_held and all(is_held(each) for each in pids) else pids
+
+    def what() -> str:
+        return f"all are gone: {[(pid, command_line(pid)) for pid in left()]}"
+
+    eventually(lambda: not left(), what, within_s=PATIENCE_S)
 
 
 def is_held(pid: int) -> bool:

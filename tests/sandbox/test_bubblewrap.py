@@ -11,7 +11,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,7 @@ from infloop.sandbox.view.mounts import can_be_home, refuse
 from infloop.sandbox.view.program_paths import needed_paths
 from support.canaries import PATH, UNPRIVILEGED, USER, outside, place
 from support.confinement import give, need_bubblewrap, new_directory
-from support.eventually import eventually_async
+from support.eventually import eventually, eventually_async
 from support.processes import DEADLINE_S, alive, new_token
 from support.sandbox_attacks import ATTACKS, attack_request
 
@@ -427,7 +426,7 @@ async def test_a_child_cancelled_before_its_proxy_stands_never_begins(world: Wor
 
     async def on_listening(listeners: Mapping[int, socket.socket]) -> None:
         asked.set()
-        await asyncio.sleep(DEADLINE_S)
+        await asyncio.Event().wait()
 
     running = asyncio.create_task(
         world.shell("touch began", network="proxy", on_listening=on_listening)
@@ -684,9 +683,8 @@ async def test_bubblewrap_bears_the_name_of_its_childs_record(world: World) -> N
     seen: list[list[bytes]] = []
 
     def look(pid: int, _: int) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while not Path(f"/proc/{pid}/environ").read_bytes() and time.monotonic() < deadline:
-            os.sched_yield()  # it is still what its keeper was
+        # Until it is bubblewrap it is still what its keeper was.
+        eventually(lambda: Path(f"/proc/{pid}/environ").read_bytes())
         for each in [pid, *(each.pid for each in below({pid}, all_processes()))]:
             with contextlib.suppress(OSError):  # one that prepares the view may just have ended
                 if Path(f"/proc/{each}/comm").read_text() == "bwrap\n":

@@ -515,9 +515,12 @@ def test_cancelling_again_and_again_does_not_cut_the_end_short(
             )
             async with asyncio.timeout(DEADLINE_S):
                 await ready.wait()
-                while not running.done():
-                    running.cancel()
-                    await asyncio.sleep(0.01)
+
+            def cancelled() -> bool:
+                running.cancel()
+                return running.done()
+
+            await eventually_async(cancelled)
             assert running.cancelled()
             assert alive(token) == []
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,7 @@ import pytest
 from infloop.model.events import RunFinished
 from infloop.store.instances import Instances, derive_status, is_held, remove_if_free
 from infloop.store.sqlite.journal import open_journal
+from support.eventually import eventually_async
 from support.journals import at, every_journal, new_run, started
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ async def test_a_killed_process_is_dead_and_a_stopped_one_frozen(
         await _next_beat(journal, instance_id, row.beat_at)
 
         process.send_signal(signal.SIGSTOP)
-        assert _state_becomes(process.pid, "T")
+        await eventually_async(lambda: _state(process.pid) == "T")
         last = await _beat(journal, instance_id)
         clock.now = last + 15_000
         assert await instances.liveness(instance_id) == "alive"
@@ -106,19 +105,15 @@ async def _beat(journal: Any, instance_id: str) -> int:
 
 
 async def _next_beat(journal: Any, instance_id: str, before: int) -> int:
-    async with asyncio.timeout(30):
-        while (beat := await _beat(journal, instance_id)) == before:
-            await asyncio.sleep(0.01)
-    return beat
+    async def another() -> int | None:
+        beat = await _beat(journal, instance_id)
+        return beat if beat != before else None
+
+    return await eventually_async(another)
 
 
-def _state_becomes(pid: int, state: str) -> bool:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == state:
-            return True
-        time.sleep(0.01)
-    return False
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @every_journal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from infloop.app import open_service
 from infloop.engine.graph import Definition
 from infloop.model.events import Cause, Event, Output, Recorded, RunFinished
 from infloop.settings import Settings
+from support.eventually import eventually_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -77,12 +77,12 @@ class World:
 
     async def settled(self, calls: int) -> Spending:
         """What so many calls cost, when all of them are over."""
-        async with asyncio.timeout(30):
-            while True:
-                spent = await self.service.journal.spent()
-                if spent.calls >= calls and not spent.open:
-                    return spent
-                await asyncio.sleep(0.02)
+
+        async def over() -> Spending | None:
+            spent = await self.service.journal.spent()
+            return spent if spent.calls >= calls and not spent.open else None
+
+        return await eventually_async(over)
 
 
 def scripted(settings_dir: Path, provider: str, *turns: Any) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import select
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from support import forkserver
 from support.repositories import contents, git, repository
+from support.terminal import on_terminal
 from support.workflows import edges, node, workflow
 
 PATIENCE = 60.0
@@ -78,36 +76,12 @@ class Machine:
 
     def on_a_terminal(self, *arguments: str, answer: str, code: int = 0) -> str:
         """Run a command that asks something; answer, and return what the terminal showed."""
-        leader, follower = pty.openpty()
-        process = subprocess.Popen(
-            self.command(*arguments),
-            cwd=self.repo,
-            env={**self.env, "TERM": "dumb"},
-            stdin=follower,
-            stdout=follower,
-            stderr=follower,
-            start_new_session=True,
-        )
-        os.close(follower)
-        shown, deadline, answered = b"", time.monotonic() + PATIENCE, False
-        try:
-            while time.monotonic() < deadline:
-                if select.select([leader], [], [], 0.1)[0]:
-                    try:
-                        shown += os.read(leader, 65536)
-                    except OSError:  # the other side is closed
-                        break
-                if not answered and b"[y/N]" in shown:
-                    os.write(leader, f"{answer}\n".encode())
-                    answered = True
-            assert process.wait(timeout=PATIENCE) == code, shown.decode()
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-            os.close(leader)
-        assert answered, shown.decode()
-        return shown.decode()
+        command = self.command(*arguments)
+        with on_terminal(command, self.repo, {**self.env, "TERM": "dumb"}) as terminal:
+            terminal.read_until("[y/N]")
+            terminal.type(f"{answer}\n")
+            assert terminal.end() == code, terminal.shown
+        return terminal.shown
 
     def file(self, id: str, nodes: list[Any], *chains: str, **more: Any) -> str:
         """Write a workflow beside the repository; return its path."""

@@ -27,6 +27,7 @@ from infloop.triggers.filewatch import (
 )
 from infloop.triggers.firing import prepare
 from infloop.triggers.watcher import Watcher, changed_values
+from support.eventually import eventually_async
 
 ID = "Mp3bBKPc04r3UQGQt71Dsw"
 
@@ -248,11 +249,15 @@ class Yard:
         self, is_so: Callable[[], bool], act: Callable[[], object] | None = None
     ) -> None:
         """Wait, doing something again and again: nobody says when a watch has begun."""
-        async with asyncio.timeout(60):
-            while not is_so():
-                if act is not None:
-                    act()
-                await asyncio.sleep(0.1)
+
+        def look() -> bool:
+            if is_so():
+                return True
+            if act is not None:
+                act()
+            return False
+
+        await eventually_async(look, within_s=60, every_s=0.1)
 
 
 def trigger(directory: Path, *globs: str, id: str = ID, **more: object) -> Trigger:

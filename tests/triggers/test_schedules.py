@@ -22,6 +22,7 @@ from infloop.triggers.scheduler import (
     schedule_key,
     schedule_values,
 )
+from support.eventually import eventually_async
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -439,13 +440,10 @@ async def test_the_scheduler_runs_by_itself_until_it_is_stopped(tmp_path: Path) 
     await office.at(NINE - HOUR)
     office.clock.forward(HOUR)
     task = asyncio.create_task(office.scheduler.run())
-    async with asyncio.timeout(30):
-        while not office.started:
-            await asyncio.sleep(0.01)
-        office.clock.forward(DAY)
-        office.scheduler.wake()
-        while len(office.started) < 2:
-            await asyncio.sleep(0.01)
+    await eventually_async(lambda: office.started)
+    office.clock.forward(DAY)
+    office.scheduler.wake()
+    await eventually_async(lambda: len(office.started) == 2)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -14,7 +14,7 @@ import pytest
 from infloop.model.events import Recorded, StepFinished
 from infloop.runtime.event_bus import RING_CHARS, RING_ITEMS, News
 from infloop.web.streams import EventStream, Streams
-from support.eventually import eventually
+from support.eventually import eventually, eventually_async
 from support.runs import world
 from support.server import TOKEN, Client, Events, Here, here, put_workflow, workflow
 
@@ -177,9 +177,7 @@ async def test_clients_that_went_away_leave_nothing_behind(tmp_path: Path) -> No
 
     async with here(tmp_path) as served:
         run_id = await in_thread(served, look)
-        async with asyncio.timeout(20):
-            while len(served.parts.streams):
-                await asyncio.sleep(0.02)
+        await eventually_async(lambda: len(served.parts.streams) == 0)
         live = served.parts.service._live[run_id]
         assert live.feed._waiting == []
         assert served.parts.service.news._waiting == []
@@ -201,9 +199,8 @@ async def test_only_so_many_streams_are_open_at_once() -> None:
         await EventStream(nothing(), streams)({"type": "http"}, asyncio.Event().wait, send)  # type: ignore[arg-type]
 
     open_ones = [asyncio.create_task(stream()) for _ in range(2)]
+    await eventually_async(lambda: len(statuses) == 2)
     async with asyncio.timeout(10):
-        while len(statuses) < 2:
-            await asyncio.sleep(0.01)
         with pytest.raises(Exception, match="2 event streams are open") as refused:
             await stream()
         assert getattr(refused.value, "status", 0) == 503

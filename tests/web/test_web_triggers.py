@@ -16,7 +16,7 @@ import pytest
 
 from infloop.model.audit import mark_of
 from infloop.store.directory_lock import alone_in
-from support.eventually import eventually
+from support.eventually import eventually, eventually_async
 from support.server import (
     TOKEN,
     Client,
@@ -214,9 +214,7 @@ async def test_a_schedule_starts_its_workflow_when_it_is_due(tmp_path: Path) -> 
 
 
 async def considered(served: Here, trigger_id: str) -> None:
-    async with asyncio.timeout(20):
-        while trigger_id not in served.parts.triggering.scheduler._marks:
-            await asyncio.sleep(0.02)
+    await eventually_async(lambda: trigger_id in served.parts.triggering.scheduler._marks)
 
 
 def only_run(client: Client) -> dict[str, Any]:
@@ -247,13 +245,15 @@ async def test_a_changed_file_starts_its_workflow_once(tmp_path: Path) -> None:
 async def heard(served: Here, file: Path) -> None:
     """Change a file until the watch, which begins at a moment of its own, has heard of it."""
     watcher = served.parts.triggering._watcher
-    async with asyncio.timeout(30):
-        while not any(
-            one.debounce.wait_ms(served.clock.now_ms()) is not None
-            for one in watcher._watched.values()
-        ):
-            file.write_text("changed")
-            await asyncio.sleep(1)
+
+    def is_heard() -> bool:
+        now = served.clock.now_ms()
+        if any(one.debounce.wait_ms(now) is not None for one in watcher._watched.values()):
+            return True
+        file.write_text("changed")
+        return False
+
+    await eventually_async(is_heard, every_s=1)
 
 
 def newest_run(client: Client, count: int) -> dict[str, Any]:

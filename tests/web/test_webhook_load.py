@@ -21,6 +21,7 @@ from infloop.model.events import RunStarted
 from infloop.settings import Settings
 from infloop.store.audit.reading import verify
 from infloop.store.base import Journal
+from support.eventually import eventually_async
 from support.server import Process, put_workflow
 
 WEBHOOKS = int(os.environ.get("INFLOOP_TEST_LOAD") or 1_000)
@@ -147,15 +148,13 @@ async def ask(
     return int(answer.split()[1]), json.loads(await reader.readexactly(length))
 
 
-async def reaches(acknowledged: dict[int, str], count: int) -> None:
-    while len(acknowledged) < count:
-        await asyncio.sleep(0.01)
-
-
 async def settled(journal: Journal) -> None:
     """Wait until as many runs have succeeded as webhooks were sent."""
-    while await journal.count(status="succeeded") < WEBHOOKS:
-        await asyncio.sleep(0.1)
+
+    async def all_succeeded() -> bool:
+        return await journal.count(status="succeeded") >= WEBHOOKS
+
+    await eventually_async(all_succeeded, within_s=PATIENCE_S, every_s=0.1)
 
 
 async def numbers_run(journal: Journal) -> Counter[str]:
@@ -182,7 +181,11 @@ async def test_what_is_acknowledged_under_load_runs_exactly_once_although_the_se
             for _ in range(CONNECTIONS):
                 group.create_task(send(servers, numbers, acknowledged))
             for kill in range(1, KILLS + 1):
-                await reaches(acknowledged, WEBHOOKS * kill // (KILLS + 1))
+                enough = WEBHOOKS * kill // (KILLS + 1)
+                await eventually_async(
+                    lambda enough=enough: len(acknowledged) >= enough,  # type: ignore[misc]
+                    within_s=PATIENCE_S,
+                )
                 await servers.end(signal.SIGKILL)
                 await servers.begin()
         async with open_history(Settings(data_dir=tmp_path / "data")) as history:

@@ -24,6 +24,7 @@ from infloop.workspace.git.program import Finished
 from infloop.workspace.snapshots.changes import Change
 from infloop.workspace.snapshots.store import SnapshotStore
 from infloop.workspace.snapshots.walk import Limits
+from support.eventually import eventually_async
 from support.repositories import at, contents, git, programs, repository, write
 
 if TYPE_CHECKING:
@@ -262,8 +263,9 @@ async def test_a_new_process_reads_only_what_changed(tmp_path: Path) -> None:
     write(root / "changed", "c")
     # Long enough ago that nothing can have happened in the same moment.
     old = kept.stat().st_ctime_ns
-    while write(tmp_path / "clock", "").stat().st_ctime_ns < old + 300_000_000:
-        await asyncio.sleep(0.02)
+    await eventually_async(
+        lambda: write(tmp_path / "clock", "").stat().st_ctime_ns >= old + 300_000_000
+    )
     async with store_in(tmp_path) as store:
         await store.take(root)
     read: list[str] = []
@@ -598,9 +600,7 @@ async def test_a_cancelled_snapshot_leaves_nothing_behind(tmp_path: Path) -> Non
     async with store_in(tmp_path) as store:
         taking = asyncio.ensure_future(store.take(root))
         packs = store.directory / "objects" / "pack"
-        async with asyncio.timeout(10):
-            while not taking.done() and not list(packs.glob("tmp_*")):
-                await asyncio.sleep(0)
+        await eventually_async(lambda: taking.done() or list(packs.glob("tmp_*")), every_s=0)
         taking.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await taking

@@ -21,7 +21,7 @@ from infloop.workspace.applying.merge import Conflict
 from infloop.workspace.snapshots.store import SnapshotStore
 from infloop.workspace.snapshots.walk import Limits
 from infloop.workspace.worktrees.worktree import Worktrees
-from support.paths import CHILDREN, TESTS
+from support.paths import CHILDREN
 from support.repositories import at, contents, git, programs, repository, write
 
 if TYPE_CHECKING:
@@ -372,26 +372,6 @@ async def test_everything_an_agent_wrote_is_kept_when_its_worktree_goes(tmp_path
         assert set(git("status", "--porcelain", cwd=again).splitlines()) >= {"M a.txt", "?? staged"}
 
 
-async def keep_what_may_not_be_read(tmp_path: Path) -> None:
-    repo = repository(tmp_path / "repo")
-    async with worktrees_in(tmp_path) as trees:
-        made = await trees.create(repo, "run", "node")
-        write(made.path / "file", "f\n").chmod(0)
-        write(made.path / "closed" / "file", "c\n")
-        (made.path / "closed").chmod(0)
-        write(made.path / "read-only" / "file", "r\n")
-        (made.path / "read-only").chmod(0o555)
-        saved = await trees.remove(made)
-        state = await trees.store.state(saved.final)
-        reasons = {each.path: each.reason for each in state.notes.skipped}
-        assert reasons == {"file": "unreadable", "closed": "unreadable"}
-        assert not made.path.exists()
-        again = await trees.restore(saved, tmp_path / "again")
-        for name in ("file", "closed/file", "read-only/file"):
-            assert (again / name).read_text() == f"{name[0]}\n"
-        (again / "read-only").chmod(0o755)
-
-
 def test_what_may_not_be_read_is_kept_too(tmp_path: Path) -> None:
     """In a process that may not read everything, which root may."""
 
@@ -399,14 +379,8 @@ def test_what_may_not_be_read_is_kept_too(tmp_path: Path) -> None:
         for override in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
             ctypes.CDLL(None).prctl(24, override, 0, 0, 0)  # PR_CAPBSET_DROP
 
-    code = "import asyncio, sys, pathlib, test_worktrees as t; "
-    code += "asyncio.run(t.keep_what_may_not_be_read(pathlib.Path(sys.argv[1])))"
-    subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)],
-        cwd=TESTS,
-        check=True,
-        preexec_fn=be_nobody_special,
-    )
+    program = [sys.executable, str(CHILDREN / "unreadable_worktree.py"), str(tmp_path)]
+    subprocess.run(program, check=True, preexec_fn=be_nobody_special)
 
 
 async def test_saved_twice_nothing_of_the_first_time_is_lost(tmp_path: Path) -> None:
