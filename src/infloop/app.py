@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from infloop.runtime.workspaces import Workspaces
     from infloop.sandbox.base import Sandbox
     from infloop.store.audit.log import AuditLog
-    from infloop.store.base import Journal
-    from infloop.store.instances import Instances
+    from infloop.store.interfaces.store import Store
     from infloop.web.dependencies import WebParts
     from infloop.web.exposure import Posture
 
@@ -96,14 +95,6 @@ def trigger_desk(chosen: Settings) -> CatalogDesk:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class History:
-    """What has been recorded, for commands that only read or ask."""
-
-    journal: Journal
-    instances: Instances
-
-
 def started_in() -> str:
     """Return the directory that we were started in, by the name that its user's shell has for it.
 
@@ -117,17 +108,13 @@ def started_in() -> str:
 
 
 @asynccontextmanager
-async def open_history(chosen: Settings) -> AsyncIterator[History]:
-    """Open the journal without owning any run."""
+async def open_store(chosen: Settings) -> AsyncIterator[Store]:
+    """Open the store without owning any run."""
     from infloop.runtime.clock import SystemClock
-    from infloop.store.instances import Instances
-    from infloop.store.sqlite.journal import open_journal
+    from infloop.store import opening
 
-    journal = await open_journal(chosen.data_dir)
-    try:
-        yield History(journal, Instances(journal, chosen.data_dir, SystemClock().now_ms))
-    finally:
-        await journal.close()
+    async with await opening.open_store(chosen.data_dir, SystemClock().now_ms) as store:
+        yield store
 
 
 @asynccontextmanager
@@ -160,7 +147,7 @@ async def open_service(
     environment = ChildEnvironment(_environ(user), passthrough)
     async with (
         nullcontext(audit) if audit else open_audit(chosen) as log,
-        open_history(chosen) as history,
+        open_store(chosen) as store,
         open_sandbox(chosen) as opened,
     ):
         own = HostSandbox()  # for git, which we run ourselves
@@ -174,7 +161,7 @@ async def open_service(
             user=user,
             shortage=reserve.shortage,
         )
-        instance = await history.instances.register()
+        instance = await store.liveness.register()
         records = ChildRecords(chosen.data_dir / "pids", instance.id)
         markers = RunMarkers(chosen.data_dir / "active-runs", instance.row)
         try:
@@ -210,11 +197,9 @@ async def open_service(
                 records=records,
                 markers=markers,
                 audit=log,
-                approvals=_approvals(chosen, history, log),
+                approvals=_approvals(chosen, store, log),
             )
-            async with RunService(
-                history.journal, history.instances, instance, clock, parts
-            ) as service:
+            async with RunService(store, instance, clock, parts) as service:
                 yield service
         finally:
             workspaces.close()
@@ -331,16 +316,13 @@ async def open_audit(chosen: Settings) -> AsyncIterator[AuditLog]:
 @asynccontextmanager
 async def open_approvals(chosen: Settings) -> AsyncIterator[Approvals]:
     """Open what waits for a person, for commands that list and answer it."""
-    async with open_audit(chosen) as audit, open_history(chosen) as history:
-        yield _approvals(chosen, history, audit)
+    async with open_audit(chosen) as audit, open_store(chosen) as store:
+        yield _approvals(chosen, store, audit)
 
 
-def _approvals(chosen: Settings, history: History, audit: AuditLog) -> Approvals:
+def _approvals(chosen: Settings, store: Store, audit: AuditLog) -> Approvals:
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.clock import SystemClock
-    from infloop.store.sqlite.journal import SqliteJournal
-
-    assert isinstance(history.journal, SqliteJournal)
 
     def missed() -> list[Approval]:
         from infloop.catalog.triggers import TriggerFiles
@@ -351,9 +333,9 @@ def _approvals(chosen: Settings, history: History, audit: AuditLog) -> Approvals
         return missed_schedules(TriggerFiles(chosen.triggers).all(), marks) if marks else []
 
     return Approvals(
-        history.journal.approvals,
-        history.journal,
-        history.instances,
+        store.approvals,
+        store.run_log,
+        store.liveness,
         SystemClock(),
         audit,
         timeout_ms=chosen.approval_timeout_ms,
@@ -391,7 +373,6 @@ async def open_server(
     from infloop.runtime.clock import SystemClock
     from infloop.runtime.runs.dispatch import Dispatcher, Room
     from infloop.settings import shown_settings
-    from infloop.store.sqlite.journal import SqliteJournal
     from infloop.triggers.scheduler import STATE_FILE, Marks
     from infloop.web.app import create_app, create_metrics_app, later_api
     from infloop.web.credentials import Sessions
@@ -403,13 +384,12 @@ async def open_server(
     posture = server_posture(chosen)
     clock = clock or SystemClock()
     async with open_audit(chosen) as audit, open_service(chosen, audit) as service:
-        assert isinstance(service.journal, SqliteJournal)
         assert service.workspaces is not None
         metrics = Metrics()
         service.news.watch(metrics.watch)
         dispatcher = Dispatcher(
             service,
-            service.journal.queue,
+            service.store.queue,
             clock,
             audit,
             _definition_loader(chosen),
@@ -435,7 +415,7 @@ async def open_server(
             sessions=Sessions(posture.token, chosen.data_dir / "sessions" / "ended.json", clock),
             logins=RateLimit(chosen.login_rate_limit),
             streams=Streams(),
-            frames=Frames(service.journal),
+            frames=Frames(service.store.run_log),
             metrics=metrics,
             places=Places(
                 workflows=workflow_catalog(chosen),
@@ -493,14 +473,12 @@ async def open_mcp(chosen: Settings) -> AsyncIterator[McpParts]:
     """Open everything that `infloop mcp` needs: it drives the runs that its client starts."""
     from infloop.runtime.clock import SystemClock
     from infloop.runtime.runs.dispatch import Dispatcher, Room
-    from infloop.store.sqlite.journal import SqliteJournal
 
     clock = SystemClock()
     async with open_audit(chosen) as audit, open_service(chosen, audit) as service:
-        assert isinstance(service.journal, SqliteJournal)
         dispatcher = Dispatcher(
             service,
-            service.journal.queue,
+            service.store.queue,
             clock,
             audit,
             _definition_loader(chosen),

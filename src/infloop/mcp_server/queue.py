@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from infloop.mcp_server.dependencies import McpParts
     from infloop.mcp_server.tools import Call
     from infloop.model.values import JsonObject
-    from infloop.store.queue import QueueEntry
+    from infloop.store.interfaces.queue import QueueEntry
 
 MOST_LISTED = 200
 

@@ -13,7 +13,7 @@ from infloop.mcp_server.runs import outputs_of
 from infloop.mcp_server.tools import Arguments, utility
 from infloop.model.values import compact_json
 from infloop.runtime.timeline import spans
-from infloop.store.queue import QueueEntry
+from infloop.store.interfaces.queue import QueueEntry
 from infloop.workspace.applying.review import protected_changes
 from infloop.workspace.snapshots.changes import printable
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from infloop.mcp_server.tools import Call
     from infloop.model.values import JsonObject
     from infloop.runtime.timeline import Span
-    from infloop.store.base import RunRow
+    from infloop.store.interfaces.run_log import RunRow
 
 PAGE_CHARACTERS = 20_000
 MOST_CHARACTERS = 100_000
@@ -74,7 +74,7 @@ async def read_diff(parts: McpParts, given: WhichDiff, _: Call) -> JsonObject:
     `protected` names changed files that other programs act on without being asked.
     """
     row = await _run(parts, given.run_id)
-    found = await spans(parts.service.journal, row.id, given.step)
+    found = await spans(parts.service.store.run_log, row.id, given.step)
     changed = [span for span in found if span.before != span.after]
     store = parts.workspaces.store
     patches = [

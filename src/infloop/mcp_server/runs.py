@@ -13,13 +13,13 @@ from infloop.mcp_server.answers import with_untrusted
 from infloop.mcp_server.tools import Arguments, utility
 from infloop.model.values import compact_json
 from infloop.runtime.runs.dispatch import queue_id
-from infloop.store.queue import QueueEntry
+from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
     from infloop.mcp_server.dependencies import McpParts
     from infloop.mcp_server.tools import Call
     from infloop.model.values import JsonObject
-    from infloop.store.base import RunRow
+    from infloop.store.interfaces.run_log import RunRow
 
 MOST_LISTED = 100
 MOST_OUTPUT_CHARACTERS = 20_000
@@ -64,7 +64,7 @@ async def _newest(parts: McpParts, workflow_id: str) -> RunRow | QueueEntry:
     ]
     if waiting:
         return max(waiting, key=lambda entry: entry.run.queued_at)
-    rows = await parts.service.journal.runs(workflow_id=workflow_id or None, limit=1)
+    rows = await parts.service.store.run_log.runs(workflow_id=workflow_id or None, limit=1)
     if not rows:
         raise UsageError("there is no run yet; call the tool of a workflow to start one")
     return rows[0]
@@ -89,7 +89,7 @@ async def status_of(parts: McpParts, found: RunRow | QueueEntry) -> JsonObject:
 
 async def outputs_of(parts: McpParts, run_id: str) -> JsonObject:
     """Return what the steps of a run that is over returned, by node."""
-    scope = await parts.service.journal.scope(run_id) or {}
+    scope = await parts.service.store.run_log.scope(run_id) or {}
     return {name: value for name, value in scope.items() if name not in _NOT_OUTPUTS}
 
 
@@ -141,7 +141,7 @@ class WhichRuns(Arguments):
 
 async def list_runs(parts: McpParts, given: WhichRuns, _: Call) -> JsonObject:
     """List runs, the newest first. Those that have not begun are in infloop_list_queue."""
-    rows = await parts.service.journal.runs(
+    rows = await parts.service.store.run_log.runs(
         workflow_id=given.workflow_id or None, limit=given.limit
     )
     return with_untrusted({"runs": [await _summary(parts, row) for row in rows]}, "runs")

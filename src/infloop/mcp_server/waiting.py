@@ -12,7 +12,7 @@ from infloop.errors import UsageError
 from infloop.mcp_server.runs import status_of
 from infloop.mcp_server.tools import Arguments, utility
 from infloop.model.events import RunFinished, StepFinished, StepPassed, StepStarted
-from infloop.store.queue import QueueEntry
+from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -20,7 +20,7 @@ from infloop.model.references import implicit_inputs, workflow_inputs
 from infloop.model.values import compact_json
 from infloop.policy.taint import refusals, told
 from infloop.runtime.runs.dispatch import Asked
-from infloop.store.queue import Full
+from infloop.store.interfaces.queue import QueueFull
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -155,7 +155,7 @@ class _Start:
                 priority=PRIORITY,
             )
         )
-        if isinstance(put, Full):
+        if isinstance(put, QueueFull):
             raise UsageError(f"{put.limit} runs wait already; try again when some have begun")
         return {
             "status": "queued",

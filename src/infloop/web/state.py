@@ -13,8 +13,8 @@ from infloop.runtime.runs.taint_report import from_outside
 if TYPE_CHECKING:
     from infloop.model.values import JsonObject
     from infloop.runtime.runs.service import RunService
-    from infloop.store.base import RunRow
-    from infloop.store.queue import QueueEntry
+    from infloop.store.interfaces.queue import QueueEntry
+    from infloop.store.interfaces.run_log import RunRow
 
 MOST_EVENTS = 5_000
 
@@ -42,9 +42,9 @@ async def summary(service: RunService, row: RunRow) -> JsonObject:
 
 async def in_full(service: RunService, run_id: str) -> JsonObject:
     """Return a run with its scope; one that goes on has the scope so far and where it is."""
-    row = await service.journal.run(run_id)
+    row = await service.store.run_log.run(run_id)
     shown = await summary(service, row)
-    shown["untrusted"] = [*await from_outside(service.journal, row)]
+    shown["untrusted"] = [*await from_outside(service.store.run_log, row)]
     glance = service.glance(run_id)
     if glance is not None and row.finished_at is None:
         return shown | {
@@ -53,7 +53,7 @@ async def in_full(service: RunService, run_id: str) -> JsonObject:
             "openNodeIds": list(glance.nodes),
             "iterationByLoopId": dict(glance.rounds),
         }
-    return shown | {"scope": await service.journal.scope(run_id) or {}}
+    return shown | {"scope": await service.store.run_log.scope(run_id) or {}}
 
 
 def queued(entry: QueueEntry) -> JsonObject:
@@ -75,11 +75,11 @@ async def last_events(service: RunService, row: RunRow) -> list[JsonObject]:
     """Return the newest messages of a run, oldest first."""
     found: list[JsonObject] = []
     after = max(0, row.last_seq - MOST_EVENTS)
-    while batch := await service.journal.events(row.id, after):
+    while batch := await service.store.run_log.events(row.id, after):
         for recorded in batch:
             found += expand(recorded)
             if isinstance(recorded.event, RunFinished):
-                found[-1]["scope"] = await service.journal.scope(row.id) or {}
+                found[-1]["scope"] = await service.store.run_log.scope(row.id) or {}
         after = batch[-1].seq
         del found[:-MOST_EVENTS]
     return found
@@ -89,9 +89,9 @@ async def latest_state(service: RunService) -> JsonObject:
     """Return the run that began last, with its newest events; a run that goes on comes first."""
     live = list(service.live())
     if live:
-        row = await service.journal.run(live[-1])
+        row = await service.store.run_log.run(live[-1])
     else:
-        rows = await service.journal.runs(limit=1)
+        rows = await service.store.run_log.runs(limit=1)
         if not rows:
             return IDLE
         row = rows[0]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from infloop.model.values import JsonObject
-    from infloop.store.base import Journal
+    from infloop.store.interfaces.run_log import RunLog
 
 HEARTBEAT_SECONDS = 15.0
 GATHER_SECONDS = 0.01
@@ -44,8 +44,8 @@ def frame(message: JsonObject, name: str = "") -> bytes:
 class Frames:
     """The messages of recorded events as they are written; each is encoded once for all clients."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, run_log: RunLog) -> None:
+        self._run_log = run_log
         self._made: OrderedDict[int, tuple[Recorded, bytes]] = OrderedDict()
 
     async def of_run(self, recorded: Recorded) -> bytes:
@@ -63,7 +63,7 @@ class Frames:
         """Return an event's messages; only the last has the name, so none is lost on resuming."""
         messages = expand(recorded)
         if isinstance(recorded.event, RunFinished):
-            messages[-1]["scope"] = await self._journal.scope(recorded.run_id) or {}
+            messages[-1]["scope"] = await self._run_log.scope(recorded.run_id) or {}
         *first, last = messages or [{}]
         if not last:
             return b""

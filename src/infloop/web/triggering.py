@@ -17,7 +17,7 @@ from infloop.model.events import Recorded, RunFinished, StepStarted, TreeSaved
 from infloop.model.inputs import InputError
 from infloop.model.template import TooLong
 from infloop.runtime.runs.dispatch import Asked
-from infloop.store.queue import Full
+from infloop.store.interfaces.queue import QueueFull
 from infloop.triggers.filewatch import OwnWrites
 from infloop.triggers.firing import name_of, prepare
 from infloop.triggers.schedule import Timetable
@@ -134,7 +134,7 @@ class Triggering:
                 key=firing.key,
             )
         )
-        if isinstance(put, Full):
+        if isinstance(put, QueueFull):
             return None
         await self._audit.record(
             "webhook.accepted" if by_webhook else "run.queued",

@@ -9,7 +9,7 @@ from fastapi import Query
 
 from infloop.errors import UsageError
 from infloop.runtime.spending.ledger import midnight_ms
-from infloop.store.base import Calls, Grouping, Spending
+from infloop.store.interfaces.ledger import CallFilter, Grouping, Spending
 from infloop.web.routing import Parts, Shape, router
 
 ROUTER = router("costs")
@@ -48,15 +48,15 @@ class Costs(Shape):
 async def read_costs(
     parts: Parts,
     by: Grouping = "day",
-    since: Annotated[date | None, Query(description="Calls on or after this day.")] = None,
+    since: Annotated[date | None, Query(description="CallFilter on or after this day.")] = None,
 ) -> Costs:
     """Return what all calls of providers cost."""
     if since is not None and not 1971 <= since.year <= 9000:
         raise UsageError(f"{since} is no day on which infloop could have run")
-    calls = Calls(since=midnight_ms(since) if since else 0)
-    journal = parts.service.journal
-    rows = [_cost(row) for row in await journal.spending(by, calls)]
-    return Costs(by=by, rows=rows, total=_cost(await journal.spent(calls)))
+    calls = CallFilter(since=midnight_ms(since) if since else 0)
+    ledger = parts.service.store.ledger
+    rows = [_cost(row) for row in await ledger.totals(by, calls)]
+    return Costs(by=by, rows=rows, total=_cost(await ledger.total(calls)))
 
 
 def _cost(spending: Spending) -> Cost:

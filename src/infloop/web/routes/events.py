@@ -16,8 +16,8 @@ from starlette.responses import Response
 from infloop.model.events import Recorded
 from infloop.model.values import JsonValue
 from infloop.runtime.event_bus import Item
-from infloop.store.base import RunRow
-from infloop.store.queue import QueueEntry
+from infloop.store.interfaces.queue import QueueEntry
+from infloop.store.interfaces.run_log import RunRow
 from infloop.web.dependencies import WebParts
 from infloop.web.errors import documented
 from infloop.web.routing import Parts, router

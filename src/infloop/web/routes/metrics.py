@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
-from infloop.store.base import Calls
+from infloop.store.interfaces.ledger import CallFilter
 from infloop.web.routing import Parts, router
 
 ROUTER = router("metrics")
@@ -19,7 +19,7 @@ ROUTER = router("metrics")
 async def read_metrics(parts: Parts) -> Response:
     """Return everything that the server counts."""
     service = parts.service
-    spent = await service.journal.spent(Calls(instance=service.instance.id))
+    spent = await service.store.ledger.total(CallFilter(instance=service.instance.id))
     page = parts.metrics.page(
         live=len(service.live()),
         queued=await parts.dispatcher.queue.count(),

@@ -8,7 +8,7 @@ from fastapi import Path
 
 from infloop.errors import NotFound
 from infloop.model.values import JsonObject
-from infloop.store.queue import QueueEntry
+from infloop.store.interfaces.queue import QueueEntry
 from infloop.web.errors import Refused, documented
 from infloop.web.routing import CorrelationId, Parts, Shape, Who, router
 

@@ -17,7 +17,7 @@ from infloop.model.problems import shown
 from infloop.model.references import workflow_inputs
 from infloop.model.values import JsonObject
 from infloop.runtime.runs.dispatch import Asked
-from infloop.store.queue import Full
+from infloop.store.interfaces.queue import QueueFull
 from infloop.web.dependencies import WebParts
 from infloop.web.errors import Refused, documented
 from infloop.web.routes.runs import cancel_run
@@ -87,7 +87,7 @@ async def start_run(
             key=f"api:{asked.workflow_id}:{idempotency_key}" if idempotency_key else "",
         )
     )
-    if isinstance(put, Full):
+    if isinstance(put, QueueFull):
         raise Refused(
             503,
             "queue-full",

@@ -13,8 +13,8 @@ from infloop.model.events import Output
 from infloop.model.messages import expand
 from infloop.model.values import JsonObject
 from infloop.runtime.timeline import spans
-from infloop.store.base import RunRow, SearchHit, StoredStatus
-from infloop.store.queue import QueueEntry
+from infloop.store.interfaces.queue import QueueEntry
+from infloop.store.interfaces.run_log import RunRow, SearchHit, StoredStatus
 from infloop.web.errors import Refused, documented
 from infloop.web.routing import CorrelationId, Parts, Shape, Who, router
 from infloop.web.state import in_full, last_events, queued, summary
@@ -119,8 +119,10 @@ async def read_log(
     output: Annotated[bool, Query(description="With what steps printed.")] = True,
 ) -> EventPage:
     """Return a page of what a run recorded, as the event stream shows it."""
-    await parts.service.journal.run(run_id)
-    batch = await parts.service.journal.events(run_id, after, limit=limit, include_output=output)
+    await parts.service.store.run_log.run(run_id)
+    batch = await parts.service.store.run_log.events(
+        run_id, after, limit=limit, include_output=output
+    )
     events = [
         message
         for recorded in batch
@@ -135,8 +137,8 @@ async def read_diff(
     run_id: RunId, parts: Parts, step: Annotated[str, Query(max_length=1_000)] = ""
 ) -> Diff:
     """Return what a run, or one step or round of it, changed in the directories it worked in."""
-    await parts.service.journal.run(run_id)
-    found = await spans(parts.service.journal, run_id, step)
+    await parts.service.store.run_log.run(run_id)
+    found = await spans(parts.service.store.run_log, run_id, step)
     store = parts.workspaces.store
     return Diff(
         directories=[
@@ -179,7 +181,7 @@ async def resume_run(
 ) -> Begun:
     """Let a run go on that paused or whose process died; no finished step runs again."""
     chosen = asked or ResumeRequest()
-    await parts.service.journal.run(run_id)
+    await parts.service.store.run_log.run(run_id)
     await parts.audit.record("run.resumed", who, correlation_id=correlation_id, run_id=run_id)
     try:
         await parts.service.resume(
@@ -195,7 +197,7 @@ async def rewind_run(
     run_id: RunId, asked: RewindRequest, parts: Parts, who: Who, correlation_id: CorrelationId
 ) -> Begun:
     """Begin a new run from a step of this one, with the files as they were then."""
-    await parts.service.journal.run(run_id)
+    await parts.service.store.run_log.run(run_id)
     await parts.audit.record(
         "run.rewound",
         who,
@@ -215,7 +217,7 @@ async def read_record(
     workflow_id: Annotated[str, Path(max_length=200)], run_id: RunId, parts: Parts
 ) -> RunAnswer:
     """Return a run's record: its scope, and its newest events once it has ended."""
-    row = await parts.service.journal.run(run_id)
+    row = await parts.service.store.run_log.run(run_id)
     if row.workflow_id != workflow_id:
         raise NotFound(f"workflow {workflow_id[:80]!r} has no run {run_id!r}")
     shown = await in_full(parts.service, run_id)
@@ -232,14 +234,14 @@ async def _candidates(
     before: str | None,
 ) -> AsyncIterator[tuple[RunRow, SearchHit | None]]:
     """Yield runs, the newest first, that may be meant."""
-    journal = parts.service.journal
+    run_log = parts.service.store.run_log
     if search:
-        for hit in await journal.search(search, limit=MOST):
+        for hit in await run_log.search(search, limit=MOST):
             if workflow_id in (None, hit.run.workflow_id):
                 yield hit.run, hit
         return
-    place = (await journal.run(before)).cursor if before else None
-    while page := await journal.runs(
+    place = (await run_log.run(before)).cursor if before else None
+    while page := await run_log.runs(
         workflow_id=workflow_id, status=_stored(status), limit=200, before=place
     ):
         for row in page:
@@ -252,4 +254,4 @@ def _stored(status: str | None) -> StoredStatus | None:
 
 
 def _match(hit: SearchHit) -> JsonObject:
-    return {"match": {"step": hit.path, "in": hit.kind, "text": hit.snippet, "places": hit.places}}
+    return {"match": {"step": hit.path, "in": hit.kind, "text": hit.snippet, "places": hit.matches}}
