@@ -24,7 +24,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp_types import CallToolResult
 
-from infloop.app import open_history
+from infloop.app import open_store
 from infloop.mcp_server.naming import tool_names
 from infloop.model.approval import Question
 from infloop.model.audit import Entry, EventName, Wanted
@@ -32,8 +32,7 @@ from infloop.model.events import Cause
 from infloop.runtime.approvals import Asker
 from infloop.settings import Settings
 from infloop.store.audit.reading import newest
-from infloop.store.queue import QueuedRun
-from infloop.store.sqlite.journal import SqliteJournal
+from infloop.store.interfaces.queue import QueuedRun
 from support.eventually import eventually_async, text_in
 from support.paths import TESTS
 from support.server import (
@@ -199,8 +198,8 @@ async def test_a_client_starts_a_workflow_and_follows_it_to_its_result(
     assert result["outputs"]["c1"]["stdout"] == "hello you\n"
     assert [line for _, line in told] == ["start passed: next", "c1 began", "c1 ended: met"]
     assert [number for number, _ in told] == sorted({number for number, _ in told})
-    async with open_history(settings_of(tmp_path)) as history:
-        row = await history.journal.run(run_id)
+    async with open_store(settings_of(tmp_path)) as store:
+        row = await store.run_log.run(run_id)
     assert row.cause == Cause("mcp", way, untrusted=("who",))
     assert row.correlation_id == queued["correlationId"]
     (entry,) = audited(tmp_path, "run.queued")
@@ -899,9 +898,8 @@ async def test_it_takes_no_run_that_somebody_else_asked_for(tmp_path: Path) -> N
     put_workflow(tmp_path / "data", workflow("other", "true"))
     put_workflow(tmp_path / "data", greeting())
     run = QueuedRun("q-r", "r", "other", {}, "cid", 1, Cause("webhook"), 100, "", {"workdir": "/"})
-    async with open_history(settings_of(tmp_path)) as history:
-        assert isinstance(history.journal, SqliteJournal)
-        await history.journal.queue.put(run, limit=10)
+    async with open_store(settings_of(tmp_path)) as store:
+        await store.queue.put(run, limit=10)
         async with over_stdio(tmp_path, OLD) as client:
             run_id = (await call(client, "greet", who="you"))["runId"]
             assert (await in_the_end(client, run_id))["status"] == "succeeded"

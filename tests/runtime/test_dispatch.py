@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from infloop.engine.graph import Definition
-from infloop.store.queue import Queued
+from infloop.store.interfaces.queue import Enqueued
 from infloop.store.sqlite import writer
-from infloop.store.sqlite.journal import JOURNAL_FILE
+from infloop.store.sqlite.store import DATABASE_FILE
 from support.eventually import eventually, eventually_async, text_in
 from support.runs import scripted
 from support.server import Client, Events, Here, here, process, put_workflow, workflow
@@ -149,7 +149,7 @@ async def test_what_can_neither_begin_nor_be_given_back_waits_again_as_soon_as_t
     put_workflow(tmp_path / "data", workflow("tiny", "true"))
     async with here(tmp_path) as served:
         dispatcher = served.server.dispatcher
-        load, other = dispatcher._load, sqlite3.connect(tmp_path / "data" / JOURNAL_FILE)
+        load, other = dispatcher._load, sqlite3.connect(tmp_path / "data" / DATABASE_FILE)
         tried = asyncio.Event()
 
         async def load_and_block(workflow_id: str) -> Definition:
@@ -212,7 +212,7 @@ async def queued(served: Here, workflow_id: str) -> str:
 
     asked = Asked(workflow_id, {}, Cause("webhook"), "/", "cid_x")
     put = await served.server.dispatcher.put(asked)
-    assert isinstance(put, Queued)
+    assert isinstance(put, Enqueued)
     return put.run_id
 
 
