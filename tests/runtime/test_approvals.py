@@ -625,8 +625,8 @@ def test_a_confined_agent_cannot_answer_its_own_question(top: Path, level: str) 
         flow = asks(prompt=json.dumps(told), cwd=str(top / "work"))
         put_workflow(top / "data", flow)
         run_id = client.post("/api/run", {"workflowId": "asks"}).json()["runId"]
-        eventually(lambda: (top / "work/tried").exists())
-        (question,) = waiting(client)
+        eventually((top / "work/tried").exists)
+        (question,) = eventually(lambda: waiting(client))
         client.post(f"/api/approvals/{question['id']}", {"decision": "deny"})
         ended = client.finished(run_id)
     assert ended["status"] == "succeeded", ended
