@@ -1,4 +1,4 @@
-"""The audit log: what happened stays written, and whoever changes it is found out."""
+"""The audit log: entries stay, and a change to them is detected."""
 
 from __future__ import annotations
 
