@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from infloop.lowlevel.lock_file import is_held, remove_if_free
 from infloop.model.events import RunFinished
-from infloop.store.instances import Instances, derive_status, is_held, remove_if_free
+from infloop.store.instances import Instances, derive_status
 from infloop.store.sqlite.journal import open_journal
 from test_journal import at, every_journal, new_run, started
 

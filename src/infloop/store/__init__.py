@@ -7,7 +7,6 @@
     instances       processes that own runs: lock files and heartbeats
     run_records     a finished run as Infinite Loop's JSON, out and in
     files           private files, written atomically
-    directory_lock  one process at a time in a directory
 
 Times are integer milliseconds that the caller gives; nothing here reads a wall clock.
 """

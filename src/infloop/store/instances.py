@@ -1,23 +1,19 @@
 """Processes that own runs: lock files and heartbeats.
 
-A process that owns runs holds a lock on a file of its own; the kernel lets go of it when the
-process ends, however it ends. Whoever wants to know asks for a shared lock: getting it proves that
-the owner is dead. A lock without a heartbeat is a process that is stopped or stuck.
-
-The file appears under its name only when it is already locked, and is removed only by someone who
-has proved its owner dead, so a free file is always a dead owner's.
+A process that owns runs holds a lock file of its own (see lowlevel/lock_file). A held lock without
+a recent heartbeat means that the process is stopped or stuck.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from infloop.lowlevel.lock_file import LockFile, is_held, remove_if_free
 from infloop.store.base import InstanceRow, Journal, StoredStatus
-from infloop.store.files import FILE_MODE, private_directory
+from infloop.store.files import private_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +36,7 @@ class Instance:
     """This process, as an owner of runs."""
 
     def __init__(
-        self, journal: Journal, row: InstanceRow, lock: _Lock, clock: Callable[[], int]
+        self, journal: Journal, row: InstanceRow, lock: LockFile, clock: Callable[[], int]
     ) -> None:
         self.id = row.id
         self.row = row
@@ -69,7 +65,8 @@ class Instances:
     async def register(self) -> Instance:
         """Make this process an owner of runs, until it closes the answer or ends."""
         instance_id = f"i-{secrets.token_hex(8)}"
-        lock = _Lock(self._path(instance_id))
+        private_directory(self._directory)
+        lock = LockFile(self._path(instance_id))
         now = self._clock()
         row = InstanceRow(
             instance_id, os.getpid(), _process_started(), _boot_id(), os.uname().nodename, now, now
@@ -99,68 +96,6 @@ class Instances:
 
     def _lock_files(self) -> list[Path]:
         return sorted(self._directory.glob("*.lock"))
-
-
-class _Lock:
-    """A lock file, held."""
-
-    def __init__(self, path: Path) -> None:
-        private_directory(path.parent)
-        self._path = path
-        unseen = path.with_suffix(f".{secrets.token_hex(4)}.new")
-        self._descriptor = os.open(
-            unseen, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, FILE_MODE
-        )
-        os.fchmod(self._descriptor, FILE_MODE)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        unseen.replace(path)
-
-    def release(self) -> None:
-        self._path.unlink(missing_ok=True)
-        os.close(self._descriptor)
-
-
-def is_held(path: Path) -> bool:
-    """Say whether a living process holds the lock file at `path`."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        return not _share(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def remove_if_free(path: Path) -> bool:
-    """Remove a lock file that nobody holds; say whether it went."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        # A shared lock only: an exclusive one would make the dead owner look alive meanwhile.
-        if not _share(descriptor) or not _is_file(descriptor, path):
-            return False
-        path.unlink(missing_ok=True)
-        return True
-    finally:
-        os.close(descriptor)
-
-
-def _share(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_file(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _process_started() -> str:
