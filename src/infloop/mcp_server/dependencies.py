@@ -1,0 +1,22 @@
+"""What the tools are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from infloop.mcp_server.slots import Slots
+
+if TYPE_CHECKING:
+    from infloop.application.application import Application
+
+MAX_WAITS = 64
+"""How many calls may wait for runs at once, of all clients together."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpDependencies:
+    """The use cases, and a bound on waiting calls."""
+
+    application: Application
+    waits: Slots = field(default_factory=lambda: Slots(MAX_WAITS))

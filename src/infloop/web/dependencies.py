@@ -1,0 +1,29 @@
+"""What routes and guards are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from infloop.application.application import Application
+    from infloop.application.login import Logins
+    from infloop.application.sessions import Sessions
+    from infloop.model.clock import Clock
+    from infloop.web.exposure import Exposure
+    from infloop.web.metrics import Metrics
+    from infloop.web.streams import Frames, Streams
+
+
+@dataclass(frozen=True, slots=True)
+class WebDependencies:
+    """The use cases, and what only HTTP needs."""
+
+    application: Application
+    clock: Clock
+    exposure: Exposure
+    sessions: Sessions
+    logins: Logins
+    streams: Streams
+    frames: Frames
+    metrics: Metrics
