@@ -387,7 +387,8 @@ async def test_runs_wait_their_turn_and_can_be_taken_out_and_stopped(
         removed = await call(client, f"{prefix}remove_from_queue", queueId=second["queueId"])
         assert removed["removed"]
         again = await call(client, f"{prefix}remove_from_queue", queueId=second["queueId"])
-        assert again == {**again, "removed": False, "reason": "it does not wait: it is removed"}
+        assert again["removed"] is False
+        assert again["reason"].endswith("does not wait: it is removed")
         unknown = await call(client, f"{prefix}remove_from_queue", queueId="q-nobody")
         assert not unknown["removed"]
         gone = await in_the_end(client, second["runId"])
@@ -427,7 +428,7 @@ async def test_what_waits_for_a_person_is_listed_and_can_only_be_answered_elsewh
         here(tmp_path, api_token=TOKEN, approval_timeout_ms=60_000) as served,
         over_http(served.client.port, NEW) as client,
     ):
-        service = served.parts.service
+        service = served.server.service
         assert service.approvals is not None
         owner, run = service.instance.id, ("run-1", "work", "a", "a")
         asker = Asker(owner, *run, lambda _: None, lambda _: None)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from infloop.runtime.runs.service import RunService
     from infloop.settings import Settings
     from infloop.store.audit.log import AuditLog
+    from infloop.triggers.scheduler import Scheduler
+    from infloop.triggers.watcher import Watcher
     from infloop.web.dependencies import WebDependencies
     from infloop.web.exposure import Exposure
 
@@ -43,6 +45,10 @@ class Server:
     web: WebDependencies
     daemon: Daemon
     application: Application
+    service: RunService
+    dispatcher: Dispatcher
+    scheduler: Scheduler
+    watcher: Watcher
     metrics: ASGIApp
     prepare: Callable[[], object]
 
@@ -113,6 +119,10 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
             web=web,
             daemon=Daemon(service, dispatcher, TriggerLoops(firing, scheduler, watcher)),
             application=application,
+            service=service,
+            dispatcher=dispatcher,
+            scheduler=scheduler,
+            watcher=watcher,
             metrics=create_metrics_app(web),
             prepare=api.prepare,
         )

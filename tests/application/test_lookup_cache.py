@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from infloop.application.lookup_cache import OncePerTurn
 from infloop.catalog.lookup import CatalogDesk
 from infloop.catalog.plugins import PluginFiles
 from infloop.catalog.triggers import TriggerFiles
@@ -12,7 +13,6 @@ from infloop.catalog.workflows import WorkflowCatalog
 from infloop.model.plugin import Plugin
 from infloop.model.trigger import Trigger
 from infloop.model.workflow import Workflow
-from infloop.web.lookup_cache import OncePerTurn
 
 ID = "a" * 24
 
