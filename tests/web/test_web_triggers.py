@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from infloop.lowlevel.directory_lock import lock_directory
 from infloop.model.audit import mark_of
-from infloop.store.directory_lock import alone_in
 from support.eventually import eventually, eventually_async
 from support.server import (
     TOKEN,
@@ -277,7 +277,7 @@ async def test_a_webhook_is_taken_although_nobody_can_note_when(
 
     def look(client: Client) -> None:
         trigger = make(client, name="")
-        with alone_in(tmp_path / "data/triggers", 5, "testing"):
+        with lock_directory(tmp_path / "data/triggers", 5, "testing"):
             answer = send(client, trigger["id"], b"{}")
             assert answer.status == 202
             run = client.finished(answer.json()["queueId"].removeprefix("q-"))
@@ -321,7 +321,7 @@ async def test_a_run_that_is_not_on_record_is_not_acknowledged_and_is_the_same_w
     def look(client: Client) -> None:
         trigger = make(client)
         key = {"idempotency-key": "k"}
-        with alone_in(tmp_path / "data/audit", 5, "testing"):
+        with lock_directory(tmp_path / "data/audit", 5, "testing"):
             assert send(client, trigger["id"], b"{}", **key).status == 503
         answer = send(client, trigger["id"], b"{}", **key)
         assert answer.status == 202

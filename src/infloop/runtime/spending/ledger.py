@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from infloop.errors import BudgetError, StepError
+from infloop.lowlevel.uncancelled import wait_uncancelled
 from infloop.policy.spending import (
     MOST_UNTOLD,
     Budget,
@@ -99,14 +100,14 @@ class Ledger:
             return BookedCall(self._ledger, self._clock, self._clean, call)
         caps = self._caps(request.run_id, max_run_usd)
         reserving = asyncio.ensure_future(self._ledger.reserve(call, caps))
-        try:
-            reserved = await asyncio.shield(reserving)
-        except asyncio.CancelledError:
-            if not isinstance(reserved := await reserving, CapReached):
+        cancelled = await wait_uncancelled(reserving)
+        reserved = reserving.result()
+        if cancelled:
+            if not isinstance(reserved, CapReached):
                 await ReservedCall(self._ledger, self._clock, self._clean, reserved).settle(
                     known=True
                 )
-            raise
+            raise asyncio.CancelledError
         if isinstance(reserved, CapReached):
             raise BudgetError(self._refusal(reserved))
         return ReservedCall(self._ledger, self._clock, self._clean, reserved)
