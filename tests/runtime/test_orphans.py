@@ -66,6 +66,18 @@ def gone(numbers: range, others: list[Process], *, but_held: bool = False) -> No
     eventually(lambda: not left(), what, within_s=PATIENCE_S)
 
 
+def end_all(numbers: range) -> None:
+    """End what a failed test leaves behind: some of it starts more processes for ever."""
+
+    def none_is_left() -> bool:
+        for pid in (found := marked(numbers)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not found
+
+    eventually(none_is_left)
+
+
 def is_held(pid: int) -> bool:
     """Whether it is a bubblewrap that has not let its program begin, and never will.
 
@@ -116,14 +128,18 @@ class Lane:
     begun: list[str] = field(default_factory=list)
     killed_with_children: int = 0
 
+    @property
+    def numbers(self) -> range:
+        """The numbers of all processes that it has begun."""
+        return range(self.first, self.first + self.number + 1)
+
     def kill(self, children: Forker) -> None:
         """Let one more process begin, and kill it."""
         self.number += 1
         self.lines, self.kill_after = 0, self.chance.randint(2, 140)
         children.run(self.first + self.number, self.kill_after, self.hear)
         if self.at_once:
-            numbers = range(self.first, self.first + self.number + 1)
-            gone(numbers, self.tree, but_held=self.keepers_too)
+            gone(self.numbers, self.tree, but_held=self.keepers_too)
         self.pretend_that_ids_were_given_out_again()
 
     def hear(self, words: list[str]) -> None:
@@ -160,7 +176,7 @@ class Lane:
 
     async def check(self, settings: dict[str, Any]) -> None:
         """See what is left when all is over."""
-        gone(range(self.first, self.first + self.number + 1), self.tree)
+        gone(self.numbers, self.tree)
         async with world(self.folder, **settings) as here:
             for run_id in self.begun:
                 recorded = await here.service.store.run_log.events(run_id, include_output=False)
@@ -197,11 +213,15 @@ async def test_killed_at_any_moment_nothing_lives_on_and_each_run_is_recorded_on
         chance = random.Random(f"{level} {keepers_too} {number}")
         with bystander() as innocent, forker("orphan_starter.py", folder) as children:
             made = Lane(folder, keepers_too, level == "sandbox", chance, innocent)
-            assert children.run(0, None, made.hear)  # it proves the level, once
-            while children.kills < KILLS // LANES:
-                made.kill(children)
-            assert children.run(0, None, made.hear)  # it takes up what is left and is let live
-            assert lives(innocent)
+            try:
+                assert children.run(0, None, made.hear)  # it proves the level, once
+                while children.kills < KILLS // LANES:
+                    made.kill(children)
+                assert children.run(0, None, made.hear)  # it takes up what is left, and ends
+                assert lives(innocent)
+            except BaseException:
+                end_all(made.numbers)
+                raise
             return made
 
     with place() as top, ThreadPoolExecutor(LANES) as threads:

@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 
 
 def say(text: str) -> None:
-    os.write(1, f"{text}\n".encode())
+    """Tell the test something; without a test there is nothing left to do."""
+    try:
+        os.write(1, f"{text}\n".encode())
+    except BrokenPipeError:
+        os._exit(1)
 
 
 def import_all(*but: str) -> None:
@@ -92,6 +96,10 @@ class Forker:
         self._process.stdin.write(b"go\n")
         try:
             return self._watch(handle, kill_after, hear)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            raise
         finally:
             os.close(handle)
 
