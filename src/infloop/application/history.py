@@ -21,8 +21,8 @@ from infloop.application.run_models import (
     SearchMatch,
 )
 from infloop.errors import NotFound, UsageError
-from infloop.model.events import Output, RunFinished
-from infloop.model.messages import expand
+from infloop.model.events import Output
+from infloop.model.messages import RunFinished, expand
 from infloop.runtime.runs.dispatch import queue_id
 from infloop.runtime.runs.recovery import shown_status
 from infloop.runtime.runs.taint_report import from_outside
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from infloop.application.resources import Resources
     from infloop.application.run_models import QueueStatus, RunStatus
     from infloop.model.events import Recorded
+    from infloop.model.messages import Message
     from infloop.model.values import JsonObject
     from infloop.runtime.timeline import Span
     from infloop.store.interfaces.queue import QueueState
@@ -205,14 +206,15 @@ class RunHistory:
             return None
         return RunProgress(open_nodes=list(found.nodes), rounds=dict(found.rounds))
 
-    async def _newest_events(self, row: RunRow) -> list[JsonObject]:
-        found: list[JsonObject] = []
+    async def _newest_events(self, row: RunRow) -> list[Message]:
+        found: list[Message] = []
         after = max(0, row.last_seq - MAX_EVENTS)
         while batch := await self._log.events(row.id, after):
             for recorded in batch:
                 found += expand(recorded)
-                if isinstance(recorded.event, RunFinished):
-                    found[-1]["scope"] = await self._log.scope(row.id) or {}
+                last = found[-1] if found else None
+                if isinstance(last, RunFinished):
+                    last.scope = await self._log.scope(row.id) or {}
             after = batch[-1].seq
             del found[:-MAX_EVENTS]
         return found

@@ -212,7 +212,7 @@ async def _step(store: Store, row: RunRow, args: argparse.Namespace) -> int:
     """Show everything about one step: the last time it was begun and ended."""
     from infloop.cli.view.terminal import json_line, one_line
     from infloop.errors import UsageError
-    from infloop.model.messages import expand
+    from infloop.model.messages import expand, to_json
 
     items = await _about(store, row.id, args.step)
     if not items:
@@ -220,7 +220,7 @@ async def _step(store: Store, row: RunRow, args: argparse.Namespace) -> int:
             f"run {row.id!r} has no step {args.step!r}; `infloop show` lists its steps"
         )
     for item in items:
-        for message in expand(item):
+        for message in map(to_json, expand(item)):
             if args.json:
                 print(json_line(message))
                 continue
