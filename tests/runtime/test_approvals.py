@@ -305,7 +305,7 @@ def test_an_answer_that_is_none_changes_nothing(
     assert waiting(client) == [question]
 
 
-async def test_whoever_asked_is_woken_by_an_answer_in_its_own_process(
+async def test_the_caller_that_asked_is_woken_by_an_answer_in_its_own_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("infloop.runtime.approvals.LOOK_SECONDS", 3_600.0)
@@ -597,7 +597,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def top() -> Iterator[Path]:
-    """Give a place that whoever children run as can enter."""
+    """Give a directory that the user of the children can enter."""
     made = Path(tempfile.mkdtemp(prefix="infloop-test-", dir="/var/tmp"))
     made.chmod(0o755)
     (made / "work").mkdir()
@@ -625,8 +625,8 @@ def test_a_confined_agent_cannot_answer_its_own_question(top: Path, level: str) 
         flow = asks(prompt=json.dumps(told), cwd=str(top / "work"))
         put_workflow(top / "data", flow)
         run_id = client.post("/api/run", {"workflowId": "asks"}).json()["runId"]
-        eventually(lambda: (top / "work/tried").exists())
-        (question,) = waiting(client)
+        eventually((top / "work/tried").exists)
+        (question,) = eventually(lambda: waiting(client))
         client.post(f"/api/approvals/{question['id']}", {"decision": "deny"})
         ended = client.finished(run_id)
     assert ended["status"] == "succeeded", ended

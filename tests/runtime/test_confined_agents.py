@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.runtime.confinement.homes import Homes, furnished
-from support.prompt_agent import NOBODY, asking, manifest, settings, theirs
+from support.prompt_agent import NOBODY, agent_folder, asking, manifest, settings, theirs
 from support.runs import Finished, World, scripted, world
 from support.workflows import edges, node, workflow
 
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 KEY = "sk-real-0123456789abcdef"
 LEVELS = ["host", "guard", "sandbox"]
 CONFINED = LEVELS[1:]
+
+
+@pytest.fixture
+def top() -> Iterator[Path]:
+    with agent_folder() as folder:
+        yield folder
 
 
 def rounds(code: str, times: int, **config: Any) -> dict[str, Any]:

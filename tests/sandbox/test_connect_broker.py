@@ -94,7 +94,7 @@ def test_an_address_leads_to_a_peer_or_nowhere(address: bytes, goes_to: Peer | N
 
 
 class Proxy:
-    """Takes whoever comes and says hello; counts them."""
+    """Accepts every connection, says hello and counts them."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""Real agents on a stage of their own: installed programs, a fake model, loopback and nothing else.
+"""The real agents: installed programs, a fake model, and no network but loopback.
 
 `.agents/` (or `AGENTS_DIR`) holds the programs. The versions are those the transcripts were made
 with; `AGENTS=latest` installs what is newest instead.

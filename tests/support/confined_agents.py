@@ -1,4 +1,4 @@
-"""Whole runs of real agents, confined: a place for them, and workflows that ask them."""
+"""Runs of the real agents under confinement: directories for them, and workflows."""
 
 from __future__ import annotations
 

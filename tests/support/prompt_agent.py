@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,9 @@ exec(sys.stdin.read())
 """
 
 
-@pytest.fixture
-def top() -> Iterator[Path]:
-    """Give a place that `nobody` can enter; its workspace and its home are theirs."""
+@contextmanager
+def agent_folder() -> Iterator[Path]:
+    """Make a folder with the agent; its `work` and its `home` belong to `nobody`."""
     if os.geteuid() != 0:
         pytest.skip("only root can run children as another user")
     made = Path(tempfile.mkdtemp(prefix="infloop-test-", dir="/var/tmp"))
@@ -45,8 +46,10 @@ def top() -> Iterator[Path]:
         os.chown(made / name, NOBODY, NOBODY)
     (made / "agent").write_text(AGENT)
     (made / "agent").chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made)
 
 
 def theirs(path: Path, text: str) -> Path:

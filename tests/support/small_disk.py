@@ -1,4 +1,4 @@
-"""A real disk of a few megabytes, one that never answers, and children that are not root."""
+"""A real disk of a few megabytes, and one that never answers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def small_disk(folder: Path, *, megabytes: int = 256, files: int = 100_000) -> I
 
 @contextmanager
 def deaf_disk(folder: Path) -> Iterator[Path]:
-    """Mount a disk at a new folder that answers nobody before the end."""
+    """Mount a disk at a new folder that never answers a request."""
     if os.geteuid() != 0 or not Path("/dev/fuse").exists():
         pytest.skip("only root can mount a disk, and only where programs can be disks")
     folder.mkdir()
@@ -72,7 +72,7 @@ def left(folder: Path) -> int:
 
 
 def workplace(folder: Path) -> Path:
-    """Make a directory that children can work in, whoever they are."""
+    """Make a directory that children can write to, under any user."""
     folder.mkdir()
     if os.geteuid() == 0:
         os.chown(folder, NOBODY, NOBODY)

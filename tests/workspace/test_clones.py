@@ -1,4 +1,4 @@
-"""Private clones for confined agents: a git of their own, and commits that come home checked."""
+"""Private clones for confined agents: their own git, and commits that are checked before use."""
 
 from __future__ import annotations
 
