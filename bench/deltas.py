@@ -62,9 +62,7 @@ async def talking(folder: Path, talker: Talker) -> AsyncIterator[RunService]:
             limits=Limits(0, 0),
         )
         try:
-            async with RunService(
-                store.run_log, store.liveness, instance, SystemClock(), parts
-            ) as service:
+            async with RunService(store, instance, SystemClock(), parts) as service:
                 yield service
         finally:
             await sandbox.close()
