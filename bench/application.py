@@ -11,7 +11,7 @@ from typing import Any
 
 from infloop.app import open_service
 from infloop.engine.graph import Definition
-from infloop.runtime.service import RunService
+from infloop.runtime.runs.service import RunService
 from infloop.settings import Settings
 
 PROVIDER = "scripted"

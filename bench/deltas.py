@@ -22,9 +22,9 @@ from infloop.app import open_history, run_async
 from infloop.model.events import Limits, Output
 from infloop.providers.base import Done, Part, Request, Text
 from infloop.runtime.clock import SystemClock
-from infloop.runtime.parts import Parts
-from infloop.runtime.service import RunService
-from infloop.sandbox.host import HostSandbox
+from infloop.runtime.runs.dependencies import Parts
+from infloop.runtime.runs.service import RunService
+from infloop.sandbox.levels.host import HostSandbox
 
 LISTENERS = 10
 DELTA = "token "

@@ -18,7 +18,7 @@ from pathlib import Path
 from application import begin, line, node, settings
 from benchmark import Benchmark, Contender, Sample, Target, each, memory
 from infloop.app import open_service, run_async
-from infloop.runtime.service import RunService
+from infloop.runtime.runs.service import RunService
 
 PATIENCE_S = 60.0
 MEGABYTE = 1 << 20

@@ -23,10 +23,10 @@ from socket import socket
 from benchmark import Benchmark, Contender, Sample, Target, each, ratio, stopwatch, wall
 from infloop.app import run_async
 from infloop.sandbox.base import ChildRequest, Sandbox
-from infloop.sandbox.bubblewrap import BubblewrapSandbox
 from infloop.sandbox.fence import Fence
-from infloop.sandbox.guard import GuardSandbox
-from infloop.sandbox.host import HostSandbox
+from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
+from infloop.sandbox.levels.guard import GuardSandbox
+from infloop.sandbox.levels.host import HostSandbox
 
 WARM_UP = 10
 TRUE = "/bin/true"

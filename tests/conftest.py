@@ -1,4 +1,4 @@
-"""Shared by all tests: the path to the playbook and its friends, and the event loops of a test."""
+"""Shared by all tests: the path to `support`, and the event loops of a test."""
 
 from __future__ import annotations
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Scope
 
     from infloop.catalog import ProviderFiles, WorkflowCatalog
-    from infloop.catalog.desk import CatalogDesk
+    from infloop.catalog.lookup import CatalogDesk
     from infloop.catalog.triggers import TriggerFiles
     from infloop.engine.graph import Definition
-    from infloop.mcp_server.parts import McpParts
+    from infloop.mcp_server.dependencies import McpParts
     from infloop.mcp_server.tools import Caller
     from infloop.model.approval import Approval
     from infloop.model.provider import ProgramProvider
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
     from infloop.model.trigger import Trigger
     from infloop.model.values import JsonObject
     from infloop.nodes.base import Interpreters
-    from infloop.providers.asking import Ask
+    from infloop.providers.approval_requests import Ask
     from infloop.providers.base import Provider
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.clock import Clock
-    from infloop.runtime.dispatch import Dispatcher
-    from infloop.runtime.fencing import Around, Credential, Needs
-    from infloop.runtime.service import RunService
+    from infloop.runtime.confinement.fence import Around, Credential, Needs
+    from infloop.runtime.runs.dispatch import Dispatcher
+    from infloop.runtime.runs.service import RunService
     from infloop.runtime.workspaces import Workspaces
     from infloop.sandbox.base import Sandbox
-    from infloop.store.audit import AuditLog
+    from infloop.store.audit.log import AuditLog
     from infloop.store.base import Journal
     from infloop.store.instances import Instances
-    from infloop.web.parts import WebParts
-    from infloop.web.posture import Posture
+    from infloop.web.dependencies import WebParts
+    from infloop.web.exposure import Posture
 
 Result = TypeVar("Result")
 
@@ -85,7 +85,7 @@ def workflow_catalog(chosen: Settings) -> WorkflowCatalog:
 
 def trigger_desk(chosen: Settings) -> CatalogDesk:
     """Return where triggers, webhook plugins and workflows are looked up."""
-    from infloop.catalog.desk import CatalogDesk
+    from infloop.catalog.lookup import CatalogDesk
     from infloop.catalog.plugins import PluginFiles
     from infloop.catalog.triggers import TriggerFiles
 
@@ -121,7 +121,7 @@ async def open_history(chosen: Settings) -> AsyncIterator[History]:
     """Open the journal without owning any run."""
     from infloop.runtime.clock import SystemClock
     from infloop.store.instances import Instances
-    from infloop.store.sqlite import open_journal
+    from infloop.store.sqlite.journal import open_journal
 
     journal = await open_journal(chosen.data_dir)
     try:
@@ -139,19 +139,19 @@ async def open_service(
     `audit` is the log that this process has open, if it has.
     """
     from infloop.runtime.clock import SystemClock
-    from infloop.runtime.fencing import EgressRules
-    from infloop.runtime.homes import Homes
-    from infloop.runtime.leaks import LeakGuard
-    from infloop.runtime.markers import RunMarkers
-    from infloop.runtime.parts import Parts
-    from infloop.runtime.programs import confined_in
-    from infloop.runtime.reserve import Reserve
-    from infloop.runtime.service import RunService
+    from infloop.runtime.confinement.disk_reserve import Reserve
+    from infloop.runtime.confinement.fence import EgressRules
+    from infloop.runtime.confinement.homes import Homes
+    from infloop.runtime.confinement.programs import confined_in
+    from infloop.runtime.runs.dependencies import Parts
+    from infloop.runtime.runs.markers import RunMarkers
+    from infloop.runtime.runs.redaction import LeakGuard
+    from infloop.runtime.runs.service import RunService
     from infloop.runtime.workspaces import Workspaces
-    from infloop.sandbox.hardening import hide_from_children
-    from infloop.sandbox.host import HostSandbox
-    from infloop.sandbox.limits import memory_here
-    from infloop.sandbox.records import ChildRecords
+    from infloop.sandbox.keepers.child_records import ChildRecords
+    from infloop.sandbox.kernel.hardening import hide_from_children
+    from infloop.sandbox.kernel.resource_limits import memory_here
+    from infloop.sandbox.levels.host import HostSandbox
 
     hide_from_children()
     clock = SystemClock()
@@ -227,7 +227,7 @@ async def open_service(
 def _secrets(chosen: Settings) -> Callable[[], list[str]]:
     """Return the way to all secrets that this process knows, whenever it is asked."""
     from infloop.catalog.secrets import FiledSecrets
-    from infloop.policy.variables import secret_values
+    from infloop.policy.secret_variables import secret_values
 
     @cache
     def trigger_files() -> TriggerFiles:
@@ -264,8 +264,8 @@ class OpenedSandbox:
 @asynccontextmanager
 async def open_sandbox(chosen: Settings) -> AsyncIterator[OpenedSandbox]:
     """Open the place where children live, at the level that the operator chose and that holds."""
-    from infloop.sandbox.levels import Place, choose, open_level
-    from infloop.sandbox.scratch import scratch_directory
+    from infloop.sandbox.levels.choice import Place, choose, open_level
+    from infloop.sandbox.view.scratch import scratch_directory
 
     with scratch_directory() as scratch:
         place = Place(scratch, (str(chosen.data_dir),), _service_user(chosen.service_user))
@@ -308,7 +308,7 @@ def _home(user: tuple[int, int] | None) -> Path:
 
 def audit_dir(chosen: Settings) -> Path:
     """Return where the audit log is."""
-    from infloop.store.audit import DIRECTORY
+    from infloop.store.audit.log import DIRECTORY
 
     return chosen.data_dir / DIRECTORY
 
@@ -317,7 +317,7 @@ def audit_dir(chosen: Settings) -> Path:
 async def open_audit(chosen: Settings) -> AsyncIterator[AuditLog]:
     """Open the audit log for writing; it is made with its first entry."""
     from infloop.runtime.clock import SystemClock
-    from infloop.store.audit import AuditLog
+    from infloop.store.audit.log import AuditLog
 
     async with AuditLog(
         audit_dir(chosen),
@@ -338,7 +338,7 @@ async def open_approvals(chosen: Settings) -> AsyncIterator[Approvals]:
 def _approvals(chosen: Settings, history: History, audit: AuditLog) -> Approvals:
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.clock import SystemClock
-    from infloop.store.sqlite import SqliteJournal
+    from infloop.store.sqlite.journal import SqliteJournal
 
     assert isinstance(history.journal, SqliteJournal)
 
@@ -387,16 +387,16 @@ async def open_server(
     from infloop import __version__
     from infloop.mcp_server.http import McpAddress
     from infloop.policy.rate import RateLimit
-    from infloop.providers.profiles import offered_profiles
+    from infloop.providers.http.models import offered_profiles
     from infloop.runtime.clock import SystemClock
-    from infloop.runtime.dispatch import Dispatcher, Room
+    from infloop.runtime.runs.dispatch import Dispatcher, Room
     from infloop.settings import shown_settings
-    from infloop.store.sqlite import SqliteJournal
+    from infloop.store.sqlite.journal import SqliteJournal
     from infloop.triggers.scheduler import STATE_FILE, Marks
     from infloop.web.app import create_app, create_metrics_app, later_api
     from infloop.web.credentials import Sessions
+    from infloop.web.dependencies import Places, WebParts
     from infloop.web.metrics import Metrics
-    from infloop.web.parts import Places, WebParts
     from infloop.web.streams import Frames, Streams
     from infloop.web.triggering import Triggering
 
@@ -472,7 +472,7 @@ def _mcp_parts(
     clock: Clock,
 ) -> McpParts:
     from infloop import __version__
-    from infloop.mcp_server.parts import McpParts
+    from infloop.mcp_server.dependencies import McpParts
 
     assert service.workspaces is not None
     return McpParts(
@@ -492,8 +492,8 @@ def _mcp_parts(
 async def open_mcp(chosen: Settings) -> AsyncIterator[McpParts]:
     """Open everything that `infloop mcp` needs: it drives the runs that its client starts."""
     from infloop.runtime.clock import SystemClock
-    from infloop.runtime.dispatch import Dispatcher, Room
-    from infloop.store.sqlite import SqliteJournal
+    from infloop.runtime.runs.dispatch import Dispatcher, Room
+    from infloop.store.sqlite.journal import SqliteJournal
 
     clock = SystemClock()
     async with open_audit(chosen) as audit, open_service(chosen, audit) as service:
@@ -512,7 +512,7 @@ async def open_mcp(chosen: Settings) -> AsyncIterator[McpParts]:
 
 def server_posture(chosen: Settings) -> Posture:
     """Return how the server may be reached; raise SettingsError if that would be too open."""
-    from infloop.web.posture import decide_posture
+    from infloop.web.exposure import decide_posture
 
     return decide_posture(
         chosen.host,
@@ -550,9 +550,9 @@ def _definition_loader(chosen: Settings) -> Callable[[str], Awaitable[Definition
 @asynccontextmanager
 async def open_workspaces(chosen: Settings) -> AsyncIterator[Workspaces]:
     """Open the worktrees and snapshots, for commands that look at them or bring work home."""
-    from infloop.runtime.programs import confined_in
+    from infloop.runtime.confinement.programs import confined_in
     from infloop.runtime.workspaces import Workspaces
-    from infloop.sandbox.host import HostSandbox
+    from infloop.sandbox.levels.host import HostSandbox
 
     own = HostSandbox()
     async with AsyncExitStack() as stack:
@@ -595,7 +595,7 @@ def provider_folders(chosen: Settings) -> tuple[ProviderFiles, ...]:
     """Return where providers are found, first the operator's own: the first with an id counts."""
     from infloop.catalog import ProviderFiles
     from infloop.catalog.connections import connected_providers
-    from infloop.providers.cli import SHIPPED_DIR
+    from infloop.providers.cli.agent import SHIPPED_DIR
 
     return (
         ProviderFiles(chosen.providers),
@@ -615,10 +615,10 @@ def _provider_finder(
     """Return the way from a provider's id to the provider; a changed manifest counts at once."""
     from infloop.model.provider import AcpProvider, CliProvider, HttpProvider
     from infloop.model.provider import ScriptedProvider as ScriptedManifest
-    from infloop.providers.cli import CliAgent, bin_variable
+    from infloop.providers.cli.agent import CliAgent, bin_variable
     from infloop.providers.prices import Priced, PriceList
     from infloop.providers.scripted import ScriptedProvider
-    from infloop.runtime.fencing import NO_NEEDS
+    from infloop.runtime.confinement.fence import NO_NEEDS
 
     folders = provider_folders(chosen)
     allowed = passthrough
@@ -648,13 +648,13 @@ def _provider_finder(
                 return Priced(agent, PriceList("openai", sums=True)) if tells_no_cost else agent
             case AcpProvider() as manifest:
                 # Only when it is needed: the protocol's messages take half a second to import.
-                from infloop.providers.acp import AcpAgent
+                from infloop.providers.acp.agent import AcpAgent
 
                 program = os.environ.get(bin_variable(provider_id), "")
                 sandbox = around(_needs(manifest, user))
                 return AcpAgent(manifest, sandbox, environment, consult=ask, program=program)
             case HttpProvider() as manifest:
-                from infloop.providers.http import HttpAgent
+                from infloop.providers.http.agent import HttpAgent
 
                 prices = PriceList(manifest.price_list or "", manifest.base_url)
                 return Priced(HttpAgent(manifest, os.environ), prices)
@@ -667,8 +667,8 @@ def _needs(manifest: ProgramProvider, user: tuple[int, int] | None) -> Needs:
 
     Who uses a key without having it needs no other login either.
     """
-    from infloop.runtime.fencing import Needs
-    from infloop.sandbox.reach import can_reach
+    from infloop.runtime.confinement.fence import Needs
+    from infloop.sandbox.view.path_permissions import can_reach
 
     home, credential = _home(user), _credential(manifest)
 
@@ -689,7 +689,7 @@ def _needs(manifest: ProgramProvider, user: tuple[int, int] | None) -> Needs:
 def _credential(manifest: ProgramProvider) -> Credential | None:
     """Return the key that the agent uses without having it, if we have it."""
     from infloop.egress.broker import Account
-    from infloop.runtime.fencing import Credential
+    from infloop.runtime.confinement.fence import Credential
 
     broker = manifest.broker
     key = os.environ.get(broker.key_variable, "") if broker else ""
@@ -734,7 +734,7 @@ def find_interpreters(chosen: Settings) -> Interpreters:
 
 def _installed(program: str) -> str | None:
     """Return where a program is; what is in the working directory does not count."""
-    from infloop.sandbox.kept import find_program
+    from infloop.sandbox.levels.keeper_sandbox import find_program
 
     return find_program(program, os.environ.get("PATH", os.defpath))
 

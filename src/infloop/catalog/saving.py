@@ -15,7 +15,7 @@ from infloop.catalog.workflows import SUFFIXES
 from infloop.errors import NotFound, Problem, StoreError, UsageError, WorkflowError
 from infloop.model.names import FILE_NAME_RULE, is_file_name
 from infloop.model.problems import shown
-from infloop.store.alone import alone_in
+from infloop.store.directory_lock import alone_in
 from infloop.store.files import private_directory, write_private
 
 if TYPE_CHECKING:

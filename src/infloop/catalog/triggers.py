@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from infloop.catalog.files import file_looks, folder_state, json_files, read_bounded, within
 from infloop.errors import Problem, UsageError
 from infloop.model.trigger import Trigger, is_trigger_id, parse_trigger
-from infloop.store.alone import alone_in
+from infloop.store.directory_lock import alone_in
 from infloop.store.files import private_directory, write_private
 
 if TYPE_CHECKING:

@@ -2,24 +2,14 @@
 
 Exit codes: 0 succeeded, 1 failed, 2 bad usage or workflow, 75 paused, 130 cancelled.
 
-A command's file has `add_arguments(parser)` and `main(args) -> int`; its docstring is its help.
+A command is a file in `commands`: `add_arguments(parser)`, `main(args) -> int`, and a docstring,
+which is its help.
 What they share:
 
-    terminal    text that is safe to print
-    figures     durations, times, sizes and money as people read them
-    naming      which run is meant
-    story       what happened in a run, folded from its events
-    labels      what a workflow's author calls a node
-    outline     a story's steps as an indented list
-    changed     changes to files, as lines to read
-    trigger_lines  a trigger in a few lines
-    summary     how a run ended, as it stays on the screen
-    advice      the commands that make sense next
-    reasons     why a run is what it is
-    plain       a run as plain lines, or as JSON lines
-    live        a run drawn on a terminal
-    watching    sees the runs of this process through to their end
-    recording   what somebody asks of a run, in the audit log
+    view/      how runs, changes and figures are shown
+    run_names  which run is meant: an id, its beginning, or `last`
+    watching   follows the runs of this process to their end
+    recording  audit entries for what a person asks of a run
 
 Nothing is imported before it is needed: `infloop --help` answers at once.
 """
@@ -28,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import keyword
 import sys
 from typing import TYPE_CHECKING
 
@@ -35,6 +26,7 @@ from infloop import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import ModuleType
 
 COMMANDS: tuple[tuple[str, str], ...] = (
     ("new", "write a workflow to begin with"),
@@ -89,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
 
 def command_parser(name: str) -> argparse.ArgumentParser:
     """Return the parser of one subcommand."""
-    module = importlib.import_module(f"infloop.cli.{name}_command")
+    module = _command_module(name)
     made = argparse.ArgumentParser(
         prog=f"infloop {name}",
         description=module.__doc__,
@@ -102,7 +94,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str]) -> int:
     """Run the command line; return the exit code."""
-    from infloop.cli.terminal import is_text, note, prepare_streams
+    from infloop.cli.view.terminal import is_text, note, prepare_streams
 
     prepare_streams()
     if not all(map(is_text, argv)):
@@ -115,13 +107,17 @@ def run(argv: Sequence[str]) -> int:
         parser().parse_args(argv)  # answers --help and --version, and refuses everything else
         return 2
     args = command_parser(argv[0]).parse_args(argv[1:])
-    module = importlib.import_module(f"infloop.cli.{argv[0]}_command")
-    return _guarded(module.main, args)
+    return _guarded(_command_module(argv[0]).main, args)
+
+
+def _command_module(name: str) -> ModuleType:
+    file = f"{name}_" if keyword.iskeyword(name) else name
+    return importlib.import_module(f"infloop.cli.commands.{file}")
 
 
 def _guarded(main: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
     """Call a command; turn expected errors into a message and an exit code."""
-    from infloop.cli.terminal import abandon_stdout, complain
+    from infloop.cli.view.terminal import abandon_stdout, complain
     from infloop.errors import InfloopError, StoreError
 
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from infloop.model.audit import EventName
     from infloop.model.values import JsonValue
-    from infloop.store.audit import AuditLog
+    from infloop.store.audit.log import AuditLog
     from infloop.store.base import RunRow
 
 

@@ -13,21 +13,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from infloop.cli.advice import short
-from infloop.cli.labels import Labels
-from infloop.cli.past import count_doubts, story_so_far
-from infloop.cli.plain import JsonView, PlainView
-from infloop.cli.summary import sum_up
-from infloop.cli.terminal import note
+from infloop.cli.view.advice import short
+from infloop.cli.view.labels import Labels
+from infloop.cli.view.plain import JsonView, PlainView
+from infloop.cli.view.replay import count_doubts, story_so_far
+from infloop.cli.view.summary import sum_up
+from infloop.cli.view.terminal import note
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from infloop.cli.story import Story
-    from infloop.cli.summary import Summary
+    from infloop.cli.view.run_view import Story
+    from infloop.cli.view.summary import Summary
     from infloop.model.approval import Approval
     from infloop.model.events import Recorded, RunFinished
-    from infloop.runtime.service import RunService
+    from infloop.runtime.runs.service import RunService
     from infloop.store.base import RunRow
 
 SUCCEEDED, FAILED, PAUSED, CANCELLED = 0, 1, 75, 130
@@ -203,7 +203,7 @@ def _drawn(service: RunService, row: RunRow, story: Story, labels: Labels) -> Vi
         return None
     from rich.console import Console
 
-    from infloop.cli.live import LiveView
+    from infloop.cli.view.live import LiveView
     from infloop.runtime.clock import SystemClock
 
     console = Console(force_terminal=True)

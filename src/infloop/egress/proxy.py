@@ -15,7 +15,7 @@ import errno
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from infloop.egress.conversation import Conversation, Terms
+from infloop.egress.child_connection import Conversation, Terms
 from infloop.egress.limits import Limits, Uploads
 from infloop.egress.protocol import Refusal, refusal_answer
 from infloop.egress.reports import Decision, Ended

@@ -12,7 +12,7 @@ from infloop.mcp_server.tools import Nothing, utility
 from infloop.runtime.approvals import how_to
 
 if TYPE_CHECKING:
-    from infloop.mcp_server.parts import McpParts
+    from infloop.mcp_server.dependencies import McpParts
     from infloop.mcp_server.tools import Call
     from infloop.model.approval import Approval
     from infloop.model.values import JsonObject, JsonValue

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
     from starlette.types import Message, Receive, Scope, Send
 
-    from infloop.mcp_server.parts import McpParts
+    from infloop.mcp_server.dependencies import McpParts
     from infloop.mcp_server.tools import Caller
 
 

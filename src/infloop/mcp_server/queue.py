@@ -10,7 +10,7 @@ from infloop.errors import NotFound
 from infloop.mcp_server.tools import Arguments, Nothing, utility
 
 if TYPE_CHECKING:
-    from infloop.mcp_server.parts import McpParts
+    from infloop.mcp_server.dependencies import McpParts
     from infloop.mcp_server.tools import Call
     from infloop.model.values import JsonObject
     from infloop.store.queue import QueueEntry

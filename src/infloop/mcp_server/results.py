@@ -14,11 +14,11 @@ from infloop.mcp_server.tools import Arguments, utility
 from infloop.model.values import compact_json
 from infloop.runtime.timeline import spans
 from infloop.store.queue import QueueEntry
-from infloop.workspace.changes import printable
-from infloop.workspace.gate import protected_changes
+from infloop.workspace.applying.review import protected_changes
+from infloop.workspace.snapshots.changes import printable
 
 if TYPE_CHECKING:
-    from infloop.mcp_server.parts import McpParts
+    from infloop.mcp_server.dependencies import McpParts
     from infloop.mcp_server.tools import Call
     from infloop.model.values import JsonObject
     from infloop.runtime.timeline import Span

@@ -12,11 +12,11 @@ from infloop.errors import UsageError
 from infloop.mcp_server.answers import with_untrusted
 from infloop.mcp_server.tools import Arguments, utility
 from infloop.model.values import compact_json
-from infloop.runtime.dispatch import queue_id
+from infloop.runtime.runs.dispatch import queue_id
 from infloop.store.queue import QueueEntry
 
 if TYPE_CHECKING:
-    from infloop.mcp_server.parts import McpParts
+    from infloop.mcp_server.dependencies import McpParts
     from infloop.mcp_server.tools import Call
     from infloop.model.values import JsonObject
     from infloop.store.base import RunRow

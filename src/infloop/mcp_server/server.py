@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp_types import CallToolRequestParams, PaginatedRequestParams
 
-    from infloop.mcp_server.parts import McpParts
+    from infloop.mcp_server.dependencies import McpParts
     from infloop.mcp_server.tools import Caller, Tool
     from infloop.model.values import JsonObject
 

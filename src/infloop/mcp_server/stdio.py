@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-    from infloop.mcp_server.parts import McpParts
+    from infloop.mcp_server.dependencies import McpParts
 
     Incoming = MemoryObjectSendStream[SessionMessage | Exception]
     Outgoing = MemoryObjectReceiveStream[SessionMessage]

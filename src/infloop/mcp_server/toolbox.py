@@ -16,7 +16,7 @@ from infloop.mcp_server.workflows import find_workflow_tool, workflow_tools
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from infloop.mcp_server.parts import McpParts
+    from infloop.mcp_server.dependencies import McpParts
     from infloop.mcp_server.tools import Tool
 
 UTILITIES: tuple[Tool, ...] = (

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from infloop.errors import UsageError
-from infloop.mcp_server.parts import McpParts
+from infloop.mcp_server.dependencies import McpParts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -17,7 +17,7 @@ from infloop.store.queue import QueueEntry
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from infloop.mcp_server.parts import McpParts
+    from infloop.mcp_server.dependencies import McpParts
     from infloop.mcp_server.tools import Call
     from infloop.model.events import Recorded
     from infloop.model.values import JsonObject

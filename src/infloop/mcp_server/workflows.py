@@ -19,14 +19,14 @@ from infloop.model.inputs import InputError
 from infloop.model.references import implicit_inputs, workflow_inputs
 from infloop.model.values import compact_json
 from infloop.policy.taint import refusals, told
-from infloop.runtime.dispatch import Asked
+from infloop.runtime.runs.dispatch import Asked
 from infloop.store.queue import Full
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from infloop.catalog import Bundle
-    from infloop.mcp_server.parts import McpParts
+    from infloop.mcp_server.dependencies import McpParts
     from infloop.mcp_server.tools import Call
     from infloop.model.values import JsonObject
     from infloop.model.workflow import InputSpec, Workflow

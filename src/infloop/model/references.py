@@ -11,7 +11,7 @@ from infloop.model.inputs import resolve_inputs
 from infloop.model.schema import part_model
 from infloop.model.template import Template
 from infloop.model.values import as_text
-from infloop.model.walking import every_node
+from infloop.model.walk import every_node
 from infloop.model.workflow import NODE_MODELS, SubworkflowNode
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ class Environment(Protocol):
 
 
 class Beginning(NamedTuple):
-    """What a worktree is made of; see `infloop.workspace.worktree.Worktrees.create`."""
+    """What a worktree is made of; see `infloop.workspace.worktrees.worktree.Worktrees.create`."""
 
     ref: str = ""
     include_uncommitted: bool = False

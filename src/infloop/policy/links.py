@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.policy.protected import plain
+from infloop.policy.protected_paths import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

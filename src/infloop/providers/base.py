@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from infloop.sandbox.capture import Capture
+from infloop.sandbox.keepers.capture import Capture
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -23,7 +23,7 @@ from infloop.errors import NotFound, StoreError, UsageError
 from infloop.model.approval import Approval, cut_note, question
 from infloop.model.events import Notice
 from infloop.policy.permissions import Ruling
-from infloop.store.approvals import AlreadySettled, refusal
+from infloop.store.sqlite.approvals import AlreadySettled, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from infloop.model.audit import Actor
     from infloop.model.events import Event
     from infloop.model.values import JsonObject
-    from infloop.providers.asking import Ask
+    from infloop.providers.approval_requests import Ask
     from infloop.runtime.clock import Clock
-    from infloop.store.approvals import SqliteApprovals
-    from infloop.store.audit import AuditLog
+    from infloop.store.audit.log import AuditLog
     from infloop.store.base import Journal, RunRow
     from infloop.store.instances import Instances
+    from infloop.store.sqlite.approvals import SqliteApprovals
 
 LOOK_SECONDS = 1.0
 """How long it takes at most until an answer from another process is seen."""

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from infloop.errors import InfloopError, StepError, StoreError, UsageError
 from infloop.model.events import Notice, TreeRestored, TreeSaved
 from infloop.nodes.base import Watched
-from infloop.runtime.inplace import InPlace
-from infloop.runtime.programs import programs_in
-from infloop.workspace import pending
-from infloop.workspace.index import changed_files
-from infloop.workspace.places import Places, git_places
-from infloop.workspace.worktree import Worktrees, empty_place
+from infloop.runtime.confinement.git_protection import InPlace
+from infloop.runtime.confinement.programs import programs_in
+from infloop.workspace.applying import rollback as pending
+from infloop.workspace.git.repository_paths import Places, git_places
+from infloop.workspace.snapshots.index import changed_files
+from infloop.workspace.worktrees.worktree import Worktrees, empty_place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from infloop.nodes.base import Beginning
     from infloop.runtime.timeline import Moment
     from infloop.sandbox.base import Sandbox
-    from infloop.workspace.changes import Change
-    from infloop.workspace.plan import Read
-    from infloop.workspace.program import Confine
-    from infloop.workspace.snapshot import SnapshotStore
-    from infloop.workspace.trees import Lines
-    from infloop.workspace.worktree import Listed, Worktree
+    from infloop.workspace.git.program import Confine
+    from infloop.workspace.snapshots.changes import Change
+    from infloop.workspace.snapshots.restore_plan import Read
+    from infloop.workspace.snapshots.store import SnapshotStore
+    from infloop.workspace.snapshots.trees import Lines
+    from infloop.workspace.worktrees.worktree import Listed, Worktree
 
     Post = Callable[[Event], None]
     Asked = Callable[[str], Awaitable[bool]]

@@ -25,22 +25,22 @@ from infloop.web.routes import (
     health,
     home,
     login,
-    measures,
     providers,
     run,
     runs,
     triggers,
-    waiting,
     webhook,
     workflows,
 )
+from infloop.web.routes import metrics as measures
+from infloop.web.routes import queue as waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from starlette.types import ASGIApp, Message
 
-    from infloop.web.parts import WebParts
+    from infloop.web.dependencies import WebParts
 
 MCP = "/api/mcp"
 

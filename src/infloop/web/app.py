@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from infloop.web.directly import Directly
+from infloop.web.exposure import Posture
+from infloop.web.fast_path import Directly
 from infloop.web.guards import (
     Answered,
     Authenticated,
@@ -16,14 +17,13 @@ from infloop.web.guards import (
     Guard,
     Hardened,
 )
-from infloop.web.posture import Posture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from infloop.web.parts import WebParts
+    from infloop.web.dependencies import WebParts
 
 GUARDS: tuple[type[Guard], ...] = (
     Correlated,  # outside everything, so that refusals have an id, too

@@ -19,7 +19,7 @@ from infloop.policy.secrets import same_secret
 from infloop.triggers.webhook import MAX_BODY_BYTES as MAX_WEBHOOK_BYTES
 from infloop.web.credentials import COOKIE, SECURE_COOKIE, bearer
 from infloop.web.errors import Refused, answer, error_response, log
-from infloop.web.posture import Asked, refuse_forwarded, refuse_host, refuse_origin
+from infloop.web.exposure import Asked, refuse_forwarded, refuse_host, refuse_origin
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from infloop.model.audit import ActorKind
     from infloop.web.credentials import Sessions
-    from infloop.web.parts import WebParts
+    from infloop.web.dependencies import WebParts
 
 WEBHOOKS = "/api/webhook/"
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/login", "/logout", "/page.css"})

@@ -12,7 +12,7 @@ import uvicorn
 
 from infloop.errors import SettingsError
 from infloop.policy.hosts import authority
-from infloop.runtime.ending import settle_runs
+from infloop.runtime.runs.shutdown import settle_runs
 from infloop.web.connection import BoundedProtocol
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from infloop.web.parts import WebParts
+    from infloop.web.dependencies import WebParts
 
 MORE_PORTS = 20
 MOST_CONNECTIONS = 1_024

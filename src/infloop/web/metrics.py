@@ -14,7 +14,7 @@ from infloop.model.events import Recorded, RunFinished, StepFinished, StepPassed
 
 if TYPE_CHECKING:
     from infloop.model.values import JsonObject
-    from infloop.runtime.news import Said
+    from infloop.runtime.event_bus import Said
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 _SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)

@@ -17,8 +17,8 @@ from pydantic.alias_generators import to_camel
 from infloop.model.audit import Actor
 from infloop.model.problems import Report
 from infloop.model.reading import read_object
+from infloop.web.dependencies import WebParts
 from infloop.web.errors import correlation_id, documented
-from infloop.web.parts import WebParts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

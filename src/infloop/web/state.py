@@ -8,11 +8,11 @@ import msgspec
 
 from infloop.model.events import RunFinished
 from infloop.model.messages import expand
-from infloop.runtime.outside import from_outside
+from infloop.runtime.runs.taint_report import from_outside
 
 if TYPE_CHECKING:
     from infloop.model.values import JsonObject
-    from infloop.runtime.service import RunService
+    from infloop.runtime.runs.service import RunService
     from infloop.store.base import RunRow
     from infloop.store.queue import QueueEntry
 

@@ -16,7 +16,7 @@ from infloop.model.audit import SYSTEM, Actor, mark_of
 from infloop.model.events import Recorded, RunFinished, StepStarted, TreeSaved
 from infloop.model.inputs import InputError
 from infloop.model.template import TooLong
-from infloop.runtime.dispatch import Asked
+from infloop.runtime.runs.dispatch import Asked
 from infloop.store.queue import Full
 from infloop.triggers.filewatch import OwnWrites
 from infloop.triggers.firing import name_of, prepare
@@ -25,18 +25,18 @@ from infloop.triggers.scheduler import Scheduler, schedule_key, schedule_values
 from infloop.triggers.watcher import Watcher, changed_values
 from infloop.triggers.webhook import Place, Webhooks
 from infloop.web.errors import log
-from infloop.web.looks import OncePerTurn
+from infloop.web.lookup_cache import OncePerTurn
 
 if TYPE_CHECKING:
-    from infloop.catalog.desk import CatalogDesk
+    from infloop.catalog.lookup import CatalogDesk
     from infloop.model.trigger import Trigger
     from infloop.model.values import JsonValue
     from infloop.model.workflow import Workflow
     from infloop.runtime.clock import Clock
-    from infloop.runtime.dispatch import Dispatcher
-    from infloop.runtime.news import Said
-    from infloop.runtime.service import RunService
-    from infloop.store.audit import AuditLog
+    from infloop.runtime.event_bus import Said
+    from infloop.runtime.runs.dispatch import Dispatcher
+    from infloop.runtime.runs.service import RunService
+    from infloop.store.audit.log import AuditLog
     from infloop.triggers.filewatch import Changes
     from infloop.triggers.firing import Firing
     from infloop.triggers.payload import Values

@@ -6,14 +6,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from infloop.model.references import node_templates
-from infloop.model.walking import every_node
+from infloop.model.walk import every_node
 from infloop.model.workflow import StartNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from infloop.model.template import Template
-    from infloop.model.walking import Seat
+    from infloop.model.walk import Seat
     from infloop.model.workflow import Node, Workflow
 
 

@@ -10,9 +10,9 @@ from pydantic import Field
 from infloop.errors import UsageError
 from infloop.model.approval import LONGEST_NOTE, ApprovalState
 from infloop.runtime.approvals import Approvals, shown
-from infloop.store.approvals import AlreadySettled
+from infloop.store.sqlite.approvals import AlreadySettled
+from infloop.web.dependencies import WebParts
 from infloop.web.errors import Refused, documented
-from infloop.web.parts import WebParts
 from infloop.web.routing import CorrelationId, Parts, Shape, Who, router
 
 ROUTER = router("approvals")

@@ -9,7 +9,7 @@ import msgspec
 from fastapi import Query
 
 from infloop.model.audit import Wanted
-from infloop.store.audit_reading import newest
+from infloop.store.audit.reading import newest
 from infloop.web.routing import Parts, Shape, router
 
 ROUTER = router("audit")

@@ -12,8 +12,8 @@ from pydantic import Field
 from infloop.catalog.connections import Entry, connections, remove, save, unused_id
 from infloop.errors import NotFound, UsageError
 from infloop.model.connection import Connection, is_connection_id, parse_connection
+from infloop.web.dependencies import WebParts
 from infloop.web.errors import Refused, documented, problem_objects
-from infloop.web.parts import WebParts
 from infloop.web.routing import CorrelationId, Parts, Shape, Who, router
 
 ROUTER = router("connections")

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Query
 
 from infloop.errors import UsageError
-from infloop.runtime.ledger import midnight_ms
+from infloop.runtime.spending.ledger import midnight_ms
 from infloop.store.base import Calls, Grouping, Spending
 from infloop.web.routing import Parts, Shape, router
 

@@ -15,11 +15,11 @@ from starlette.responses import Response
 
 from infloop.model.events import Recorded
 from infloop.model.values import JsonValue
-from infloop.runtime.news import Item
+from infloop.runtime.event_bus import Item
 from infloop.store.base import RunRow
 from infloop.store.queue import QueueEntry
+from infloop.web.dependencies import WebParts
 from infloop.web.errors import documented
-from infloop.web.parts import WebParts
 from infloop.web.routing import Parts, router
 from infloop.web.state import latest_state
 from infloop.web.streams import EventStream, frame

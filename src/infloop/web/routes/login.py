@@ -11,9 +11,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from infloop.model.audit import Actor, ActorKind, EventName
 from infloop.policy.secrets import same_secret
 from infloop.web.credentials import COOKIE, SECURE_COOKIE, SESSION_MS
+from infloop.web.dependencies import WebParts
 from infloop.web.errors import Refused, documented
 from infloop.web.pages import LOGIN_PAGE, LOGIN_REFUSED
-from infloop.web.parts import WebParts
 from infloop.web.routing import CorrelationId, Parts, router
 
 ROUTER = router("login")

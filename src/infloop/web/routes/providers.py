@@ -14,8 +14,8 @@ from infloop.catalog.agents import Agent, agents, has_agent_files
 from infloop.errors import NotFound
 from infloop.model.connection import ConnectedProvider
 from infloop.model.provider import CliProvider, HttpProvider, Provider
+from infloop.web.dependencies import WebParts
 from infloop.web.errors import Refused, documented
-from infloop.web.parts import WebParts
 from infloop.web.routing import Parts, Shape, router
 
 ROUTER = router("providers")

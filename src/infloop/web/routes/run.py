@@ -16,10 +16,10 @@ from infloop.model.events import Cause
 from infloop.model.problems import shown
 from infloop.model.references import workflow_inputs
 from infloop.model.values import JsonObject
-from infloop.runtime.dispatch import Asked
+from infloop.runtime.runs.dispatch import Asked
 from infloop.store.queue import Full
+from infloop.web.dependencies import WebParts
 from infloop.web.errors import Refused, documented
-from infloop.web.parts import WebParts
 from infloop.web.routes.runs import cancel_run
 from infloop.web.routing import CorrelationId, Parts, Shape, Who, router
 from infloop.web.state import latest_state

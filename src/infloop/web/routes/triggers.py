@@ -20,8 +20,8 @@ from infloop.model.trigger import Trigger, is_trigger_id, parse_trigger
 from infloop.model.values import JsonObject
 from infloop.triggers.checks import check_trigger, needs_secret
 from infloop.triggers.trial import trial_delivery
+from infloop.web.dependencies import WebParts
 from infloop.web.errors import Refused, documented, problem_objects
-from infloop.web.parts import WebParts
 from infloop.web.routing import CorrelationId, Parts, Shape, Who, router
 
 ROUTER = router("triggers")

@@ -17,8 +17,8 @@ from infloop.catalog.saving import (
 from infloop.catalog.workflows import is_workflow_id
 from infloop.errors import NotFound, UsageError, WorkflowError
 from infloop.model.problems import shown
+from infloop.web.dependencies import Places
 from infloop.web.errors import ShownProblem, documented, problem_objects
-from infloop.web.parts import Places
 from infloop.web.routing import CorrelationId, Parts, Shape, Who, router
 
 ROUTER = router("workflows")

@@ -1,0 +1,195 @@
+"""A run as plain lines, one per event of interest, for pipes, files and logs.
+
+0.1s  fix[1]/agent  agent began
+0.2s  fix[1]/agent | Looking at the tests.
+0.3s  fix[1]/agent  next  0.2s  $0.02
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infloop.cli.view.figures import duration, moment, money
+from infloop.cli.view.terminal import json_line, note, one_line
+from infloop.model.events import (
+    Notice,
+    Output,
+    Recorded,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepFinished,
+    StepPassed,
+    StepStarted,
+    StepWaiting,
+    StopRequested,
+    TemplateWarning,
+    TreeRestored,
+)
+from infloop.model.messages import expand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from infloop.cli.view.summary import Summary
+
+LONGEST_LINE = 4_000
+SIGNS = {"stdout": "|", "stderr": "!", "tool": ">"}
+
+
+class Lines:
+    """Turns events into lines; keeps unfinished lines of output until they end."""
+
+    def __init__(self, started_at: int = 0) -> None:
+        self._started_at = started_at
+        self._partial: dict[tuple[str, str], str] = {}
+
+    def of(self, item: Recorded) -> Iterator[str]:
+        """Yield the lines that an event is worth."""
+        event = item.event
+        if isinstance(event, RunStarted) or not self._started_at:
+            self._started_at = item.time
+        stamp = f"{duration(item.time - self._started_at):>7}  "
+        if isinstance(event, Output):
+            for line in self._said(event):
+                yield stamp + line
+            return
+        if isinstance(event, StepFinished | RunFinished | RunResumed):
+            for line in self._rest(getattr(event, "path", "")):
+                yield stamp + line
+        text = _text(event, item.run_id)
+        if text:
+            yield stamp + text
+
+    def rest(self) -> Iterator[str]:
+        """Yield what was begun and never ended."""
+        yield from (f"{'':>7}  {line}" for line in self._rest(""))
+
+    def _said(self, event: Output) -> Iterator[str]:
+        if event.stream == "tool":  # what was being said when the tool was used comes before it
+            yield from self._rest(event.path, but="tool")
+        key = (event.path, event.stream)
+        *lines, rest = (self._partial.pop(key, "") + event.text).split("\n")
+        while len(rest) > LONGEST_LINE:
+            lines.append(rest[:LONGEST_LINE])
+            rest = rest[LONGEST_LINE:]
+        if rest:
+            self._partial[key] = rest
+        yield from (_said_line(*key, line) for line in lines)
+
+    def _rest(self, path: str, but: str = "") -> Iterator[str]:
+        """Yield the unfinished lines of one step, or of all, but not of one of its streams."""
+        keys = [key for key in self._partial if path in ("", key[0]) and key[1] != but]
+        for key in keys:
+            yield _said_line(*key, self._partial.pop(key))
+
+
+def _said_line(path: str, stream: str, line: str) -> str:
+    return f"{one_line(path)} {SIGNS[stream]} {one_line(line.removesuffix(chr(13)))}"
+
+
+def _text(event: object, run_id: str) -> str:
+    match event:
+        case RunStarted():
+            return f"run {one_line(run_id)} of {one_line(event.workflow_name, 60)} began"
+        case RunResumed():
+            return f"run {one_line(run_id)} goes on"
+        case StopRequested():
+            return f"asked to stop: {one_line(event.reason)}" if event.reason else "asked to stop"
+        case StepStarted():
+            again = f" again (attempt {event.attempt})" if event.attempt > 1 else ""
+            return f"{one_line(event.path)}  {event.node_type} began{again}"
+        case StepFinished():
+            return _ended(event, event.duration_ms)
+        case StepPassed():
+            return _ended(event, None)
+        case StepWaiting():
+            return (
+                f"{one_line(event.path)}  waiting until {moment(event.until)}: "
+                f"{one_line(event.reason)}"
+            )
+        case TemplateWarning():
+            return (
+                f"{one_line(event.path)}  warning: {{{{{one_line(event.missing_key)}}}}} in "
+                f"{one_line(event.field)} refers to nothing and was left empty"
+            )
+        case TreeRestored():
+            return f"{one_line(event.directory)} is made what it was before {one_line(event.path)}"
+        case Notice():
+            return f"{one_line(event.path)}  {event.level}: {one_line(event.message)}".lstrip()
+        case RunFinished():
+            return f"run {event.status}{f': {one_line(event.error)}' if event.error else ''}"
+        case _:
+            return ""
+
+
+def _ended(event: StepFinished | StepPassed, took_ms: int | None) -> str:
+    parts = [one_line(event.path), one_line(event.handle)]
+    detail = event.error or event.outputs.get("detail")
+    if isinstance(detail, str) and detail:
+        parts[1] += f": {one_line(detail)}"
+    if event.node_type == "loop":
+        parts.append(f"{event.outputs.get('iterations', '?')} rounds")
+    if took_ms is not None:
+        parts.append(duration(took_ms))
+    cost = event.outputs.get("costUsd")
+    if isinstance(cost, int | float):
+        parts.append(money(cost))
+    return "  ".join(parts)
+
+
+class PlainView:
+    """Prints a run's lines as they come; `prefix` tells several runs apart."""
+
+    def __init__(self, prefix: str = "", started_at: int = 0) -> None:
+        self._lines = Lines(started_at)
+        self._prefix = prefix
+
+    def show(self, items: Sequence[Recorded]) -> None:
+        """Print what happened."""
+        for item in items:
+            for line in self._lines.of(item):
+                print(self._prefix + line)
+        print(end="", flush=True)
+
+    def tick(self) -> None:
+        """Time alone changes nothing here."""
+
+    def say(self, text: str) -> None:
+        """Say something that is not part of the run."""
+        note(text)
+
+    def close(self) -> None:
+        """Print what was begun and never ended."""
+        for line in self._lines.rest():
+            print(self._prefix + line)
+
+    def end(self, summary: Summary | None) -> None:
+        """Print what the lines have not said yet."""
+        if summary is not None:
+            for line in (summary.totals, *summary.advice):
+                print(self._prefix + line)
+
+
+class JsonView:
+    """Prints every event as one JSON object a line, and nothing else."""
+
+    def show(self, items: Sequence[Recorded]) -> None:
+        """Print the events' messages."""
+        for item in items:
+            for message in expand(item):
+                print(json_line(message))
+        print(end="", flush=True)
+
+    def tick(self) -> None:
+        """Time alone changes nothing here."""
+
+    def say(self, text: str) -> None:
+        """Say something that is not part of the run."""
+        note(text)
+
+    def close(self) -> None:
+        """There is nothing to put away."""
+
+    def end(self, summary: Summary | None) -> None:
+        """The last event has said it."""

@@ -1,0 +1,92 @@
+"""Files that an agent reads and writes through us, beneath the directory it works in.
+
+We are not fenced in as the agent may be, so nothing is reached through a link, and nothing of git's
+own is written: what is in there is executed by whoever uses the repository next.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from infloop.errors import StepError
+from infloop.policy.protected_paths import plain
+from infloop.workspace import beneath
+
+MOST_BYTES = 8 << 20
+
+
+class AgentFiles:
+    """The files beneath one directory, by absolute path; StepError says why one is refused."""
+
+    def __init__(self, directory: str) -> None:
+        self._root = Path(directory)
+        self._names = {directory.rstrip("/"), os.path.realpath(directory)}
+
+    def read(self, path: str, first_line: int = 1, lines: int | None = None) -> str:
+        """Return the text of a file, or some of its lines; what is not UTF-8 becomes U+FFFD."""
+        inner = self._inner(path)
+        try:
+            with beneath.opened(self._root) as root, beneath.parent(root, inner) as (folder, name):
+                text = _read(folder, name, path)
+        except OSError as error:
+            raise StepError(f"{path[:200]!r} cannot be read: {error.strerror}") from None
+        if first_line <= 1 and lines is None:
+            return text
+        begin = max(0, first_line - 1)
+        end = None if lines is None else begin + lines
+        return "".join(text.splitlines(keepends=True)[begin:end])
+
+    def write(self, path: str, text: str) -> None:
+        """Make a file, or put another in its place at once; its mode stays."""
+        inner = self._inner(path)
+        if any(plain(os.fsdecode(name)) == ".git" for name in inner.split(b"/")):
+            raise StepError(f"{path[:200]!r} is git's own and is not written")
+        data = text.encode("utf-8", "replace")
+        try:
+            with beneath.opened(self._root) as root:
+                beneath.make_folders(root, inner.rpartition(b"/")[0])
+                with beneath.parent(root, inner) as (folder, name):
+                    _replace(folder, name, data, path)
+        except OSError as error:
+            raise StepError(f"{path[:200]!r} cannot be written: {error.strerror}") from None
+
+    def _inner(self, path: str) -> bytes:
+        """Return the path within the directory."""
+        for name in self._names:
+            inner = path.removeprefix(f"{name}/")
+            if inner != path and "\0" not in inner and not {"", ".", ".."} & {*inner.split("/")}:
+                return os.fsencode(inner)
+        raise StepError(f"{path[:200]!r} is not beneath {str(self._root)!r}")
+
+
+def _read(folder: int, name: bytes, path: str) -> str:
+    descriptor = os.open(name, beneath.READ, dir_fd=folder)
+    with open(descriptor, "rb") as file:  # noqa: PTH123  (a descriptor has no path)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise StepError(f"{path[:200]!r} is not a file")
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise StepError(f"{path[:200]!r} is larger than {MOST_BYTES} bytes")
+    return data.decode("utf-8", "replace")
+
+
+def _replace(folder: int, name: bytes, data: bytes, path: str) -> None:
+    there = beneath.look(folder, name)
+    if there is not None and not stat.S_ISREG(there.st_mode):
+        raise StepError(f"{path[:200]!r} is not a file")
+    new = b".infloop-new-" + secrets.token_hex(8).encode()
+    descriptor = os.open(new, beneath.CREATE, 0o666, dir_fd=folder)
+    try:
+        try:
+            beneath.write_all(descriptor, data)
+            if there is not None:
+                os.fchmod(descriptor, there.st_mode & 0o777)  # it may change hands
+        finally:
+            os.close(descriptor)
+        os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        os.unlink(new, dir_fd=folder)
+        raise

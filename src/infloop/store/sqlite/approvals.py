@@ -1,0 +1,213 @@
+"""Questions that wait for a person, and what became of them, in the journal's database.
+
+Promises
+  * The first answer counts, whoever else answers at the same moment, in whatever process.
+  * A question that has an answer, is over or was withdrawn stays so.
+  * A row is kept for 90 days, longer than its run may be; the details of a question that nobody
+    decided on because it was withdrawn are not.
+
+`owner` is the process that waits for the answer (`store.instances`): when it is dead, nobody does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from infloop.errors import NotFound, UsageError
+from infloop.model.approval import STATES, Answer, Approval, ApprovalState
+from infloop.model.audit import Actor
+from infloop.store.sqlite.compression import pack, unpack
+from infloop.store.sqlite.encoding import mended_text, to_json
+
+if TYPE_CHECKING:
+    from infloop.store.sqlite.readers import Readers
+    from infloop.store.sqlite.writer import Writer
+
+REMEMBERED_MS = 90 * 86_400_000
+_PRUNED_AT_ONCE = 200
+
+_COLUMNS = (
+    "id, kind, title, details, asked_at, expires_at, run, workflow, path, state, answered_by,"
+    " answered_at, note"
+)
+
+_NOTHING = pack(b"{}")
+
+_actor = msgspec.json.Decoder(Actor).decode
+
+
+class AlreadySettled(UsageError):
+    """The question has an answer, or nobody waits for one any more; the message says which."""
+
+
+class SqliteApprovals:
+    """The questions of all processes of this machine that open the same journal."""
+
+    def __init__(self, writer: Writer, readers: Readers) -> None:
+        self._writer = writer
+        self._readers = readers
+
+    async def ask(self, approval: Approval, owner: str) -> None:
+        """Keep a question that `owner` waits for."""
+        await self._writer.submit(partial(_ask, approval=approval, owner=owner))
+
+    async def answer(
+        self, approval_id: str, answer: Answer, who: Actor, note: str, time: int
+    ) -> Approval:
+        """Answer a question; raise AlreadySettled if it waits no more, NotFound if unknown."""
+        work = partial(_answer, name=approval_id, answer=answer, who=who, note=note, time=time)
+        return await self._writer.submit(work)
+
+    async def expire(self, approval_id: str, time: int) -> Approval:
+        """Let a question be over unless it has an answer; return what became of it."""
+        return await self._writer.submit(partial(_expire, name=approval_id, time=time))
+
+    async def expire_due(self, time: int) -> None:
+        """Let all questions be over whose time has come."""
+        await self._writer.submit(partial(_expire_due, time=time))
+
+    def withdraw(self, approval_id: str, note: str, time: int) -> asyncio.Future[None]:
+        """Take a question back unless it has an answer; it is on its way when this returns."""
+        return self._writer.submit(
+            lambda connection: _withdraw(connection, "id = ?", approval_id, note, time)
+        )
+
+    async def withdraw_of(self, owner: str, note: str, time: int) -> None:
+        """Take back what a process asked that died."""
+        await self._writer.submit(
+            lambda connection: _withdraw(connection, "owner = ?", owner, note, time)
+        )
+
+    async def read(self, approval_id: str) -> Approval:
+        """Return a question; raise NotFound if it is unknown."""
+        return await self._readers.run(_read, approval_id)
+
+    async def waiting(self, *, limit: int = 1_000) -> list[Approval]:
+        """Return what waits for an answer, the oldest first."""
+        return await self._readers.run(_read_all, "waiting", "ASC", limit)
+
+    async def settled(self, state: ApprovalState, *, limit: int = 1_000) -> list[Approval]:
+        """Return what became `state`, the newest first."""
+        return await self._readers.run(_read_all, state, "DESC", limit)
+
+    async def owners(self) -> list[str]:
+        """Return the processes that wait for answers."""
+        return await self._readers.run(_read_owners)
+
+
+def _ask(connection: sqlite3.Connection, approval: Approval, owner: str) -> None:
+    connection.execute(
+        "DELETE FROM approval WHERE key IN (SELECT key FROM approval WHERE asked_at < ?"
+        " AND state <> 'waiting' LIMIT ?)",
+        (approval.asked_at - REMEMBERED_MS, _PRUNED_AT_ONCE),
+    )
+    connection.execute(
+        "INSERT INTO approval (id, run, workflow, path, kind, title, details, asked_at, expires_at,"
+        " owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            approval.id,
+            approval.run_id,
+            approval.workflow_id,
+            mended_text(approval.path),
+            mended_text(approval.kind),
+            mended_text(approval.title),
+            pack(to_json(approval.details)),
+            approval.asked_at,
+            approval.expires_at,
+            owner,
+        ),
+    )
+
+
+def _answer(
+    connection: sqlite3.Connection, name: str, answer: Answer, who: Actor, note: str, time: int
+) -> Approval:
+    changed = connection.execute(
+        "UPDATE approval SET state = ?, answered_by = ?, answered_at = ?, note = ?"
+        " WHERE id = ? AND state = 'waiting' AND expires_at > ?",
+        (STATES[answer], to_json(who).decode(), time, mended_text(note), name, time),
+    ).rowcount
+    found = _read(connection, name)
+    if not changed:
+        raise AlreadySettled(refusal(found))
+    return found
+
+
+def refusal(approval: Approval) -> str:
+    """Return why a question takes no answer."""
+    what = approval.account if approval.state != "waiting" else "nobody answered in time"
+    return f"{approval.id!r} takes no answer any more: {what}"
+
+
+def _expire(connection: sqlite3.Connection, name: str, time: int) -> Approval:
+    connection.execute(
+        "UPDATE approval SET state = 'expired', answered_at = ? WHERE id = ? AND state = 'waiting'",
+        (time, name),
+    )
+    return _read(connection, name)
+
+
+def _expire_due(connection: sqlite3.Connection, time: int) -> None:
+    connection.execute(
+        "UPDATE approval SET state = 'expired', answered_at = ?1"
+        " WHERE state = 'waiting' AND expires_at <= ?1",
+        (time,),
+    )
+
+
+def _withdraw(connection: sqlite3.Connection, whose: str, name: str, note: str, time: int) -> None:
+    connection.execute(
+        "UPDATE approval SET state = 'withdrawn', note = ?, answered_at = ?, details = ?"  # noqa: S608  (constants)
+        f" WHERE state = 'waiting' AND {whose}",
+        (mended_text(note), time, _NOTHING, name),
+    )
+
+
+def _read(connection: sqlite3.Connection, name: str) -> Approval:
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM approval WHERE id = ?",  # noqa: S608  (constants)
+        (mended_text(name),),
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"there is no question {name!r}; `infloop approvals` lists those that wait")
+    return _approval(row)
+
+
+def _read_all(
+    connection: sqlite3.Connection, state: ApprovalState, order: str, limit: int
+) -> list[Approval]:
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM approval WHERE state = ? ORDER BY key {order} LIMIT ?",  # noqa: S608  (constants)
+        (state, limit),
+    )
+    return list(map(_approval, rows))
+
+
+def _read_owners(connection: sqlite3.Connection) -> list[str]:
+    rows = connection.execute("SELECT DISTINCT owner FROM approval WHERE state = 'waiting'")
+    return [owner for (owner,) in rows]
+
+
+def _approval(row: tuple[Any, ...]) -> Approval:
+    name, kind, title, details, asked_at, expires_at, run, workflow, path, state, *rest = row
+    who, answered_at, note = rest
+    return Approval(
+        name,
+        kind,
+        title,
+        msgspec.json.decode(unpack(details)),
+        asked_at,
+        expires_at,
+        run,
+        workflow,
+        path,
+        state,
+        _actor(who) if who else None,
+        answered_at,
+        note,
+    )

@@ -1,0 +1,129 @@
+"""A new run: from nothing, or from the beginning of another."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+from infloop.errors import NotFound, StoreError
+from infloop.model.events import Recorded, RunStarted
+from infloop.model.values import compact_json
+from infloop.store.base import NewRun, Ownership, definition_hash
+from infloop.store.sqlite.append import Figures, insert_stretches, store_items
+from infloop.store.sqlite.batches import LAST_ROW, decode_stretch, encode_stretches, row_id
+from infloop.store.sqlite.blobs import whole_texts
+from infloop.store.sqlite.compression import pack
+from infloop.store.sqlite.encoding import mended_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from infloop.model.values import JsonObject
+
+FIRST_EPOCH = 1
+
+
+def create_run(
+    connection: sqlite3.Connection,
+    run: NewRun,
+    items: Sequence[Recorded],
+    scope: JsonObject | None,
+    output_cap: int,
+) -> int:
+    """Store a run and its first events; return its epoch."""
+    first = items[0].event
+    name = definition_hash(run.definition)
+    if type(first) is not RunStarted or first.definition != name:
+        raise StoreError(
+            f"run {run.id!r} must begin with the RunStarted event that names its definition "
+            f"{name!r}, not with {first!r:.200}"
+        )
+    key = _insert_run(connection, run, name)
+    store_items(connection, key, Figures(), items, scope, output_cap)
+    return FIRST_EPOCH
+
+
+def fork(connection: sqlite3.Connection, run_id: str, before_seq: int, run: NewRun) -> Ownership:
+    """Store `run` with the other run's stretches, checkpoints and blob uses below `before_seq`."""
+    row = connection.execute("SELECT key FROM run WHERE id = ?", (run_id,)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no run {run_id!r} to begin from")
+    source: int = row[0]
+    key = _insert_run(connection, run, definition_hash(run.definition))
+    connection.execute(
+        "INSERT INTO blob_use SELECT ?, hash FROM blob_use WHERE run = ?", (key, source)
+    )
+    connection.execute(
+        "INSERT INTO stretch SELECT id + ?, last_seq, events, steps, output_bytes, kind, ?,"
+        " blobs, body FROM stretch WHERE id BETWEEN ? AND ? AND last_seq < ?",
+        (
+            row_id(key - source, 0),
+            run.correlation_id,
+            row_id(source, 0),
+            row_id(source, before_seq),
+            before_seq,
+        ),
+    )
+    _copy_part(connection, source, key, before_seq, run)
+    connection.execute(
+        "INSERT INTO checkpoint SELECT ?, seq, state FROM checkpoint WHERE run = ? AND seq < ?",
+        (key, source, before_seq),
+    )
+    last_seq = _figures(connection, key).last_seq
+    if last_seq == 0:
+        raise StoreError(f"run {run_id!r} has nothing before sequence {before_seq} to begin from")
+    return Ownership(FIRST_EPOCH, last_seq)
+
+
+def _figures(connection: sqlite3.Connection, key: int) -> Figures:
+    """Return what a run's stretches add up to."""
+    row = connection.execute(
+        "SELECT last_seq, events, steps, output_bytes FROM stretch WHERE id BETWEEN ? AND ?"
+        " ORDER BY id DESC LIMIT 1",
+        (row_id(key, 0), row_id(key, LAST_ROW)),
+    ).fetchone()
+    return Figures(*row) if row else Figures()
+
+
+def _insert_run(connection: sqlite3.Connection, run: NewRun, definition: str) -> int:
+    connection.execute(
+        "INSERT OR IGNORE INTO definition VALUES (?, ?)", (definition, pack(run.definition))
+    )
+    try:
+        key = connection.execute(
+            "INSERT INTO run (id, workflow_id, workflow_name, definition, correlation_id, cause,"
+            " owner, epoch, status, started_at, last_seq, events, steps, output_bytes)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?, 0, 0, 0, 0)",
+            (
+                run.id,
+                run.workflow_id,
+                mended_text(run.workflow_name),
+                definition,
+                run.correlation_id,
+                compact_json(run.cause),
+                run.owner,
+                FIRST_EPOCH,
+                run.started_at,
+            ),
+        ).lastrowid
+    except sqlite3.IntegrityError as error:
+        raise StoreError(
+            f"a run {run.id!r} exists already; give each run an id of its own"
+        ) from error
+    assert key is not None
+    return key
+
+
+def _copy_part(
+    connection: sqlite3.Connection, source: int, key: int, before_seq: int, run: NewRun
+) -> None:
+    """Copy the beginning of the one stretch that `before_seq` may cut in two."""
+    row = connection.execute(
+        "SELECT id & 0xFFFFFFFF, kind, ?, blobs, body FROM stretch"
+        " WHERE id BETWEEN ? AND ? AND last_seq >= ?",
+        (run.correlation_id, row_id(source, 0), row_id(source, before_seq - 1), before_seq),
+    ).fetchone()
+    if row is not None:
+        items = decode_stretch(run.id, row, whole_texts(connection))
+        kept = [item for item in items if item.seq < before_seq]
+        insert_stretches(connection, key, encode_stretches(kept), _figures(connection, key))

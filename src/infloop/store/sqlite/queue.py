@@ -1,0 +1,331 @@
+"""The run queue in the journal's database, through its one writer."""
+
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from infloop.errors import Fenced, NotFound, StoreError
+from infloop.model.events import Cause
+from infloop.model.values import JsonObject, compact_json
+from infloop.store.queue import REMEMBERED_MS, Full, Queue, Queued, QueuedRun, QueueEntry
+from infloop.store.sqlite import creation
+from infloop.store.sqlite.compression import pack, unpack
+from infloop.store.sqlite.encoding import mended_text, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from infloop.model.events import Recorded
+    from infloop.store.base import NewRun
+    from infloop.store.sqlite.readers import Readers
+    from infloop.store.sqlite.writer import Writer
+
+_PRUNED_AT_ONCE = 200
+
+_COLUMNS = (
+    "id, run, workflow, correlation_id, cause, priority, coalesce(idempotency_key, ''), queued_at,"
+    " state, owner, reason, body, key"
+)
+_NOTHING = pack(b"{}")
+
+_cause = msgspec.json.Decoder(Cause).decode
+
+
+class SqliteQueue(Queue):
+    """The queue of all processes of this machine that open the same journal."""
+
+    def __init__(self, writer: Writer, readers: Readers, output_cap: int) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._output_cap = output_cap
+
+    async def put(self, run: QueuedRun, *, limit: int) -> Queued | Full:
+        return await self._writer.submit(partial(_put, run=run, limit=limit))
+
+    async def take_some(
+        self,
+        owner: str,
+        most: int,
+        *,
+        room: Mapping[str, int],
+        among: Collection[str] | None = None,
+    ) -> list[QueueEntry]:
+        chosen = None if among is None else json.dumps([*among])
+        work = partial(_take_some, owner=owner, most=most, room=room, chosen=chosen)
+        return await self._writer.submit(work)
+
+    async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
+        def work(connection: sqlite3.Connection) -> int:
+            promised = _leave(connection, entry_id, run.owner, "started")
+            if promised != run.id:
+                raise StoreError(f"{entry_id!r} was to become {promised!r} and not {run.id!r}")
+            return creation.create_run(connection, run, (first,), None, self._output_cap)
+
+        return await self._writer.submit(work)
+
+    async def give_back(self, entry_id: str, owner: str) -> None:
+        await self._writer.submit(partial(_give_back, entry_id=entry_id, owner=owner))
+
+    async def drop(self, entry_id: str, owner: str, reason: str) -> None:
+        await self._writer.submit(lambda c: _leave(c, entry_id, owner, "dropped", reason))
+
+    async def remove(self, entry_id: str) -> bool:
+        return await self._writer.submit(partial(_remove, entry_id=entry_id))
+
+    async def entry(self, entry_id: str) -> QueueEntry:
+        return await self._readers.run(_read_entry, entry_id)
+
+    async def entries(self, *, limit: int = 1000) -> list[QueueEntry]:
+        return await self._readers.run(_read_entries, limit)
+
+    async def count(self) -> int:
+        return await self._readers.run(_count)
+
+    async def hold(self, owner: str, reason: str, since: int) -> None:
+        row = (owner, mended_text(reason), since)
+        await self._writer.submit(partial(_hold, row=row))
+
+    async def release(self, owner: str) -> None:
+        await self._writer.submit(partial(_release, owner=owner))
+
+    async def owners(self) -> list[str]:
+        return await self._readers.run(_read_owners)
+
+    async def forget_owner(self, owner: str) -> int:
+        return await self._writer.submit(partial(_forget_owner, owner=owner))
+
+
+# -- adding ----------------------------------------------------------------------------------------
+
+
+def _put(connection: sqlite3.Connection, run: QueuedRun, limit: int) -> Queued | Full:
+    forgotten = run.queued_at - REMEMBERED_MS
+    _prune(connection, forgotten)
+    known = _answered(connection, mended_text(run.idempotency_key), forgotten)
+    if known is not None:
+        return known
+    waiting, taken, behind = connection.execute(
+        "SELECT (SELECT count(*) FROM queued WHERE state = 'waiting'),"
+        " (SELECT count(*) FROM queued WHERE state = 'taken'),"
+        " (SELECT count(*) FROM queued WHERE state = 'waiting' AND priority < ?)",
+        (run.priority,),
+    ).fetchone()
+    if waiting + taken >= limit:
+        return Full(limit)
+    position = waiting - behind + 1
+    _insert(connection, run, position)
+    return Queued(run.id, run.run_id, position)
+
+
+def _prune(connection: sqlite3.Connection, before: int) -> None:
+    """Forget some of those that left the queue and were added before that time."""
+    connection.execute(
+        "DELETE FROM queued WHERE key IN (SELECT key FROM queued WHERE queued_at < ?"
+        " AND state NOT IN ('waiting', 'taken') LIMIT ?)",
+        (before, _PRUNED_AT_ONCE),
+    )
+
+
+def _answered(connection: sqlite3.Connection, key: str, forgotten: int) -> Queued | None:
+    if not key:
+        return None
+    row = connection.execute(
+        "SELECT id, run, first_position FROM queued WHERE idempotency_key = ?"
+        " AND (queued_at >= ? OR state IN ('waiting', 'taken'))",
+        (key, forgotten),
+    ).fetchone()
+    return Queued(row[0], row[1], row[2], repeated=True) if row else None
+
+
+def _insert(connection: sqlite3.Connection, run: QueuedRun, position: int) -> None:
+    try:
+        connection.execute(
+            "INSERT INTO queued (id, run, workflow, correlation_id, cause, priority,"
+            " idempotency_key, queued_at, first_position, body)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                run.id,
+                run.run_id,
+                run.workflow_id,
+                run.correlation_id,
+                compact_json(run.cause),
+                run.priority,
+                mended_text(run.idempotency_key) or None,
+                run.queued_at,
+                position,
+                pack(to_json({"inputs": run.inputs, "extra": run.extra})),
+            ),
+        )
+    except sqlite3.IntegrityError as error:
+        raise StoreError(
+            f"{run.id!r} or its run {run.run_id!r} has been in the queue already; "
+            "give each entry ids of its own"
+        ) from error
+
+
+# -- handing out -----------------------------------------------------------------------------------
+
+
+def _take_some(
+    connection: sqlite3.Connection,
+    owner: str,
+    most: int,
+    room: Mapping[str, int],
+    chosen: str | None,
+) -> list[QueueEntry]:
+    left = dict(room)
+    taken: list[QueueEntry] = []
+    while len(taken) < most:
+        full = json.dumps([name for name, count in left.items() if count < 1])
+        entry = _take(connection, owner, full, chosen)
+        if entry is None:
+            break
+        taken.append(entry)
+        workflow = entry.run.workflow_id
+        left[workflow] = left.get(workflow, 1) - 1
+    return taken
+
+
+def _take(
+    connection: sqlite3.Connection, owner: str, passed: str, chosen: str | None
+) -> QueueEntry | None:
+    rows = connection.execute(
+        "UPDATE queued SET state = 'taken', owner = ?1 WHERE key = (SELECT key FROM queued"  # noqa: S608  (constants)
+        " WHERE state = 'waiting' AND workflow NOT IN (SELECT value FROM json_each(?2))"
+        " AND (?3 IS NULL OR id IN (SELECT value FROM json_each(?3)))"
+        " ORDER BY priority DESC, key LIMIT 1)"
+        " AND NOT EXISTS (SELECT 1 FROM queue_hold WHERE owner = ?1)"
+        f" RETURNING {_COLUMNS}",
+        (owner, passed, chosen),
+    ).fetchall()
+    return _entry(rows[0], 0) if rows else None
+
+
+def _leave(
+    connection: sqlite3.Connection, entry_id: str, owner: str, state: str, reason: str = ""
+) -> str:
+    """Let an entry leave the queue that `owner` took; return the run that it was to become."""
+    left = connection.execute(
+        "UPDATE queued SET state = ?, reason = ?, body = ?"
+        " WHERE id = ? AND state = 'taken' AND owner = ? RETURNING run",
+        (state, mended_text(reason), _NOTHING, entry_id, owner),
+    ).fetchall()
+    if not left:
+        raise _not_taken(entry_id, owner)
+    return str(left[0][0])
+
+
+def _give_back(connection: sqlite3.Connection, entry_id: str, owner: str) -> None:
+    given = connection.execute(
+        "UPDATE queued SET state = 'waiting', owner = ''"
+        " WHERE id = ? AND state = 'taken' AND owner = ?",
+        (entry_id, owner),
+    ).rowcount
+    if not given:
+        raise _not_taken(entry_id, owner)
+
+
+def _not_taken(entry_id: str, owner: str) -> Fenced:
+    return Fenced(f"{entry_id!r} is not in the queue as taken by {owner!r}; leave it alone")
+
+
+def _remove(connection: sqlite3.Connection, entry_id: str) -> bool:
+    removed = connection.execute(
+        "UPDATE queued SET state = 'removed', body = ? WHERE id = ? AND state = 'waiting'",
+        (_NOTHING, entry_id),
+    ).rowcount
+    return removed > 0
+
+
+# -- owners ----------------------------------------------------------------------------------------
+
+
+def _hold(connection: sqlite3.Connection, row: tuple[str, str, int]) -> None:
+    connection.execute("INSERT OR REPLACE INTO queue_hold VALUES (?, ?, ?)", row)
+
+
+def _release(connection: sqlite3.Connection, owner: str) -> None:
+    connection.execute("DELETE FROM queue_hold WHERE owner = ?", (owner,))
+
+
+def _forget_owner(connection: sqlite3.Connection, owner: str) -> int:
+    _release(connection, owner)
+    return connection.execute(
+        "UPDATE queued SET state = 'waiting', owner = '' WHERE state = 'taken' AND owner = ?",
+        (owner,),
+    ).rowcount
+
+
+def _read_owners(connection: sqlite3.Connection) -> list[str]:
+    rows = connection.execute(
+        "SELECT owner FROM queued WHERE state = 'taken' UNION SELECT owner FROM queue_hold"
+    )
+    return [owner for (owner,) in rows]
+
+
+# -- looking ---------------------------------------------------------------------------------------
+
+
+def _count(connection: sqlite3.Connection) -> int:
+    (count,) = connection.execute(
+        "SELECT count(*) FROM queued WHERE state IN ('waiting', 'taken')"
+    ).fetchone()
+    return int(count)
+
+
+def _position(connection: sqlite3.Connection, priority: int, key: int) -> int:
+    (position,) = connection.execute(
+        "SELECT count(*) FROM queued WHERE state = 'waiting'"
+        " AND (priority > ?1 OR (priority = ?1 AND key <= ?2))",
+        (priority, key),
+    ).fetchone()
+    return int(position)
+
+
+def _read_entry(connection: sqlite3.Connection, entry_id: str) -> QueueEntry:
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM queued WHERE id = ?",  # noqa: S608  (constants)
+        (entry_id,),
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"the queue knows nothing of {entry_id!r}")
+    entry = _entry(row, 0)
+    if entry.state != "waiting":
+        return entry
+    return _entry(row, _position(connection, entry.run.priority, row[-1]))
+
+
+def _read_entries(connection: sqlite3.Connection, limit: int) -> list[QueueEntry]:
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM queued WHERE state IN ('waiting', 'taken')"  # noqa: S608  (constants)
+        " ORDER BY state, priority DESC, key LIMIT ?",
+        (limit,),
+    ).fetchall()
+    taken = [_entry(row, 0) for row in rows if row[8] == "taken"]
+    waiting = (row for row in rows if row[8] == "waiting")
+    return [*taken, *(_entry(row, place) for place, row in enumerate(waiting, 1))]
+
+
+def _entry(row: tuple[Any, ...], position: int) -> QueueEntry:
+    entry_id, run_id, workflow, correlation, cause, priority, key, queued_at, *rest, body, _ = row
+    state, owner, reason = rest
+    held: dict[str, JsonObject] = msgspec.json.decode(unpack(body))
+    run = QueuedRun(
+        entry_id,
+        run_id,
+        workflow,
+        held.get("inputs", {}),
+        correlation,
+        queued_at,
+        _cause(cause),
+        priority,
+        key,
+        held.get("extra", {}),
+    )
+    return QueueEntry(run, state, position, owner, reason)

@@ -1,0 +1,13 @@
+"""Snapshots of whole trees, in a private git object store.
+
+store         take, diff, patch, restore, prune
+objects       writes git objects
+trees         reads trees and blobs through git
+refs          keeps the objects of a snapshot alive
+index         remembers file stats, so that only changed files are read again
+walk          reads a tree into the store
+metadata      permissions, and files that were not read
+changes       what changed between two trees, path by path
+restore_plan  decides what a restore has to do
+restore       does it
+"""
