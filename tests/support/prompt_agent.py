@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.parts import ruled_out
 from support.workflows import edges, node, workflow
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ exec(sys.stdin.read())
 def top() -> Iterator[Path]:
     """Give a place that `nobody` can enter; its workspace and its home are theirs."""
     if os.geteuid() != 0:
-        pytest.skip("only root can run children as another user")
+        ruled_out("only root can run children as another user")
     made = Path(tempfile.mkdtemp(prefix="infloop-test-", dir="/var/tmp"))
     made.chmod(0o755)
     for name in ("work", "home"):
