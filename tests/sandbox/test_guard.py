@@ -86,7 +86,7 @@ async def test_the_same_attack_succeeds_on_an_unconfined_child(attack: dict[str,
             await pool.close()
         tripped = world.tripped(result)
     if not tripped and attack.get("free") == "maybe":
-        ruled_out("this machine refuses it to everyone")
+        ruled_out(f"this machine refuses it to everyone: {attack['name']}")
     assert tripped, result
 
 
