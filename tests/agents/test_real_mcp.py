@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from infloop.app import open_history
+from infloop.app import open_store
 from infloop.model.events import Cause
 from infloop.settings import Settings
 from support.agent_programs import PROGRAMS, Stage, leave_the_network, need_agents
@@ -109,8 +109,8 @@ async def in_the_journal(folder: Path, results: Sequence[str], server: dict[str,
     started, status = map(json.loads, results)
     way = "http" if "url" in server else "stdio"
     assert (started["status"], status["runId"]) == ("queued", started["runId"])
-    async with open_history(Settings(data_dir=folder / "data")) as history:
-        row = await history.journal.run(started["runId"])
+    async with open_store(Settings(data_dir=folder / "data")) as store:
+        row = await store.run_log.run(started["runId"])
     assert row.cause == Cause("mcp", way, untrusted=("who",))
     if way == "http":  # the other one ended with its client
         eventually((folder / "greeted").exists)

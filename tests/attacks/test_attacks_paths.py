@@ -259,7 +259,7 @@ async def test_no_run_works_where_a_link_has_taken_a_directorys_place(
             with pytest.raises(GuardError) as refused:
                 await here.run(flow)
             said = str(refused.value)
-            assert len(await here.service.journal.runs()) == 1
+            assert len(await here.service.store.run_log.runs()) == 1
     replaced = named / attack.get("cwd", "")
     assert f"'{replaced}' leads to '{replaced.resolve()}'" in said
     assert f"work in '{replaced.resolve()}' by its own name" in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -146,6 +147,7 @@ async def test_a_proof_is_remembered_until_the_circumstances_change(tmp_path: Pa
         assert (await choose("sandbox", where, cache)).level == "sandbox"
     # Where nothing can be put up any more only memory can say that it holds.
     assert (await choose("sandbox", where, cache)).level == "sandbox"
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o600
     stored = json.loads(cache.read_text())
     cache.write_text(json.dumps({**stored, "key": [*stored["key"][:1], "another boot"]}))
     with pytest.raises(FileNotFoundError):

@@ -10,7 +10,7 @@ Workflows and runs
     random_workflows    random workflows that always end
     playbook            drives the engine by hand
     runs                a whole application in a temporary directory
-    journals            journals, and runs and events to put into them
+    stores              every implementation of the store, and runs and events to put into one
     audit_logs          audit logs with a clock that tests set
 
 The command line and the server
