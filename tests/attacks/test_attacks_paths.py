@@ -22,6 +22,7 @@ from infloop.workspace.worktrees.uncommitted import matching
 from support.acp_agents import ALL_ALLOWED, STOP, Bench
 from support.attack_tables import Attack, AttackTable
 from support.eventually import eventually
+from support.parts import ruled_out
 from support.processes import peak_kib
 from support.repositories import contents
 from support.runs import scripted, world
@@ -56,7 +57,7 @@ class Scene:
 
     def make(self, attack: Attack) -> None:
         if attack.get("root") and os.geteuid() != 0:
-            pytest.skip("only root can make a device")
+            ruled_out("only root can make a device")
         subprocess.run(
             ["/bin/sh", "-c", self.fill(attack.get("make", ""))], cwd=self.workspace, check=True
         )

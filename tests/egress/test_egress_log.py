@@ -25,6 +25,7 @@ from infloop.store.audit.reading import newest
 from infloop.web.metrics import Metrics
 from support import forkserver
 from support.eventually import eventually_async
+from support.parts import ruled_out
 from support.runs import world
 from support.terminal import on_terminal
 from support.workflows import edges, node, workflow
@@ -65,7 +66,7 @@ def answering() -> Iterator[int]:
 def nobodys() -> Iterator[Path]:
     """Give a place that the user `nobody` can enter and whose `work` belongs to them."""
     if os.geteuid() != 0:
-        pytest.skip("only root can run children as another user")
+        ruled_out("only root can run children as another user")
     place = Path(tempfile.mkdtemp(prefix="infloop-test-", dir="/var/tmp"))
     place.chmod(0o755)
     (place / "work").mkdir()
