@@ -69,7 +69,7 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
     from infloop.runtime.clock import SystemClock
     from infloop.triggers.scheduler import STATE_FILE, Marks, Scheduler
     from infloop.triggers.watcher import Watcher
-    from infloop.web.app import create_app, create_metrics_app, later_api
+    from infloop.web.app import create_app, create_metrics_app, lazy_api
     from infloop.web.dependencies import WebDependencies
     from infloop.web.metrics import Metrics
     from infloop.web.streams import Frames, Streams
@@ -113,7 +113,7 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
             metrics=metrics,
         )
         mcp = McpAddress(McpDependencies(application), _mcp_caller)
-        api = later_api(web, mcp)
+        api = lazy_api(web, mcp)
         yield Server(
             answers=create_app(web, api),
             web=web,
