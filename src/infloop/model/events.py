@@ -49,6 +49,10 @@ class DirectoryId(NamedTuple):
     mounts: str
 
 
+class Remark(msgspec.Struct, frozen=True):
+    """An event that readers of a run may show and that changes nothing in the run's state."""
+
+
 class RunStarted(msgspec.Struct, frozen=True, tag="run_started", rename="camel"):
     """The run exists: its definition is fixed by hash, its inputs are resolved.
 
@@ -104,7 +108,7 @@ class GuardFailed(msgspec.Struct, frozen=True, tag="guard_failed", rename="camel
     path: str
 
 
-class TemplateWarning(msgspec.Struct, frozen=True, tag="template_warning", rename="camel"):
+class TemplateWarning(Remark, frozen=True, tag="template_warning", rename="camel"):
     """A reference resolved to nothing and was left empty."""
 
     path: str
@@ -182,7 +186,7 @@ class StepPassed(
     error: str = ""
 
 
-class Notice(msgspec.Struct, frozen=True, tag="notice", rename="camel", omit_defaults=True):
+class Notice(Remark, frozen=True, tag="notice", rename="camel", omit_defaults=True):
     """Something a reader of the run should see; it changes nothing."""
 
     message: str
@@ -191,7 +195,7 @@ class Notice(msgspec.Struct, frozen=True, tag="notice", rename="camel", omit_def
     level: Literal["info", "warning", "error"] = "info"
 
 
-class TreeSaved(msgspec.Struct, frozen=True, tag="tree_saved", rename="camel", omit_defaults=True):
+class TreeSaved(Remark, frozen=True, tag="tree_saved", rename="camel", omit_defaults=True):
     """The directory that a step works in was kept as it was before or after the step.
 
     `tree` stands for its files alone. `files` changed in the step, with so many `insertions` and
@@ -211,9 +215,7 @@ class TreeSaved(msgspec.Struct, frozen=True, tag="tree_saved", rename="camel", o
     head: str = ""
 
 
-class TreeRestored(
-    msgspec.Struct, frozen=True, tag="tree_restored", rename="camel", omit_defaults=True
-):
+class TreeRestored(Remark, frozen=True, tag="tree_restored", rename="camel", omit_defaults=True):
     """A directory is made what it was before the step at `path`, where this run begins again.
 
     `replaced` is the snapshot that brings back what was there; empty when there was nothing.

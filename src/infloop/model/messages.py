@@ -6,7 +6,7 @@ Every message says which run, when, in which place of the sequence and at which 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from infloop.model.events import (
     BudgetExceeded,
@@ -28,6 +28,7 @@ from infloop.model.events import (
     TreeSaved,
     WaitOver,
 )
+from infloop.model.nodes import node_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,6 +116,8 @@ def _messages(event: Event | Output) -> Iterator[JsonObject]:
                 "snapshot": event.snapshot,
                 "replaced": event.replaced,
             }
+        case _:
+            assert_never(event)
 
 
 def _saved(event: TreeSaved) -> JsonObject:
@@ -160,7 +163,7 @@ def _finished(event: StepFinished | StepPassed, duration_ms: int) -> Iterator[Js
         "outputs": event.outputs,
         "durationMs": duration_ms,
     }
-    if event.node_type == "condition" and "met" in event.outputs:
+    if node_model(event.node_type).gives_verdict and "met" in event.outputs:
         yield {
             "type": "condition_checked",
             "nodeId": event.node,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from pydantic import ConfigDict
 
 from infloop.model.definition import parse_definition
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.model.schema import Document, FileModel, Whole, field, publish, required
 from infloop.model.texts import (
     BaseUrl,
@@ -222,9 +222,8 @@ def parse_provider(data: bytes) -> tuple[Provider | None, list[Problem]]:
         transport = raw.get("transport") or "cli"
         if isinstance(transport, str) and transport in _PROVIDERS:
             return _PROVIDERS[transport]
-        report.error(
-            "transport", f"{shown(transport)} is not a transport", "use cli, acp, http or scripted"
-        )
+        known = ", ".join(_PROVIDERS)
+        report.error("transport", f"{short_repr(transport)} is not a transport", f"use {known}")
         return None
 
     provider, problems = parse_definition(data, choose, _provider_rules)

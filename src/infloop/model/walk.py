@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from infloop.model.workflow import Node, Workflow
+    from infloop.model.nodes import Node
+    from infloop.model.workflow import Workflow
 
 
 class Seat(NamedTuple):
@@ -22,7 +23,7 @@ class Seat(NamedTuple):
     @property
     def place(self) -> str:
         """Where a problem with it is."""
-        return f"{self.path} {shown(self.node.id)}" if self.node.id else self.path
+        return f"{self.path} {short_repr(self.node.id)}" if self.node.id else self.path
 
 
 def every_node(workflow: Workflow) -> Iterator[Seat]:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from infloop.model.check.references import resolvable
 from infloop.model.names import FILE_NAME_RULE, is_file_name
-from infloop.model.problems import shown
+from infloop.model.nodes import SubworkflowNode
+from infloop.model.problems import short_repr
 from infloop.model.references import called_workflows
-from infloop.model.workflow import SubworkflowNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ def _call(case: Case, place: str, node: SubworkflowNode) -> None:
         report.error(where, "is empty", "name the workflow to call")
         return
     if not is_file_name(name):
-        report.error(where, f"{shown(name)} is not a plain file name", FILE_NAME_RULE)
+        report.error(where, f"{short_repr(name)} is not a plain file name", FILE_NAME_RULE)
         return
     called = case.library.find(name)
     if called is None:

@@ -65,8 +65,3 @@ class Case:
     def flow(self) -> Flow:
         """Which point of the walk leads to which."""
         return Flow(self.graph)
-
-    def not_negative(self, place: str, value: object) -> None:
-        """Report a number below zero."""
-        if isinstance(value, int | float) and value < 0:
-            self.report.error(place, f"{value} is negative", "use 0 or more")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.model.references import INPUT_ROOTS
-from infloop.model.workflow import ParallelNode, SubworkflowNode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from infloop.model.check.case import Case
     from infloop.model.check.graph import Graph
-    from infloop.model.workflow import Node
+    from infloop.model.nodes import Node
 
 # (reader, source) -> where it refers to it, and how
 _Reads: TypeAlias = dict[tuple[str, str], list[tuple[str, tuple[str, ...]]]]
@@ -81,18 +80,16 @@ def _output(case: Case, graph: Graph, node: Node, rest: Sequence[str]) -> _Reaso
     if rest[0] not in names:
         hint = case.report.guess(rest[0], names) or f"a node of type {node.type!r} has no outputs"
         return f"{node.type} {node.id!r} has no output {rest[0]!r}", hint
-    if len(rest) == 1 or (isinstance(node, SubworkflowNode) and rest[0] in node.config.outputs):
+    if len(rest) == 1:
         return None
-    if rest[0] not in node.nested_outputs:
+    if not node.is_nested(rest[0]):
         return f"{rest[0]!r} is a single value", f"remove .{'.'.join(rest[1:])}"
-    if isinstance(node, ParallelNode) and rest[0] == "children":
+    if node.opens == "branch" and rest[0] == "children":
         return _branch_output(case, graph, node, rest[1:])
     return None
 
 
-def _branch_output(
-    case: Case, graph: Graph, parallel: ParallelNode, rest: Sequence[str]
-) -> _Reason | None:
+def _branch_output(case: Case, graph: Graph, parallel: Node, rest: Sequence[str]) -> _Reason | None:
     """Say why `{{parallel.children.<branch>.outputs.<node>.<output>}}` can never resolve."""
     roots = graph.roots(parallel)
     if rest[0] not in roots:

@@ -13,7 +13,7 @@ from infloop.catalog import Bundle
 from infloop.catalog.workflows import is_workflow_id
 from infloop.errors import NotFound, UsageError
 from infloop.model.events import Cause
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.model.references import workflow_inputs
 from infloop.model.values import JsonObject
 from infloop.runtime.runs.dispatch import Asked
@@ -132,7 +132,7 @@ async def stop_run(
 def _bundle(parts: WebParts, workflow_id: str) -> Bundle:
     """Return a checked workflow by its id: never by a path, whatever the id looks like."""
     if not is_workflow_id(workflow_id):
-        raise NotFound(f"there is no workflow {shown(workflow_id)}")
+        raise NotFound(f"there is no workflow {short_repr(workflow_id)}")
     catalog = parts.places.workflows
     try:
         catalog.find(workflow_id)
@@ -146,5 +146,5 @@ def _directory(parts: WebParts, chosen: str | None) -> str:
         return str(parts.places.workdir)
     path = Path(chosen)
     if not path.is_absolute() or not path.is_dir():
-        raise UsageError(f"cwd {shown(chosen)} is not the full path of a directory")
+        raise UsageError(f"cwd {short_repr(chosen)} is not the full path of a directory")
     return str(path)  # where it leads counts when the run begins

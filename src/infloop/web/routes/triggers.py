@@ -14,7 +14,7 @@ from pydantic import Field
 from infloop.catalog.triggers import new_trigger_id
 from infloop.errors import NotFound, Problem, UsageError, WorkflowError
 from infloop.model.audit import EventName, mark_of
-from infloop.model.problems import Report, shown
+from infloop.model.problems import Report, short_repr
 from infloop.model.reading import read_object
 from infloop.model.trigger import Trigger, is_trigger_id, parse_trigger
 from infloop.model.values import JsonObject
@@ -237,7 +237,7 @@ async def _find(parts: WebParts, trigger_id: str) -> Trigger:
         else None
     )
     if found is None:
-        raise NotFound(f"there is no trigger {shown(trigger_id)}")
+        raise NotFound(f"there is no trigger {short_repr(trigger_id)}")
     return found
 
 

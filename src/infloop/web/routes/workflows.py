@@ -16,7 +16,7 @@ from infloop.catalog.saving import (
 )
 from infloop.catalog.workflows import is_workflow_id
 from infloop.errors import NotFound, UsageError, WorkflowError
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.web.dependencies import Places
 from infloop.web.errors import ShownProblem, documented, problem_objects
 from infloop.web.routing import CorrelationId, Parts, Shape, Who, router
@@ -158,4 +158,4 @@ def _read(places: Places, workflow_id: str) -> WorkflowAnswer:
 def _name(workflow_id: str) -> None:
     """Raise NotFound for what cannot be a workflow's id: it names no file, here or elsewhere."""
     if not is_workflow_id(workflow_id):
-        raise NotFound(f"there is no workflow {shown(workflow_id)}")
+        raise NotFound(f"there is no workflow {short_repr(workflow_id)}")
