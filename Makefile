@@ -38,14 +38,14 @@ test-agents: $(READY)
 test-browser: $(READY)
 	@command -v chromium >/dev/null && command -v chromium-headless-shell >/dev/null || \
 	  apt-get install -y -qq --no-install-recommends chromium chromium-headless-shell
-	@.venv/bin/pytest -q tests/test_browser.py tests/test_browser_confined.py $(PYTEST)
+	@.venv/bin/pytest -q tests/web/test_browser.py tests/attacks/test_browser_confined.py $(PYTEST)
 
 test-container: $(READY)
 	@tools/container_engine.sh
-	@INFLOOP_TEST_CONTAINER=1 .venv/bin/pytest -q tests/test_container.py $(PYTEST)
+	@INFLOOP_TEST_CONTAINER=1 .venv/bin/pytest -q tests/project/test_container.py $(PYTEST)
 
 test-load: $(READY)
-	@INFLOOP_TEST_LOAD=10000 .venv/bin/pytest -q tests/test_webhook_load.py $(PYTEST)
+	@INFLOOP_TEST_LOAD=10000 .venv/bin/pytest -q tests/web/test_webhook_load.py $(PYTEST)
 
 check: $(READY)
 	.venv/bin/ruff check

@@ -1,9 +1,10 @@
-"""Shared by all tests: the path to the playbook and its friends, and the event loops of a test."""
+"""Shared by all tests: the path to `support`, and the event loops of a test."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +20,15 @@ Loops = Mapping[str, Callable[[], asyncio.AbstractEventLoop]]
 SLOW = (HealthCheck.too_slow,)
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=SLOW)
 settings.load_profile("patient")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let children be interrupted although a shell started these tests in the background.
+
+    Such a shell has SIGINT ignored, and children inherit that; of a handler they inherit nothing.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: None)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

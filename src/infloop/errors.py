@@ -2,6 +2,11 @@
 
     InfloopError
     ├── UsageError            the person at the keyboard: a wrong argument, an unknown run
+    │   ├── Conflict          … the thing exists, and its state does not allow this
+    │   ├── Forbidden         … this caller may not do it
+    │   ├── InvalidFile       … a trigger or connection that was sent is wrong (holds the problems)
+    │   └── Overloaded        … not now: a queue or a limit is full
+    │       └── RateLimited   … too many attempts
     ├── WorkflowError         the author of a workflow: a file that cannot run (holds the problems)
     ├── SettingsError         the operator: a setting or the machine itself
     │   └── MissingPart       … a program or library that is not installed
@@ -12,6 +17,7 @@
     └── StoreError            the data directory
         ├── Fenced            another process took the run over: stop, write nothing
         ├── NotFound          no such run, step or blob
+        ├── Stale             a file was changed by somebody else since it was read
         └── AuditError        the audit log cannot be written: change nothing
 
 A message holds the offending value and the way out. Nothing else is caught broadly
@@ -49,7 +55,54 @@ class InfloopError(Exception):
 
 
 class UsageError(InfloopError):
-    """The request cannot be understood or names something that is not there."""
+    """The request cannot be understood or names something that is not there.
+
+    `code` is stable, for programs.
+    """
+
+    def __init__(self, message: str, code: str = "invalid-request") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Conflict(UsageError):
+    """The request is understood, and the state of what it names does not allow it."""
+
+    def __init__(self, message: str, code: str = "conflict") -> None:
+        super().__init__(message, code)
+
+
+class Forbidden(UsageError):
+    """The caller may not do this; the message says who may."""
+
+    def __init__(self, message: str, code: str = "forbidden") -> None:
+        super().__init__(message, code)
+
+
+class InvalidFile(UsageError):
+    """A definition that was sent cannot be used; `reason` names the first problem in short."""
+
+    def __init__(
+        self, message: str, code: str, problems: Sequence[Problem] = (), reason: str = ""
+    ) -> None:
+        super().__init__(message, code)
+        self.problems = tuple(problems)
+        self.reason = reason
+
+
+class Overloaded(UsageError):
+    """There is no room at the moment; the same request may succeed later."""
+
+    def __init__(self, message: str, code: str, retry_after_s: int) -> None:
+        super().__init__(message, code)
+        self.retry_after_s = retry_after_s
+
+
+class RateLimited(Overloaded):
+    """There were too many attempts."""
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message, "rate-limited", retry_after_s)
 
 
 class WorkflowError(InfloopError):
@@ -100,7 +153,15 @@ class Fenced(StoreError):
 
 
 class NotFound(StoreError):
-    """The store holds nothing under that name."""
+    """The store holds nothing under that name. `code` is stable, for programs."""
+
+    def __init__(self, message: str, code: str = "not-found") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Stale(StoreError):
+    """The file was changed by somebody else; nothing was written."""
 
 
 class AuditError(StoreError):

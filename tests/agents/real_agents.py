@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from record import PATCH, claude_limit, codex_limit
-from stage import PLANTED, Stage, install, leave_the_network
 
-from fake_model import CACHED, READ, WRITTEN, Asked, FakeModel, Hang, Say, Turn, Use
+from agents.record import PATCH, claude_limit, codex_limit
 from infloop.providers.base import (
     Answer,
     Done,
@@ -32,6 +30,9 @@ from infloop.providers.base import (
     Usage,
 )
 from infloop.sandbox.levels.host import HostSandbox
+from support.agent_programs import PLANTED, Stage, install, leave_the_network
+from support.eventually import eventually_async
+from support.fake_model import CACHED, READ, WRITTEN, Asked, FakeModel, Hang, Say, Turn, Use
 
 DEADLINE_S = 120.0
 BOTH = ("claude", "codex")
@@ -106,12 +107,6 @@ def running(provider: str, command: str) -> Use:
 def prompts(asked: Asked) -> str:
     """What the user is said to have said, in either dialect."""
     return str(asked.body.get("messages") or asked.body.get("input"))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 def test_there_is_no_network_but_loopback() -> None:
@@ -205,7 +200,7 @@ async def test_cancelled_it_leaves_no_process(
     async with FakeModel([Say("I wait."), slow], DONE) as model:
         asking = Asking(provider, tmp_path, model, sandbox)
         task = asyncio.create_task(asking.parts(skip_permissions=True))
-        await until(lambda: (asking.cwd / "started").exists() or task.done())
+        await eventually_async(lambda: (asking.cwd / "started").exists() or task.done())
         assert not task.done(), task.result()
         assert asking.stage.processes() != []
         task.cancel()
@@ -376,7 +371,7 @@ async def test_by_acp_cancelled_it_leaves_no_process(tmp_path: Path, sandbox: Ho
     async with FakeModel([Say("I wait."), slow], DONE) as model:
         asking = Asking("claude", tmp_path, model, sandbox, {"execute": "allow"})
         task = asyncio.create_task(asking.parts())
-        await until(lambda: (asking.cwd / "started").exists() or task.done())
+        await eventually_async(lambda: (asking.cwd / "started").exists() or task.done())
         assert not task.done(), task.result()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

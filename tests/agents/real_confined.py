@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confined import NOBODY, Place, asking, once, place, rounds
-from record import PATCH
-from stage import CODEX_CONFIG, install, leave_the_network
 
-from fake_model import CACHED, READ, WRITTEN, Asked, FakeModel, Say, Turn, Use
+from agents.record import PATCH
 from infloop.model.events import Notice, Output, RunStarted, TreeSaved
 from infloop.providers.cli.agent import SHIPPED_DIR
-from world import Finished, World
+from support.agent_programs import CODEX_CONFIG, install, leave_the_network
+from support.confined_agents import NOBODY, Place, asking, once, place, rounds
+from support.eventually import eventually_async
+from support.fake_model import CACHED, READ, WRITTEN, Asked, FakeModel, Say, Turn, Use
+from support.runs import Finished, World
 
 DEADLINE_S = 60.0
 DONE = [Say("It is DONE")]
@@ -181,9 +182,8 @@ async def test_cancelled_it_leaves_no_process_and_no_home(
         here, monkeypatch, provider, level, key, [Say("I wait."), slow], DONE, **ENFORCED
     ) as ours:
         run_id = await ours.world.start(once(asking(provider)))
+        await eventually_async((here.work / "started").exists, within_s=DEADLINE_S)
         async with asyncio.timeout(DEADLINE_S):
-            while not (here.work / "started").exists():
-                await asyncio.sleep(0.05)
             assert here.processes() != []
             await ours.world.service.stop(run_id, "enough")
             ended = await ours.world.finish(run_id)

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import PROGRAMS, Stage, install, leave_the_network
 
-from fake_model import FakeModel, Say, Use
 from infloop.app import open_history
 from infloop.model.events import Cause
 from infloop.settings import Settings
-from web_world import TOKEN, environment, process, put_workflow, wait_for, workflow
+from support.agent_programs import PROGRAMS, Stage, install, leave_the_network
+from support.eventually import eventually
+from support.fake_model import FakeModel, Say, Use
+from support.server import TOKEN, environment, process, put_workflow, workflow
 
 DEADLINE_S = 120.0
 GREET, STATUS = "greet", "infloop_get_run_status"
@@ -110,7 +111,7 @@ async def in_the_journal(folder: Path, results: Sequence[str], server: dict[str,
         row = await history.journal.run(started["runId"])
     assert row.cause == Cause("mcp", way, untrusted=("who",))
     if way == "http":  # the other one ended with its client
-        wait_for((folder / "greeted").exists)
+        eventually((folder / "greeted").exists)
         assert (folder / "greeted").read_text() == "hello the agent's user\n"
 
 

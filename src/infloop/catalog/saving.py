@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from infloop.catalog.files import read_bounded, within
 from infloop.catalog.workflows import SUFFIXES
-from infloop.errors import NotFound, Problem, StoreError, UsageError, WorkflowError
+from infloop.errors import NotFound, Problem, Stale, UsageError, WorkflowError
 from infloop.model.names import FILE_NAME_RULE, is_file_name
 from infloop.model.problems import short_repr
 from infloop.store.directory_lock import alone_in
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonObject
 
 _LOCK_SECONDS = 10.0
-
-
-class Stale(StoreError):
-    """The workflow was changed by somebody else; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)

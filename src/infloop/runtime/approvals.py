@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from infloop.model.approval import Answer, ApprovalState, Question
     from infloop.model.audit import Actor
+    from infloop.model.clock import Clock
     from infloop.model.events import Event
     from infloop.model.values import JsonObject
     from infloop.providers.approval_requests import Ask
-    from infloop.runtime.clock import Clock
     from infloop.store.audit.log import AuditLog
     from infloop.store.base import Journal, RunRow
     from infloop.store.instances import Instances

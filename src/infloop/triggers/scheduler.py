@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
+    from infloop.model.clock import Clock
     from infloop.model.trigger import Trigger
-    from infloop.runtime.clock import Clock
 
 STATE_FILE = "schedules.state"
 # A machine that slept, or whose clock was set, is noticed no later than this.
@@ -67,7 +67,9 @@ class Marks:
 class Start(Protocol):
     """Asks for a run of a trigger that is due; returns whether it is queued."""
 
-    def __call__(self, trigger: Trigger, due_ms: int, missed: Missed | None) -> Awaitable[bool]:
+    def __call__(
+        self, trigger: Trigger, due_ms: int, missed: Missed | None, correlation_id: str = ""
+    ) -> Awaitable[bool]:
         """Queue the run durably; raise InfloopError if that can never be, StoreError if not now."""
 
 
@@ -145,12 +147,13 @@ class Scheduler:
         """Return what somebody has been asked about, by trigger id."""
         return {name: mark.asked for name, mark in self._marks.items() if mark.asked}
 
-    async def answer(self, trigger: Trigger, *, start: bool) -> bool:
+    async def answer(self, trigger: Trigger, *, start: bool, correlation_id: str = "") -> bool:
         """Start a run for what was missed, or let it be; return whether there was a question."""
         mark = self._marks.get(trigger.id)
         if mark is None or mark.asked is None:
             return False
-        if start and not await self._start(trigger, mark.asked.last_ms, mark.asked):
+        asked = mark.asked
+        if start and not await self._start(trigger, asked.last_ms, asked, correlation_id):
             return False
         self._keep({**self._marks, trigger.id: Mark(mark.considered_ms)})
         return True

@@ -19,8 +19,8 @@ from infloop.triggers.payload import Values
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from infloop.model.clock import Clock
     from infloop.model.trigger import Trigger, Watch
-    from infloop.runtime.clock import Clock
 
 _LOOK_AGAIN_MS = 2_000
 _GATHER_MS = 50

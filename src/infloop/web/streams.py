@@ -20,12 +20,11 @@ from infloop.model.messages import expand
 from infloop.web.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 
     from starlette.types import Receive, Scope, Send
 
     from infloop.model.values import JsonObject
-    from infloop.store.base import Journal
 
 HEARTBEAT_SECONDS = 15.0
 GATHER_SECONDS = 0.01
@@ -44,8 +43,8 @@ def frame(message: JsonObject, name: str = "") -> bytes:
 class Frames:
     """The messages of recorded events as they are written; each is encoded once for all clients."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, scope: Callable[[str], Awaitable[JsonObject]]) -> None:
+        self._scope = scope
         self._made: OrderedDict[int, tuple[Recorded, bytes]] = OrderedDict()
 
     async def of_run(self, recorded: Recorded) -> bytes:
@@ -63,7 +62,7 @@ class Frames:
         """Return an event's messages; only the last has the name, so none is lost on resuming."""
         messages = expand(recorded)
         if isinstance(recorded.event, RunFinished):
-            messages[-1]["scope"] = await self._journal.scope(recorded.run_id) or {}
+            messages[-1]["scope"] = await self._scope(recorded.run_id)
         *first, last = messages or [{}]
         if not last:
             return b""

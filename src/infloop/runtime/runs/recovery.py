@@ -16,7 +16,7 @@ from infloop.store.instances import derive_status
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from infloop.runtime.clock import Clock
+    from infloop.model.clock import Clock
     from infloop.store.base import Journal, RunRow
     from infloop.store.instances import Instances, ShownStatus
 

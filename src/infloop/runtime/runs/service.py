@@ -64,9 +64,9 @@ if TYPE_CHECKING:
 
     from infloop.engine.commands import Command
     from infloop.engine.graph import Program
+    from infloop.model.clock import Clock
     from infloop.model.values import JsonObject
     from infloop.runtime.approvals import Approvals
-    from infloop.runtime.clock import Clock
     from infloop.runtime.confinement.disk_reserve import RunDisks
     from infloop.runtime.confinement.egress_log import Decided
     from infloop.runtime.runs.definitions import Known

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
     from datetime import date
 
+    from infloop.model.clock import Clock
     from infloop.policy.spending import Window
     from infloop.providers.base import Part, Provider, Request
-    from infloop.runtime.clock import Clock
     from infloop.runtime.spending.broker_usage import Seen
     from infloop.store.base import Journal
     from infloop.store.instances import Instances

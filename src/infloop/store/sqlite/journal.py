@@ -1,6 +1,5 @@
 """The journal on SQLite: each method hands a function to the writer or to a reader."""
 
-
 from __future__ import annotations
 
 import asyncio

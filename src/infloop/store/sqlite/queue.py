@@ -1,6 +1,5 @@
 """The run queue in the journal's database, through its one writer."""
 
-
 from __future__ import annotations
 
 import json
