@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from infloop.model.clock import Clock
     from infloop.model.events import Event
     from infloop.model.values import JsonObject
-    from infloop.providers.approval_requests import Ask
+    from infloop.providers.approval_requests import AskPerson
     from infloop.store.audit.log import AuditLog
     from infloop.store.base import Journal, RunRow
     from infloop.store.instances import Instances
@@ -117,7 +117,7 @@ class Approvals:
 
     # -- asking ------------------------------------------------------------------------------
 
-    def power(self, asker: Asker) -> Ask | None:
+    def power(self, asker: Asker) -> AskPerson | None:
         """Return the way in which one step asks; none when nobody is to be asked."""
         return partial(self.ask, asker) if self._timeout_ms else None
 

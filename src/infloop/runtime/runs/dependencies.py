@@ -15,7 +15,7 @@ from infloop.runtime.runs.redaction import LeakGuard
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from infloop.providers.approval_requests import Ask
+    from infloop.providers.approval_requests import AskPerson
     from infloop.providers.base import Provider
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.confinement.fence import Around
@@ -39,7 +39,7 @@ class Parts:
 
     sandbox: Sandbox
     environment: Environment
-    provider: Callable[[str, Around, Ask | None], Provider]
+    provider: Callable[[str, Around, AskPerson | None], Provider]
     egress: EgressRules = field(default_factory=EgressRules)
     service_user: tuple[int, int] | None = None
     why_host: str = ""
