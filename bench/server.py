@@ -32,13 +32,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import uvicorn
-from infloop.web.listening import address, listen
 
 from application import agent, line, node, script
 from benchmark import Benchmark, Contender, Sample, Target, each, memory, rate, slow, wall
 from http_load import Answers, ask_all, get, post
 from infloop.app import run_async
 from infloop.web.connection import BoundedProtocol
+from infloop.web.http_server import address, listen
 from program import INFLOOP
 from proxy import cpu_of
 

@@ -22,6 +22,7 @@ from infloop.workspace.worktrees.uncommitted import matching
 from support.acp_agents import ALL_ALLOWED, STOP, Bench
 from support.attack_tables import Attack, AttackTable
 from support.eventually import eventually
+from support.parts import ruled_out
 from support.processes import peak_kib
 from support.repositories import contents
 from support.runs import scripted, world
@@ -56,7 +57,7 @@ class Scene:
 
     def make(self, attack: Attack) -> None:
         if attack.get("root") and os.geteuid() != 0:
-            pytest.skip("only root can make a device")
+            ruled_out("only root can make a device")
         subprocess.run(
             ["/bin/sh", "-c", self.fill(attack.get("make", ""))], cwd=self.workspace, check=True
         )
@@ -258,7 +259,7 @@ async def test_no_run_works_where_a_link_has_taken_a_directorys_place(
             with pytest.raises(GuardError) as refused:
                 await here.run(flow)
             said = str(refused.value)
-            assert len(await here.service.journal.runs()) == 1
+            assert len(await here.service.store.run_log.runs()) == 1
     replaced = named / attack.get("cwd", "")
     assert f"'{replaced}' leads to '{replaced.resolve()}'" in said
     assert f"work in '{replaced.resolve()}' by its own name" in said

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from infloop import app
+from infloop.app.providers import manifest_of
 from infloop.catalog.connections import connected_providers, connections, save, unused_id
 from infloop.cli import run as infloop
 from infloop.errors import UsageError
@@ -153,12 +154,12 @@ def test_a_manifest_of_ones_own_comes_before_a_connection_and_both_before_the_sh
     chosen = Settings(data_dir=tmp_path)
     api = {**WRITTEN, "ports": [{"port": 1, "profile": "api"}]}
     put(chosen.connections, "openai.json", api)
-    found = app._manifest(app.provider_folders(chosen), "openai-api")
+    found = manifest_of(app.provider_folders(chosen), "openai-api")
     assert found is not None
     assert found.label == "api"
     mine = {"id": "openai-api", "label": "Mine", "description": "d", "bin": "x"}
     put(chosen.providers, "mine.json", mine)
-    found = app._manifest(app.provider_folders(chosen), "openai-api")
+    found = manifest_of(app.provider_folders(chosen), "openai-api")
     assert found is not None
     assert found.label == "Mine"
     assert app.known_providers(chosen).count("openai-api") == 1

@@ -63,7 +63,7 @@ def present(story: Story) -> dict[str, Any]:
 
 async def every_event(here: World, run_id: str) -> list[Recorded]:
     found: list[Recorded] = []
-    while batch := await here.service.journal.events(
+    while batch := await here.service.store.run_log.events(
         run_id, found[-1].seq if found else 0, include_output=False
     ):
         found += batch
@@ -74,7 +74,7 @@ async def test_a_long_run_told_from_a_checkpoint_is_where_its_whole_story_leads(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path, max_run_node_executions=0) as here:
-        journal = here.service.journal
+        store = here.service.store
         run_id = await run_until_waiting(here, tmp_path)
         items = await every_event(here, run_id)
         whole = Story()
@@ -83,8 +83,8 @@ async def test_a_long_run_told_from_a_checkpoint_is_where_its_whole_story_leads(
             whole.add(item)
             if number % 97 and number != len(items):
                 continue
-            loaded = await journal.load(run_id, until_seq=item.seq)
-            told = await story_so_far(journal, loaded, Labels(loaded.definition))
+            loaded = await store.run_log.load(run_id, until_seq=item.seq)
+            told = await story_so_far(store.run_log, loaded, Labels(loaded.definition))
             assert present(told) == present(whole)
             compared += loaded.checkpoint is not None
     assert compared > 10
@@ -95,11 +95,11 @@ async def test_what_was_done_before_the_story_begins_is_counted_in_its_outline(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path, max_run_node_executions=0) as here:
-        journal = here.service.journal
+        store = here.service.store
         run_id = await run_until_waiting(here, tmp_path)
-        loaded = await journal.load(run_id)
-        told = await story_so_far(journal, loaded, Labels(loaded.definition))
-        whole = await whole_story(journal, run_id)
+        loaded = await store.run_log.load(run_id)
+        told = await story_so_far(store.run_log, loaded, Labels(loaded.definition))
+        whole = await whole_story(store, run_id)
     first, *lines = outline(told)
     assert first == f"  … {told.untold} earlier steps"
     assert 0 < told.untold < told.steps_done

@@ -21,7 +21,8 @@ from infloop.model.events import (
     StepFinished,
     StepStarted,
 )
-from infloop.store.base import InstanceRow, RunRow
+from infloop.store.interfaces.liveness import InstanceRow
+from infloop.store.interfaces.run_log import RunRow
 from support.hostile_text import HOSTILE, unsafe
 
 

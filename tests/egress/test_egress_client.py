@@ -352,7 +352,7 @@ async def test_a_header_cannot_smuggle_another_and_is_not_shown(headers: dict[st
         assert not far.heard
 
 
-async def test_whoever_stops_reading_early_leaves_nothing_open() -> None:
+async def test_a_reader_that_stops_early_leaves_nothing_open() -> None:
     async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")

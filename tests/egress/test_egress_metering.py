@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from infloop.store.base import Spending
+    from infloop.store.interfaces.ledger import Spending
 
 KEY = "sk-the-real-key-of-the-operator"
 MODEL = "claude-opus-4-8"
@@ -337,10 +337,10 @@ async def test_what_was_seen_is_on_the_books_while_the_step_goes_on(
 
     async def let_go(here: World) -> None:
         async def is_seen() -> bool:
-            return (await here.service.journal.spent()).usd == 0.06
+            return (await here.service.store.ledger.total()).usd == 0.06
 
         await eventually_async(is_seen)
-        assert (await here.service.journal.spent()).open == 1
+        assert (await here.service.store.ledger.total()).open == 1
         (here.folder / "go").touch()
 
     with api() as url:

@@ -24,7 +24,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp_types import CallToolResult
 
-from infloop.app import open_history
+from infloop.app import open_store
 from infloop.mcp_server.naming import tool_names
 from infloop.model.approval import Question
 from infloop.model.audit import Entry, EventName, Wanted
@@ -32,8 +32,7 @@ from infloop.model.events import Cause
 from infloop.runtime.approvals import Asker
 from infloop.settings import Settings
 from infloop.store.audit.reading import newest
-from infloop.store.queue import QueuedRun
-from infloop.store.sqlite.journal import SqliteJournal
+from infloop.store.interfaces.queue import QueuedRun
 from support.eventually import eventually_async, text_in
 from support.paths import TESTS
 from support.server import (
@@ -199,8 +198,8 @@ async def test_a_client_starts_a_workflow_and_follows_it_to_its_result(
     assert result["outputs"]["c1"]["stdout"] == "hello you\n"
     assert [line for _, line in told] == ["start passed: next", "c1 began", "c1 ended: met"]
     assert [number for number, _ in told] == sorted({number for number, _ in told})
-    async with open_history(settings_of(tmp_path)) as history:
-        row = await history.journal.run(run_id)
+    async with open_store(settings_of(tmp_path)) as store:
+        row = await store.run_log.run(run_id)
     assert row.cause == Cause("mcp", way, untrusted=("who",))
     assert row.correlation_id == queued["correlationId"]
     (entry,) = audited(tmp_path, "run.queued")
@@ -387,7 +386,8 @@ async def test_runs_wait_their_turn_and_can_be_taken_out_and_stopped(
         removed = await call(client, f"{prefix}remove_from_queue", queueId=second["queueId"])
         assert removed["removed"]
         again = await call(client, f"{prefix}remove_from_queue", queueId=second["queueId"])
-        assert again == {**again, "removed": False, "reason": "it does not wait: it is removed"}
+        assert again["removed"] is False
+        assert again["reason"].endswith("does not wait: it is removed")
         unknown = await call(client, f"{prefix}remove_from_queue", queueId="q-nobody")
         assert not unknown["removed"]
         gone = await in_the_end(client, second["runId"])
@@ -400,7 +400,7 @@ async def test_runs_wait_their_turn_and_can_be_taken_out_and_stopped(
         assert (await call(client, f"{prefix}cancel_run", **asked))["cancelled"]
         assert (await in_the_end(client, first["runId"]))["status"] == "cancelled"
         late = await call(client, f"{prefix}cancel_run", **asked)
-        assert late["reason"] == "it has cancelled already"
+        assert "has cancelled already" in late["reason"]
     assert {entry.run_id for entry in audited(tmp_path, "run.stopped")} == {first["runId"]}
 
 
@@ -427,7 +427,7 @@ async def test_what_waits_for_a_person_is_listed_and_can_only_be_answered_elsewh
         here(tmp_path, api_token=TOKEN, approval_timeout_ms=60_000) as served,
         over_http(served.client.port, NEW) as client,
     ):
-        service = served.parts.service
+        service = served.server.service
         assert service.approvals is not None
         owner, run = service.instance.id, ("run-1", "work", "a", "a")
         asker = Asker(owner, *run, lambda _: None, lambda _: None)
@@ -898,9 +898,8 @@ async def test_it_takes_no_run_that_somebody_else_asked_for(tmp_path: Path) -> N
     put_workflow(tmp_path / "data", workflow("other", "true"))
     put_workflow(tmp_path / "data", greeting())
     run = QueuedRun("q-r", "r", "other", {}, "cid", 1, Cause("webhook"), 100, "", {"workdir": "/"})
-    async with open_history(settings_of(tmp_path)) as history:
-        assert isinstance(history.journal, SqliteJournal)
-        await history.journal.queue.put(run, limit=10)
+    async with open_store(settings_of(tmp_path)) as store:
+        await store.queue.put(run, limit=10)
         async with over_stdio(tmp_path, OLD) as client:
             run_id = (await call(client, "greet", who="you"))["runId"]
             assert (await in_the_end(client, run_id))["status"] == "succeeded"

@@ -1,4 +1,4 @@
-"""Files that other programs act on come home only if a person says so."""
+"""Files that other programs act on are applied only if a person allows it."""
 
 from __future__ import annotations
 

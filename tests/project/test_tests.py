@@ -78,7 +78,7 @@ def test_the_folders_are_those_of_the_source() -> None:
 
 
 def test_every_file_has_a_name_of_its_own() -> None:
-    names = Counter(file.name for file in files() if file.name != "__init__.py")
+    names = Counter(file.name for file in files() if file.stem not in ("__init__", "conftest"))
     assert [name for name, count in names.items() if count > 1] == []
 
 

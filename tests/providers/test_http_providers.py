@@ -701,7 +701,7 @@ async def test_cancelling_closes_the_connection(begun: list[bytes]) -> None:
             await stage.left.wait()
 
 
-async def test_whoever_stops_listening_closes_the_connection() -> None:
+async def test_a_listener_that_stops_closes_the_connection() -> None:
     async with Stage([STREAM, event(DELTA), HANG]) as stage, asyncio.timeout(DEADLINE_S):
         async with aclosing(asked(HttpAgent(manifest(stage.url), {}), Request("x", "/"))) as parts:
             assert await anext(parts) == Text("It is DONE")

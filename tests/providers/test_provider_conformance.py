@@ -132,7 +132,7 @@ async def test_timed_out_it_leaves_nothing_behind(
 
 
 @on("killed")
-async def test_whoever_stops_listening_leaves_nothing_behind(
+async def test_a_listener_that_stops_leaves_nothing_behind(
     stand: Stand, tmp_path: Path, sandbox: HostSandbox
 ) -> None:
     provider = stand.provider("hang", tmp_path, sandbox)

@@ -21,13 +21,10 @@ from typing import Any
 
 import pytest
 
-from infloop.errors import NotFound
 from infloop.model.approval import LONGEST_TEXT, MOST_DETAILS, Approval, question
 from infloop.model.audit import Actor
 from infloop.model.events import Notice
 from infloop.providers.approval_requests import MAX_OPEN_REQUESTS
-from infloop.store.sqlite.approvals import REMEMBERED_MS, AlreadySettled
-from infloop.store.sqlite.journal import open_journal
 from support import forkserver
 from support.acp_agents import RM, STOP, bot
 from support.confinement import need_bubblewrap
@@ -308,7 +305,7 @@ def test_an_answer_that_is_none_changes_nothing(
     assert waiting(client) == [question]
 
 
-async def test_whoever_asked_is_woken_by_an_answer_in_its_own_process(
+async def test_the_caller_that_asked_is_woken_by_an_answer_in_its_own_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("infloop.runtime.approvals.LOOK_SECONDS", 3_600.0)
@@ -602,7 +599,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def top() -> Iterator[Path]:
-    """Give a place that whoever children run as can enter."""
+    """Give a directory that the user of the children can enter."""
     made = Path(tempfile.mkdtemp(prefix="infloop-test-", dir="/var/tmp"))
     made.chmod(0o755)
     (made / "work").mkdir()
@@ -630,8 +627,8 @@ def test_a_confined_agent_cannot_answer_its_own_question(top: Path, level: str) 
         flow = asks(prompt=json.dumps(told), cwd=str(top / "work"))
         put_workflow(top / "data", flow)
         run_id = client.post("/api/run", {"workflowId": "asks"}).json()["runId"]
-        eventually(lambda: (top / "work/tried").exists())
-        (question,) = waiting(client)
+        eventually((top / "work/tried").exists)
+        (question,) = eventually(lambda: waiting(client))
         client.post(f"/api/approvals/{question['id']}", {"decision": "deny"})
         ended = client.finished(run_id)
     assert ended["status"] == "succeeded", ended
@@ -687,44 +684,3 @@ def test_paused_runs_and_missed_schedules_are_in_the_same_list(tmp_path: Path) -
         assert all(each["hint"] in shown for each in found.values())
         assert client.post(f"/api/triggers/{name}/missed", {"start": False}).status == 200
         assert [each["kind"] for each in waiting(client)] == ["budget"]
-
-
-# -- the record ----------------------------------------------------------------------------------
-
-
-def made(name: str, asked_at: int, expires_at: int) -> Approval:
-    return Approval(name, "permission", "t", {}, asked_at, expires_at, run_id="forgotten")
-
-
-async def test_an_answer_that_comes_too_late_is_refused_before_anybody_looked(
-    tmp_path: Path,
-) -> None:
-    journal = await open_journal(tmp_path)
-    try:
-        await journal.approvals.ask(made("q", 1_000, 2_000), "nobody")
-        with pytest.raises(AlreadySettled, match="nobody answered in time"):
-            await journal.approvals.answer("q", "allow", Actor("cli"), "", 2_000)
-        assert (await journal.approvals.read("q")).state == "waiting"
-        assert (await journal.approvals.expire("q", 2_000)).state == "expired"
-        with pytest.raises(AlreadySettled, match="nobody answered in time"):
-            await journal.approvals.answer("q", "allow", Actor("cli"), "", 1_500)
-    finally:
-        await journal.close()
-
-
-async def test_what_was_answered_is_kept_for_months_and_not_for_ever(tmp_path: Path) -> None:
-    journal = await open_journal(tmp_path)
-    try:
-        for name in ("answered", "open"):
-            await journal.approvals.ask(made(name, 1_000, 2_000), "nobody")
-        await journal.approvals.answer("answered", "deny", Actor("mcp", "it"), "no", 1_500)
-        await journal.approvals.ask(made("next", REMEMBERED_MS, REMEMBERED_MS + 1), "nobody")
-        kept = await journal.approvals.read("answered")
-        assert (kept.state, kept.answered_by, kept.note) == ("denied", Actor("mcp", "it"), "no")
-        later = REMEMBERED_MS + 2_000
-        await journal.approvals.ask(made("later", later, later + 1), "nobody")
-        with pytest.raises(NotFound):
-            await journal.approvals.read("answered")
-        assert [each.id for each in await journal.approvals.waiting()] == ["open", "next", "later"]
-    finally:
-        await journal.close()

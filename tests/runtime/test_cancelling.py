@@ -95,11 +95,11 @@ async def test_of_very_many_steps_at_once_none_begins_again(tmp_path: Path) -> N
         run_id = await here.start(together)
 
         async def all_are_asked() -> bool:
-            return (await here.service.journal.spent()).calls == len(steps)
+            return (await here.service.store.ledger.total()).calls == len(steps)
 
         await eventually_async(all_are_asked)
     async with world(tmp_path) as here:
         async with asyncio.timeout(PATIENCE):
             ended = await here.service.cancel_undriven(run_id, "enough")
         assert (ended.status, ended.error) == ("cancelled", "enough")
-        assert (await here.service.journal.spent()).calls == len(steps)
+        assert (await here.service.store.ledger.total()).calls == len(steps)

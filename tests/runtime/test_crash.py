@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from infloop.model.events import Recorded, RunFinished, StepFinished, StepPassed, StepStarted
+from infloop.store.interfaces.run_log import RunLog
 from support.forking import forker
 from support.runs import scripted, world
 
@@ -54,11 +55,11 @@ async def test_killed_at_random_points_nothing_is_lost_and_nothing_is_done_twice
         assert children.run(seed + 1, None, seen.hear)
     async with world(tmp_path) as here:
         assert await here.service.recover() == ([], [], [])
-        journal = here.service.journal
+        run_log = here.service.store.run_log
         effects = Counter((tmp_path / "work/effects.log").read_text().splitlines())
         for run_id in seen.seeds:
-            recorded = await _everything(here.service.journal, run_id)
-            row = await journal.run(run_id)
+            recorded = await _everything(run_log, run_id)
+            row = await run_log.run(run_id)
             assert row.status == "succeeded", (run_id, row.error)
             _nothing_missing(seen.acknowledged.get(run_id, []), recorded)
             _nothing_twice(recorded)
@@ -66,10 +67,10 @@ async def test_killed_at_random_points_nothing_is_lost_and_nothing_is_done_twice
             assert sum(isinstance(r.event, RunFinished) for r in recorded) == 1
 
 
-async def _everything(journal: object, run_id: str) -> list[Recorded]:
+async def _everything(run_log: RunLog, run_id: str) -> list[Recorded]:
     recorded: list[Recorded] = []
     after = 0
-    while batch := await journal.events(run_id, after):  # type: ignore[attr-defined]
+    while batch := await run_log.events(run_id, after):
         recorded += batch
         after = batch[-1].seq
     return recorded

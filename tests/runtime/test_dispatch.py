@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from infloop.engine.graph import Definition
-from infloop.store.queue import Queued
+from infloop.store.interfaces.queue import Enqueued
 from infloop.store.sqlite import writer
-from infloop.store.sqlite.journal import JOURNAL_FILE
+from infloop.store.sqlite.store import DATABASE_FILE
 from support.eventually import eventually, eventually_async, text_in
 from support.runs import scripted
 from support.server import Client, Events, Here, here, process, put_workflow, workflow
@@ -148,8 +148,8 @@ async def test_what_can_neither_begin_nor_be_given_back_waits_again_as_soon_as_t
     monkeypatch.setattr(writer, "BUSY_S", 0.05)
     put_workflow(tmp_path / "data", workflow("tiny", "true"))
     async with here(tmp_path) as served:
-        dispatcher = served.parts.dispatcher
-        load, other = dispatcher._load, sqlite3.connect(tmp_path / "data" / JOURNAL_FILE)
+        dispatcher = served.server.dispatcher
+        load, other = dispatcher._load, sqlite3.connect(tmp_path / "data" / DATABASE_FILE)
         tried = asyncio.Event()
 
         async def load_and_block(workflow_id: str) -> Definition:
@@ -202,7 +202,7 @@ async def test_a_spent_budget_refuses_new_runs_and_keeps_the_waiting_ones_for_a_
     async with here(tmp_path, **settings) as again:
         run = await asyncio.to_thread(again.client.finished, kept)
         assert run["status"] == "succeeded"
-        assert not again.parts.dispatcher.held
+        assert not again.server.dispatcher.held
 
 
 async def queued(served: Here, workflow_id: str) -> str:
@@ -211,13 +211,13 @@ async def queued(served: Here, workflow_id: str) -> str:
     from infloop.runtime.runs.dispatch import Asked
 
     asked = Asked(workflow_id, {}, Cause("webhook"), "/", "cid_x")
-    put = await served.parts.dispatcher.put(asked)
-    assert isinstance(put, Queued)
+    put = await served.server.dispatcher.put(asked)
+    assert isinstance(put, Enqueued)
     return put.run_id
 
 
 async def held(served: Here) -> None:
-    await eventually_async(lambda: served.parts.dispatcher.held)
+    await eventually_async(lambda: served.server.dispatcher.held)
 
 
 def test_what_was_promised_is_run_exactly_once_although_the_server_is_killed(

@@ -27,15 +27,16 @@ from infloop.policy.spending import Budget, Window, used_up, window_began
 from infloop.providers.base import AnswerPart, Cost, Done, Request, Text, Usage
 from infloop.runtime.clock import SetClock
 from infloop.runtime.spending.ledger import Ledger, Metered, abandon_dead_calls, window_start_ms
-from infloop.store.base import Bill, Calls, Journal, NewCall, Spending
-from infloop.store.instances import Instances
-from infloop.store.sqlite.journal import JOURNAL_FILE, open_journal
+from infloop.store.interfaces.ledger import Bill, CallFilter, NewCall, Spending
+from infloop.store.interfaces.store import Store
+from infloop.store.sqlite.store import DATABASE_FILE
 from support import forkserver
 from support.children.ledger_caller import CALL_USD, CALLERS, CAP_USD, TURN
 from support.eventually import eventually_async
 from support.forking import forker
 from support.playbook import Playbook
 from support.runs import World, scripted, world
+from support.stores import store_in
 from support.workflows import agent, edges, node, workflow
 
 START = node("s", "start")
@@ -77,13 +78,12 @@ class Books:
     """A ledger, and a second pair of eyes on its table: only what is durable can be seen."""
 
     folder: Path
-    journal: Journal
-    instances: Instances
+    store: Store
     instance: str
     clock: SetClock
 
     def ledger(self, budget: Budget | None = None) -> Ledger:
-        return Ledger(self.journal, self.instance, self.clock, budget or CAPPED)
+        return Ledger(self.store.ledger, self.instance, self.clock, budget or CAPPED)
 
     def metered(self, *parts: Any, budget: Budget | None = None, run_usd: float = 0.0) -> Metered:
         return Metered(Playing(*parts), self.ledger(budget), "w", run_usd)
@@ -94,7 +94,7 @@ class Books:
         return [part async for part in provider.ask(request(**more))]
 
     def rows(self) -> list[dict[str, Any]]:
-        connection = sqlite3.connect(f"file:{self.folder / JOURNAL_FILE}?mode=ro", uri=True)
+        connection = sqlite3.connect(f"file:{self.folder / DATABASE_FILE}?mode=ro", uri=True)
         connection.row_factory = sqlite3.Row
         try:
             return [dict(row) for row in connection.execute("SELECT * FROM call ORDER BY id")]
@@ -115,10 +115,9 @@ def request(**more: Any) -> Request:
 @asynccontextmanager
 async def books(folder: Path) -> AsyncIterator[Books]:
     clock = SetClock()
-    async with await open_journal(folder) as journal:
-        instances = Instances(journal, folder, clock.now_ms)
-        instance = await instances.register()
-        yield Books(folder, journal, instances, instance.id, clock)
+    async with store_in(folder, clock.now_ms) as store:
+        instance = await store.liveness.register()
+        yield Books(folder, store, instance.id, clock)
         await instance.close()
 
 
@@ -189,7 +188,7 @@ async def test_a_call_is_settled_however_it_ends_and_unknown_is_not_nothing(
     async with books(tmp_path) as here:
         with suppress(StepError, ZeroDivisionError):
             await here.ask(*parts)
-        spent = await here.journal.spent()
+        spent = await here.store.ledger.total()
         assert (here.row()["outcome"], here.row()["cost"]) == ("settled", usd * BILLION)
     assert (spent.calls, spent.usd, spent.unknown) == (1, usd, 0 if known else 1)
     assert bool(spent.incomplete) != known
@@ -244,7 +243,7 @@ async def test_a_caller_that_is_cancelled_while_it_reserves_leaves_nothing_open(
         with pytest.raises(asyncio.CancelledError):
             await task
         assert not asked
-        spent = await here.journal.spent()
+        spent = await here.store.ledger.total()
     assert (spent.calls, spent.incomplete) == (1, 0)
 
 
@@ -252,41 +251,12 @@ async def test_sums_are_exact_and_never_go_down(tmp_path: Path) -> None:
     async with books(tmp_path) as here:
         for _ in range(30):
             await here.ask(Cost(0.1), Cost(0.2), Cost(0.0000001), Done(0))
-        assert (await here.journal.spent()).usd == 9.000003
-        await here.journal.charge_call(1, Bill(0.1, 5))
-        await here.journal.settle_call(1, Bill(0.05, 2), known=True, time=1)
+        assert (await here.store.ledger.total()).usd == 9.000003
+        await here.store.ledger.charge(1, Bill(0.1, 5))
+        await here.store.ledger.settle(1, Bill(0.05, 2), known=True, time=1)
         row = here.rows()[0]
         assert (row["cost"], row["input_tokens"]) == (300_000_100, 5)
-        assert (await here.journal.spent()).usd == 9.000003
-
-
-async def test_calls_are_grouped_by_day_workflow_provider_and_run(tmp_path: Path) -> None:
-    async with books(tmp_path) as here:
-        day_ms = 86_400_000
-        for day, workflow_id, provider, run, usd in (
-            (0, "w1", "p1", "r1", 1.0),
-            (0, "w1", "p2", "r2", 2.0),
-            (3, "w2", "p1", "r3", 4.0),
-        ):
-            reserved_at = here.clock.now_ms() + day * day_ms
-            call = NewCall(
-                run, workflow_id, "a", 1, provider, "", "agent", here.instance, reserved_at
-            )
-            made = await here.journal.reserve_call(call)
-            assert isinstance(made, int)
-            await here.journal.settle_call(made, Bill(usd), known=True, time=reserved_at)
-        journal, later = here.journal, Calls(since=here.clock.now_ms() + day_ms)
-        days = [
-            str(datetime.fromtimestamp(here.clock.now_ms() / 1000 + s, UTC).astimezone().date())
-            for s in (0, 3 * 86_400)
-        ]
-        assert amounts(await journal.spending("day")) == dict(zip(days, (3.0, 4.0), strict=True))
-        assert amounts(await journal.spending("workflow")) == {"w1": 3.0, "w2": 4.0}
-        assert amounts(await journal.spending("provider")) == {"p1": 5.0, "p2": 2.0}
-        assert amounts(await journal.spending("run")) == {"r1": 1.0, "r2": 2.0, "r3": 4.0}
-        assert amounts(await journal.spending("workflow", later)) == {"w2": 4.0}
-        assert (await journal.spent(Calls(run_id="r2"))).usd == 2.0
-        assert (await journal.spent(Calls(instance="another"))).calls == 0
+        assert (await here.store.ledger.total()).usd == 9.000003
 
 
 def amounts(rows: list[Spending]) -> dict[str, float]:
@@ -363,7 +333,7 @@ async def test_nothing_more_is_asked_once_the_cap_is_reached(tmp_path: Path) -> 
         with pytest.raises(BudgetError, match="wait for tomorrow or raise"):
             await here.ledger(budget).refuse_if_spent()
         assert not asked
-        assert (await here.journal.spent()).calls == 2
+        assert (await here.store.ledger.total()).calls == 2
 
 
 async def test_a_call_in_flight_goes_on_and_a_cap_is_passed_by_no_more_than_that(
@@ -379,7 +349,7 @@ async def test_a_call_in_flight_goes_on_and_a_cap_is_passed_by_no_more_than_that
                 tasks.create_task(here.ask(all_asked.wait, Cost(0.3), Done(0), budget=budget))
         with pytest.raises(BudgetError):
             await here.ask(Done(0), budget=budget)
-        assert (await here.journal.spent()).usd == 2.1
+        assert (await here.store.ledger.total()).usd == 2.1
 
 
 @pytest.mark.parametrize(
@@ -454,8 +424,8 @@ async def test_agents_judges_and_judging_conditions_are_on_the_books(tmp_path: P
     tree = workflow([START, agent("a"), judge, check], edges("s next a next j next c"))
     async with world(tmp_path) as here:
         done = await here.run(tree)
-        spent = await here.service.journal.spent(Calls(run_id=done.run_id))
-        by_workflow = await here.service.journal.spending("workflow")
+        spent = await here.service.store.ledger.total(CallFilter(run_id=done.run_id))
+        by_workflow = await here.service.store.ledger.totals("workflow")
     assert done.status == "succeeded", done.result
     assert (spent.calls, spent.usd, spent.incomplete) == (4, 0.63, 0)
     assert (spent.input_tokens, spent.output_tokens) == (5, 2)
@@ -464,7 +434,7 @@ async def test_agents_judges_and_judging_conditions_are_on_the_books(tmp_path: P
 
 
 def kinds(tmp_path: Path) -> list[str]:
-    connection = sqlite3.connect(tmp_path / "data" / JOURNAL_FILE)
+    connection = sqlite3.connect(tmp_path / "data" / DATABASE_FILE)
     try:
         rows = connection.execute("SELECT path, kind FROM call ORDER BY id").fetchall()
     finally:
@@ -482,8 +452,8 @@ async def test_money_stays_spent_when_its_run_is_forgotten_and_is_not_copied_by_
         again = await here.service.rewind(first.run_id, "b")
         await here.service.wait(again)
     async with world(tmp_path, run_history_limit=1) as here:
-        assert await here.service.journal.count() == 1
-        spent = await here.service.journal.spending("run")
+        assert await here.service.store.run_log.count() == 1
+        spent = await here.service.store.ledger.totals("run")
     assert amounts(spent) == {first.run_id: 1.0, again: 0.5}
 
 
@@ -500,7 +470,7 @@ async def test_past_the_cap_no_run_begins_goes_on_or_is_rewound(tmp_path: Path) 
         ):
             with pytest.raises(BudgetError, match="all runs of this process together have spent"):
                 await refused
-        assert await here.service.journal.count() == 1
+        assert await here.service.store.run_log.count() == 1
 
 
 COSTED = {
@@ -531,7 +501,7 @@ async def test_a_run_under_way_ends_at_its_next_step_that_costs_something(
         assert other.status == "succeeded"
         (here.folder / "go").touch()
         done = await here.finish(run_id)
-        spent = await here.service.journal.spent()
+        spent = await here.service.store.ledger.total()
     assert done.status == "failed"
     assert done.result.error.startswith("budget: all runs of this process together have spent $1.2")
     assert (here.folder / "seen").read_text().strip() == "0.6"
@@ -584,7 +554,7 @@ async def test_an_attempt_that_a_crash_cut_off_counts_towards_the_runs_own_limit
 
     async def paid(here: World, usd: float) -> None:
         async def is_spent() -> bool:
-            return (await here.service.journal.spent()).usd >= usd
+            return (await here.service.store.ledger.total()).usd >= usd
 
         await eventually_async(is_spent)
 
@@ -634,16 +604,16 @@ async def test_an_open_call_is_closed_as_it_is_once_its_process_is_found_dead(
     async with books(tmp_path) as here:
         for instance in ("i-dead", here.instance):
             call = NewCall("r", "w", "a", 1, "p", "", "agent", instance, here.clock.now_ms())
-            made = await here.journal.reserve_call(call)
+            made = await here.store.ledger.reserve(call)
             assert isinstance(made, int)
-            await here.journal.charge_call(made, Bill(0.5))
-        before = await here.journal.spent()
-        await abandon_dead_calls(here.journal, here.instances, here.clock)
-        after = await here.journal.spent()
+            await here.store.ledger.charge(made, Bill(0.5))
+        before = await here.store.ledger.total()
+        await abandon_dead_calls(here.store.ledger, here.store.liveness, here.clock)
+        after = await here.store.ledger.total()
         assert [row["outcome"] for row in here.rows()] == ["abandoned", None]
         # It was only frozen, wakes up, and what it has spent meanwhile counts too.
-        await here.journal.settle_call(1, Bill(0.7), known=True, time=here.clock.now_ms())
-        awake = await here.journal.spent()
+        await here.store.ledger.settle(1, Bill(0.7), known=True, time=here.clock.now_ms())
+        awake = await here.store.ledger.total()
     assert (before.usd, before.open, before.abandoned) == (1.0, 2, 0)
     assert (after.usd, after.open, after.abandoned, after.incomplete) == (1.0, 1, 1, 2)
     assert (awake.usd, awake.incomplete) == (1.2, 1)
@@ -689,7 +659,7 @@ async def test_killed_at_random_points_over_a_thousand_calls_no_money_is_lost_or
     assert children.kills >= KILLS
     async with books(tmp_path) as here:
         rows = {row["path"]: row for row in here.rows()}
-        spent = await here.journal.spent()
+        spent = await here.store.ledger.total()
     assert len(rows) >= 1000
     assert heard.asked <= set(rows), "a provider was asked without a reservation"
     for path, row in rows.items():
@@ -706,7 +676,7 @@ async def test_killed_at_random_points_over_a_thousand_calls_no_money_is_lost_or
 
 
 def never_less(before: float, folder: Path) -> float:
-    connection = sqlite3.connect(f"file:{folder / JOURNAL_FILE}?mode=ro", uri=True)
+    connection = sqlite3.connect(f"file:{folder / DATABASE_FILE}?mode=ro", uri=True)
     try:
         now: float = connection.execute("SELECT total(cost) FROM call").fetchone()[0] / BILLION
     except sqlite3.OperationalError:  # killed before it had made the table
@@ -848,5 +818,5 @@ async def test_without_a_cap_a_call_is_on_the_books_when_its_step_ends(
     async with world(tmp_path) as here:
         done = await here.run(tree)
         assert done.status == "succeeded"
-        spent = await here.service.journal.spent(Calls(run_id=done.run_id))
+        spent = await here.service.store.ledger.total(CallFilter(run_id=done.run_id))
     assert (spent.calls, spent.usd, spent.input_tokens, spent.open) == (1, 0.5, 3, 0)

@@ -163,7 +163,7 @@ class Lane:
         gone(range(self.first, self.first + self.number + 1), self.tree)
         async with world(self.folder, **settings) as here:
             for run_id in self.begun:
-                recorded = await here.service.journal.events(run_id, include_output=False)
+                recorded = await here.service.store.run_log.events(run_id, include_output=False)
                 ends = [each.event for each in recorded if isinstance(each.event, RunFinished)]
                 assert len(ends) == 1, (run_id, ends)
                 assert ends[0].interrupted or ends[0].status in ("succeeded", "failed")

@@ -242,7 +242,7 @@ async def test_a_run_pauses_for_money_is_listed_resumed_with_more_and_finishes(
     async with world(tmp_path) as here:
         ended = await here.run(paid)
         assert ended.result.status == "paused", ended.result
-        row = await here.service.journal.run(ended.run_id)
+        row = await here.service.store.run_log.run(ended.run_id)
         assert row.status == "paused"
     async with world(tmp_path) as here:
         await here.service.resume(ended.run_id, max_cost_usd=5.0)
@@ -262,7 +262,7 @@ async def test_a_paused_run_can_be_cancelled_by_another_process(tmp_path: Path) 
         assert ended.result.status == "paused"
     async with world(tmp_path) as here:
         await here.service.cancel_undriven(ended.run_id, "enough")
-        assert (await here.service.journal.run(ended.run_id)).status == "cancelled"
+        assert (await here.service.store.run_log.run(ended.run_id)).status == "cancelled"
 
 
 # -- no progress -----------------------------------------------------------------------------
@@ -397,7 +397,7 @@ async def test_a_wait_is_shown_survives_a_restart_and_can_be_stopped(tmp_path: P
         assert "waiting until" in why.stdout, why
     async with world(tmp_path) as here:
         await here.service.resume(run_id)
-        again = [r.event for r in await here.service.journal.events(run_id)]
+        again = [r.event for r in await here.service.store.run_log.events(run_id)]
         assert [event.until for event in again if isinstance(event, StepWaiting)] == [first.until]
         await here.service.stop(run_id, "enough")
         ended = await here.finish(run_id)

@@ -115,7 +115,7 @@ async def test_the_disk_of_the_data_directory_is_that_of_every_run() -> None:
                 assert done.status == "failed"
                 assert f"left on the disk of {str(disk / 'data')!r}" in done.result.error
             assert alive(token) == []
-            assert (await app.service.journal.run(ended.run_id)).status == "failed"
+            assert (await app.service.store.run_log.run(ended.run_id)).status == "failed"
             with pytest.raises(StoreError, match="must stay free"):
                 await start_in(app, there, flow(sleeps))
             (disk / "here/large").unlink()

@@ -1,4 +1,4 @@
-"""What becomes of runs is in the audit log, whoever drives them."""
+"""The audit log has the start and the end of every run, whichever process drives it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def crashed(folder: Path, **more: Any) -> str:
 
 
 @pytest.mark.claim("I61")
-def test_each_run_is_in_the_log_with_its_start_and_its_end_whoever_drives_it(
+def test_each_run_is_in_the_log_with_its_start_and_its_end(
     tmp_path: Path,
 ) -> None:
     put_workflow(tmp_path / "data", workflow("w", "true", "false"))

@@ -13,7 +13,7 @@ import pytest
 
 from infloop.errors import UsageError, WorkflowError
 from infloop.model.events import Output, Recorded, RunResumed, StepStarted
-from infloop.store.sqlite.journal import JOURNAL_FILE
+from infloop.store.sqlite.store import DATABASE_FILE
 from support.runs import scripted, world
 from support.workflows import agent, edges, node, workflow
 
@@ -130,7 +130,7 @@ async def test_a_workflow_that_asks_for_more_isolation_than_there_is_does_not_ru
     async with world(tmp_path) as here:
         with pytest.raises(WorkflowError, match=f"asks for isolation '{level}'"):
             await here.start(tree)
-        assert await here.service.journal.count() == 0
+        assert await here.service.store.run_log.count() == 0
 
 
 @pytest.mark.claim("I48")
@@ -154,7 +154,7 @@ async def test_no_effect_begins_before_its_start_is_durable(tmp_path: Path) -> N
     async with world(tmp_path) as here:
         run_id = await here.start(workflow([START, wait, touch], edges("s next a met b")))
         await started(here, run_id, "a")
-        other = sqlite3.connect(here.settings.data_dir / JOURNAL_FILE, isolation_level=None)
+        other = sqlite3.connect(here.settings.data_dir / DATABASE_FILE, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         (here.folder / "go").touch()
         await asyncio.sleep(0.5)  # not a wait for anything: time in which it must not happen
@@ -179,7 +179,7 @@ async def test_an_interrupted_run_is_recorded_as_failed_once_and_can_be_resumed(
     async with world(tmp_path) as here:
         assert await here.service.recover() == ([run_id], [], [])
         assert await here.service.recover() == ([], [], [])
-        row = await here.service.journal.run(run_id)
+        row = await here.service.store.run_log.run(run_id)
         assert row.status == "failed"
         assert f"infloop resume {run_id}" in row.error
         await here.service.resume(run_id)
@@ -226,7 +226,7 @@ async def test_rewind_forks_with_the_prefix_and_runs_only_what_follows(tmp_path:
             UsageError, match=r"no step 'four'; its last steps are: s, one, two, three"
         ):
             await here.service.rewind(first.run_id, "four")
-        row = await here.service.journal.run(second_id)
+        row = await here.service.store.run_log.run(second_id)
     assert (tmp_path / "work/log").read_text().split() == ["one", "two", "three", "two", "three"]
     assert second.status == "succeeded"
     assert second.run_id != first.run_id
@@ -305,7 +305,7 @@ async def test_a_hundred_thousand_rounds_run_in_constant_memory_and_resume_from_
     scripted(tmp_path / "data/providers", "fake", {"do": [{"text": "quick"}]})
     async with world(tmp_path, max_run_node_executions=0) as here:
         await here.service.recover()
-        loaded = await here.service.journal.load(run_id)
+        loaded = await here.service.store.run_log.load(run_id)
         assert loaded.checkpoint is not None
         assert len(loaded.events) < 5_000
         await here.service.resume(run_id)
@@ -330,8 +330,8 @@ async def test_a_large_output_is_whole_in_templates_and_after_a_restart(tmp_path
         await here.service.recover()
         await here.service.resume(run_id)
         await here.service.wait(run_id)
-        scope = await here.service.journal.scope(run_id)
-        page = await here.service.journal.output_page(run_id, "n", "big", 10, 6)
+        scope = await here.service.store.run_log.scope(run_id)
+        page = await here.service.store.run_log.output_page(run_id, "n", "big", 10, 6)
     assert scope is not None
     assert scope["n"]["big"] == big  # type: ignore[call-overload, index]
     assert page.text == big[10:16]
@@ -347,9 +347,9 @@ async def test_history_is_capped_per_workflow(tmp_path: Path) -> None:
         ]
         await here.run(workflow([START, END], edges("s next e"), id="other"))
     async with world(tmp_path) as here:
-        rows = await here.service.journal.runs(workflow_id="w")
+        rows = await here.service.store.run_log.runs(workflow_id="w")
         assert [row.id for row in rows] == kept[:1:-1]
-        assert await here.service.journal.count() == 4
+        assert await here.service.store.run_log.count() == 4
 
 
 async def test_a_run_keeps_the_definition_it_began_with(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ import pytest
 from infloop.errors import GuardError
 from infloop.model.events import DirectoryId, RunResumed, RunStarted
 from infloop.runtime.confinement.workdirs import Workdirs
-from infloop.store.sqlite.journal import open_journal
-from infloop.store.sqlite.known_directories import MOST_PLACES
+from infloop.store.sqlite.known_directories import MOST_PATHS
 from support.runs import world
 from support.server import process, put_workflow
 from support.server import workflow as of_lines
+from support.stores import store_in
 from support.user_machine import machine
 from support.workflows import edges, node, workflow
 
@@ -129,8 +129,8 @@ async def test_a_rewound_run_begins_in_what_is_there_and_goes_on_in_that(tmp_pat
 
 async def test_after_a_restart_a_device_may_have_another_number(tmp_path: Path) -> None:
     there = tmp_path.stat()
-    async with await open_journal(tmp_path / "data") as journal:
-        dirs = Workdirs(journal, there.st_dev, "this start")
+    async with store_in(tmp_path / "data") as store:
+        dirs = Workdirs(store.run_log, there.st_dev, "this start")
         now = (await dirs.enter(str(tmp_path))).id
         assert now is not None
         other = now.device + 1
@@ -141,9 +141,11 @@ async def test_after_a_restart_a_device_may_have_another_number(tmp_path: Path) 
 
 
 async def test_of_very_many_directories_the_oldest_are_forgotten(tmp_path: Path) -> None:
-    async with await open_journal(tmp_path, synchronous="NORMAL") as journal:
+    async with store_in(tmp_path) as store:
         async with asyncio.TaskGroup() as tasks:
-            for number in range(MOST_PLACES + 2):
-                tasks.create_task(journal.note_real(f"/{number}"))
-        known = [await journal.was_real(f"/{number}") for number in (0, 1, 2, MOST_PLACES + 1)]
+            for number in range(MOST_PATHS + 2):
+                tasks.create_task(store.run_log.note_worked_in(f"/{number}"))
+        known = [
+            await store.run_log.has_worked_in(f"/{number}") for number in (0, 1, 2, MOST_PATHS + 1)
+        ]
     assert known == [False, False, True, True]

@@ -33,6 +33,7 @@ from infloop.sandbox.view.program_paths import needed_paths
 from support.canaries import PATH, UNPRIVILEGED, USER, outside, place
 from support.confinement import give, need_bubblewrap, new_directory
 from support.eventually import eventually, eventually_async
+from support.parts import need_program, ruled_out_if
 from support.processes import DEADLINE_S, alive, new_token
 from support.sandbox_attacks import ATTACKS, attack_request
 
@@ -291,7 +292,7 @@ async def test_a_child_that_cannot_be_confined_is_not_started(
 # Whom root runs it as
 
 
-@pytest.mark.skipif(USER is None, reason="only root has a choice")
+@ruled_out_if(USER is None, "only root has a choice")
 def test_root_is_refused_without_a_user_for_its_children() -> None:
     with pytest.raises(SettingsError, match="does not confine root"):
         BubblewrapSandbox()
@@ -299,20 +300,30 @@ def test_root_is_refused_without_a_user_for_its_children() -> None:
         BubblewrapSandbox(user=(0, 0))
 
 
-@pytest.mark.skipif(USER is not None, reason="root can")
 def test_only_root_can_name_a_user() -> None:
-    with pytest.raises(SettingsError, match="only root"):
-        BubblewrapSandbox(user=(12345, 12345))
+    """In a process that root makes an ordinary user's, so that it is tried by root too."""
+    pid = os.fork()
+    if pid == 0:
+        refused = False
+        try:
+            if USER:
+                os.setresuid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED)
+            BubblewrapSandbox(user=(12345, 12345))
+        except SettingsError as error:
+            refused = "only root" in str(error)
+        finally:
+            os._exit(0 if refused else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-@pytest.mark.skipif(USER is None, reason="only root has a choice")
+@ruled_out_if(USER is None, "only root has a choice")
 async def test_children_of_root_have_no_rights_of_root(world: World) -> None:
     said = await world.says("id -u; id -G; grep CapEff /proc/self/status; cat /proc/self/uid_map")
     uid = str(UNPRIVILEGED)
     assert said.split() == [uid, uid, "CapEff:", "0" * 16, uid, "0", "1"]
 
 
-@pytest.mark.skipif(USER is None, reason="only root has a choice")
+@ruled_out_if(USER is None, "only root has a choice")
 @pytest.mark.parametrize("obstacle", ["owned by root", "closed above"])
 async def test_a_workspace_out_of_reach_is_named(world: World, obstacle: str) -> None:
     if obstacle == "owned by root":
@@ -764,11 +775,6 @@ async def test_a_program_in_the_home_runs_and_the_rest_of_the_home_is_hidden(wor
 # Tools that agents use
 
 
-def installed(*names: str) -> pytest.MarkDecorator:
-    missing = [name for name in names if shutil.which(name, path=PATH) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
-
-
 async def test_git_works(world: World) -> None:
     script = (
         "git init -q . && git config user.name me && git config user.email me@example.org &&"
@@ -780,8 +786,8 @@ async def test_git_works(world: World) -> None:
     assert (world.workspace / "tree/file").read_text() == "text\n"
 
 
-@installed("python3")
 async def test_python_and_its_processes_and_threads_work(world: World) -> None:
+    need_program("python3", PATH)
     script = (
         "import concurrent.futures as c, multiprocessing as m, sqlite3, ssl, tempfile\n"
         "print(sum(m.Pool(2).map(abs, [-1, -2])))\n"
@@ -792,8 +798,8 @@ async def test_python_and_its_processes_and_threads_work(world: World) -> None:
     assert result.stdout.split() == ["3", "3", "True", "/tmp"], result
 
 
-@installed("python3")
 async def test_pip_installs_a_wheel(world: World) -> None:
+    need_program("python3", PATH)
     wheel = world.workspace / "tiny-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("tiny.py", "print('installed')\n")
@@ -819,8 +825,8 @@ def pure_packages() -> tuple[tuple[str, ...], dict[str, str]]:
     return (folder,), {"PYTHONPATH": folder, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
-@installed("python3")
 async def test_pytest_works(world: World) -> None:
+    need_program("python3", PATH)
     (world.workspace / "test_x.py").write_text(
         "def test_x(tmp_path):\n    assert tmp_path.exists()\n"
     )
@@ -830,8 +836,8 @@ async def test_pytest_works(world: World) -> None:
     assert "1 passed" in result.stdout, result
 
 
-@installed("node")
 async def test_node_and_its_workers_work(world: World) -> None:
+    need_program("node", PATH)
     script = (
         "const {Worker} = require('node:worker_threads');"
         "const {execSync} = require('node:child_process');"
@@ -845,8 +851,9 @@ async def test_node_and_its_workers_work(world: World) -> None:
     assert "42" in result.stdout
 
 
-@installed("node", "npm")
 async def test_npm_installs_and_runs(world: World) -> None:
+    need_program("node", PATH)
+    need_program("npm", PATH)
     made(
         world.workspace / "dep/package.json", '{"name": "dep", "version": "1.0.0", "main": "i.js"}'
     )
@@ -863,20 +870,18 @@ async def test_npm_installs_and_runs(world: World) -> None:
 
 async def test_deno_works(world: World) -> None:
     deno = Path(sys.prefix) / "bin/deno"
-    if not deno.exists():
-        pytest.skip("deno is not in this environment")
     (world.workspace / "x.ts").write_text("const n: number = 6; console.log(n * 7);\n")
     result = await world.run(str(deno), "run", "--allow-all", "--no-check", "x.ts")
     assert result.stdout == "42\n", result
 
 
-@installed("gcc")
 async def test_gcc_works(world: World) -> None:
+    need_program("gcc", PATH)
     (world.workspace / "x.c").write_text('#include <stdio.h>\nint main(void) { puts("built"); }\n')
     assert await world.says("gcc -o x x.c && ./x") == "built"
 
 
-@installed("rg")
 async def test_ripgrep_works(world: World) -> None:
+    need_program("rg", PATH)
     (world.workspace / "x.txt").write_text("needle\n")
     assert await world.says("rg -n needle") == "x.txt:1:needle"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import shutil
 import socket
 import struct
 import threading
@@ -18,9 +16,10 @@ import uvloop
 from infloop.sandbox.base import ChildRequest, ChildResult
 from infloop.sandbox.fence import Fence
 from infloop.sandbox.kernel.connect_broker import Peer, destination
-from infloop.sandbox.levels import guard
 from infloop.sandbox.levels.guard import GuardSandbox
 from support.canaries import PATH, PYTHON, USER, directory_for_children, outside, place
+from support.confinement import need_guard
+from support.parts import need_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,11 +35,7 @@ PEERS: dict[Peer, Peer] = {
 
 @pytest.fixture(autouse=True)
 def _this_machine_can_guard() -> None:
-    if piece := guard.missing_piece():
-        said = f"level 'guard' needs {piece}"
-        if "CI" in os.environ:
-            pytest.fail(said)
-        pytest.skip(said)
+    need_guard()
 
 
 # The decision
@@ -94,7 +89,7 @@ def test_an_address_leads_to_a_peer_or_nowhere(address: bytes, goes_to: Peer | N
 
 
 class Proxy:
-    """Takes whoever comes and says hello; counts them."""
+    """Accepts every connection, says hello and counts them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -183,8 +178,7 @@ def test_a_child_reaches_its_proxy_under_the_other_event_loop() -> None:
 
 
 async def test_node_reaches_its_proxy() -> None:
-    if shutil.which("node", path=PATH) is None:
-        pytest.skip("node is not installed here")
+    need_program("node", PATH)
     proxy = Proxy()
     code = "require('net').connect(3128, '127.0.0.1').on('data', d => process.stdout.write(d))"
     with place() as parent:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import secrets
-import shutil
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +17,10 @@ from infloop.sandbox.base import ChildRequest, ChildResult, Sandbox
 from infloop.sandbox.fence import Fence, Limits
 from infloop.sandbox.keepers.pool import KeeperPool
 from infloop.sandbox.launch import Launch
-from infloop.sandbox.levels import guard
 from infloop.sandbox.levels.guard import GuardSandbox
 from support.canaries import PATH, PYTHON, USER, directory_for_children, outside, place
+from support.confinement import need_guard
+from support.parts import need_program, ruled_out
 from support.sandbox_attacks import ATTACKS, attack_request
 
 if TYPE_CHECKING:
@@ -32,11 +32,7 @@ ENV = {"PATH": PATH}
 
 @pytest.fixture(autouse=True)
 def _this_machine_can_guard() -> None:
-    if piece := guard.missing_piece():
-        said = f"level 'guard' needs {piece}"
-        if "CI" in os.environ:
-            pytest.fail(said)
-        pytest.skip(said)
+    need_guard()
 
 
 @contextlib.asynccontextmanager
@@ -90,7 +86,7 @@ async def test_the_same_attack_succeeds_on_an_unconfined_child(attack: dict[str,
             await pool.close()
         tripped = world.tripped(result)
     if not tripped and attack.get("free") == "maybe":
-        pytest.skip("this machine refuses it to everyone")
+        ruled_out(f"this machine refuses it to everyone: {attack['name']}")
     assert tripped, result
 
 
@@ -148,8 +144,7 @@ thread = threading.Thread(target=tempfile.TemporaryFile); thread.start(); thread
 
 @pytest.mark.parametrize(("program", "script"), TOOLS.items(), ids=TOOLS)
 async def test_a_tool_works_inside(program: str, script: str) -> None:
-    if shutil.which(program, path=PATH) is None:
-        pytest.skip(f"{program} is not installed here")
+    need_program(program, PATH)
     result = await shell(script)
     assert (result.exit_code, result.error, result.leftovers) == (0, "", 0), result
 

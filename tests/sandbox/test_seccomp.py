@@ -18,6 +18,7 @@ import pytest
 from infloop.errors import MissingPart
 from infloop.sandbox.kernel import seccomp
 from infloop.sandbox.kernel.seccomp import ALLOW, ASK, KILL, guard_filter, sandbox_filter
+from support.parts import ruled_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -318,7 +319,7 @@ def test_the_kernel_refuses_what_the_filter_denies() -> None:
 
 def test_the_kernel_kills_a_call_of_the_other_kind() -> None:
     if os.uname().machine != "x86_64":
-        pytest.skip("only x86_64 has a second kind")
+        ruled_out("only x86_64 has a second kind")
     done = run_filtered("sandbox", "libc.syscall(ctypes.c_long(0x40000000 + 39))")
     assert done.returncode == -signal.SIGSYS
     assert run_filtered("none", "libc.syscall(ctypes.c_long(0x40000000 + 39))").returncode == 0
@@ -326,7 +327,7 @@ def test_the_kernel_kills_a_call_of_the_other_kind() -> None:
 
 def test_the_kernel_kills_a_call_through_the_old_gate() -> None:
     if os.uname().machine != "x86_64":
-        pytest.skip("only x86_64 has an old gate")
+        ruled_out("only x86_64 has an old gate")
     code = """
         page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         page.write(bytes.fromhex("b814000000cd80c3"))
@@ -335,7 +336,7 @@ def test_the_kernel_kills_a_call_through_the_old_gate() -> None:
         os._exit(0)
     """
     if run_filtered("none", code).stdout != "True\n":
-        pytest.skip("this kernel has closed the old gate for all")
+        ruled_out("this kernel has closed the old gate for all")
     assert run_filtered("guard", code).returncode == -signal.SIGSYS
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -15,13 +16,13 @@ import pytest
 from infloop.errors import MissingPart, SettingsError
 from infloop.model.isolation import LEVELS
 from infloop.sandbox.levels.choice import Choice, Place, choose, open_level, prove
-from infloop.sandbox.levels.guard import missing_piece
 from infloop.sandbox.levels.host import HostSandbox
 from infloop.sandbox.self_check import probes
 from infloop.sandbox.self_check.battery import ATTEMPTS, PROMISED, PROMISES, QUICK, self_check
 from infloop.sandbox.self_check.canaries import decoys
 from support.canaries import USER, place
-from support.confinement import need_bubblewrap
+from support.confinement import need_bubblewrap, need_guard
+from support.parts import ruled_out, ruled_out_if
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,10 +56,8 @@ async def opened(level: Any) -> AsyncIterator[tuple[Sandbox, str]]:
 def need(level: str) -> None:
     if level == "sandbox":
         need_bubblewrap()
-    if level == "guard" and (piece := missing_piece()):
-        if "CI" in os.environ:
-            pytest.fail(piece)
-        pytest.skip(piece)
+    if level == "guard":
+        need_guard()
 
 
 # The battery
@@ -106,7 +105,7 @@ async def test_a_sandbox_in_which_nothing_starts_does_not_hold() -> None:
     assert "/no/such/python" in check.error
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be root")
+@ruled_out_if(os.geteuid() != 0, "only root can be root")
 async def test_nothing_is_tried_as_root() -> None:
     sandbox = HostSandbox()
     with place() as folder:
@@ -148,6 +147,7 @@ async def test_a_proof_is_remembered_until_the_circumstances_change(tmp_path: Pa
         assert (await choose("sandbox", where, cache)).level == "sandbox"
     # Where nothing can be put up any more only memory can say that it holds.
     assert (await choose("sandbox", where, cache)).level == "sandbox"
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o600
     stored = json.loads(cache.read_text())
     cache.write_text(json.dumps({**stored, "key": [*stored["key"][:1], "another boot"]}))
     with pytest.raises(FileNotFoundError):
@@ -162,7 +162,7 @@ async def test_a_level_asked_for_by_name_that_does_not_hold_is_refused() -> None
         await choose("container", Place(str(folder), user=USER))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root needs another user")
+@ruled_out_if(os.geteuid() != 0, "only root needs another user")
 async def test_root_without_a_user_for_children_is_left_with_host_and_told_why() -> None:
     with place() as folder:
         choice = await choose("auto", Place(str(folder)))
@@ -233,7 +233,7 @@ def test_the_doctor_fails_for_a_level_that_is_not_there() -> None:
 
 async def test_nothing_is_done_as_root_where_the_canaries_user_could_put_links() -> None:
     if USER is None:
-        pytest.skip("only root gives its canaries away")
+        ruled_out("only root gives its canaries away")
     done: list[tuple[str, str]] = []
     watching = True
 

@@ -1,4 +1,4 @@
-"""The audit log: what happened stays written, and whoever changes it is found out."""
+"""The audit log: entries stay, and a change to them is detected."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ import pytest
 
 from infloop import app
 from infloop.errors import AuditError, StoreError
+from infloop.lowlevel.directory_lock import lock_directory
 from infloop.model.audit import (
     ACTORS,
     EVENTS,
@@ -38,7 +39,6 @@ from infloop.runtime.clock import SetClock
 from infloop.settings import load_settings
 from infloop.store.audit import files as audit_files
 from infloop.store.audit.reading import Flaw, Follower, newest, verify
-from infloop.store.directory_lock import alone_in
 from support import forkserver
 from support.audit_logs import open_audit_log
 from support.hostile_text import HOSTILE, unsafe
@@ -489,7 +489,10 @@ async def test_a_lock_that_another_process_keeps_is_an_error(
     await write(tmp_path, 1)
     monkeypatch.setattr(audit_files, "_LOCK_SECONDS", 0.05)
     async with open_audit_log(tmp_path) as log:
-        with alone_in(tmp_path, 1, "testing"), pytest.raises(AuditError, match="another process"):
+        with (
+            lock_directory(tmp_path, 1, "testing"),
+            pytest.raises(AuditError, match="another process"),
+        ):
             await log.record("login.failed", SYSTEM)
         await log.record("login.failed", SYSTEM, details={"number": 1})
     assert numbers(entries(tmp_path)) == [0, 1]
@@ -837,9 +840,12 @@ async def test_following_shows_the_last_entries_and_then_each_new_one(tmp_path: 
         await see(2)
         await write(tmp_path / "audit", 2, first=3)
         await see(4)
-    finally:
         process.send_signal(signal.SIGINT)
         await asyncio.wait_for(process.wait(), 30)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     assert seen == [1, 2, 3, 4]
     assert process.returncode == 130
 
@@ -859,7 +865,7 @@ async def test_routine_entries_of_two_writers_follow_one_another(tmp_path: Path)
 async def test_routine_entries_wait_for_a_process_that_is_writing(tmp_path: Path) -> None:
     async with open_audit_log(tmp_path) as log:
         await log.record("webhook.ignored", SYSTEM, details={"number": 0})
-        with alone_in(tmp_path, 1, "testing"):
+        with lock_directory(tmp_path, 1, "testing"):
             waiting = asyncio.create_task(
                 log.record("webhook.ignored", SYSTEM, details={"number": 1})
             )

@@ -1,6 +1,7 @@
 """What several test files use.
 
     paths               where the project, its tests and their fixtures are
+    parts               programs and kernels that a test needs, and what a skip means
     eventually          waits until something is true, with a deadline
 
 Workflows and runs
@@ -9,7 +10,7 @@ Workflows and runs
     random_workflows    random workflows that always end
     playbook            drives the engine by hand
     runs                a whole application in a temporary directory
-    journals            journals, and runs and events to put into them
+    stores              every implementation of the store, and runs and events to put into one
     audit_logs          audit logs with a clock that tests set
 
 The command line and the server

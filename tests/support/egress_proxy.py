@@ -1,4 +1,4 @@
-"""For the tests of egress: a run's proxy, a far side that counts who comes, a child's words."""
+"""A run's proxy, a server behind it that counts its connections, and a child's requests."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def answer_ok(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
 async def far_side(
     serve: Serve | None = None, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[Far]:
-    """Listen; without `serve`, hear everything and answer each piece with the same."""
+    """Listen; without `serve`, echo everything."""
     far = Far()
     serving: set[asyncio.Task[Any]] = set()
 
@@ -95,7 +95,7 @@ async def far_side(
 
 
 def always(*addresses: str) -> Lookup:
-    """Return a name service with one answer for all names."""
+    """Return a resolver with one answer for all names."""
 
     async def lookup(_: str) -> Sequence[str]:
         return addresses
@@ -121,7 +121,7 @@ class Run:
         return Child(reader, writer)
 
     async def ask(self, data: bytes) -> tuple[int, bytes]:
-        """Say something as a child; return the status and all that follows the head."""
+        """Send a request as a child; return the status and the body."""
         async with asyncio.timeout(PATIENCE_S):
             child = await self.child()
             child.writer.write(data)

@@ -1,4 +1,4 @@
-"""The scenes of the conformance suite for models behind HTTP APIs, one stand for each dialect.
+"""The conformance suite for models behind HTTP APIs, one stand for each dialect.
 
 There is no program to kill and no tool to deny. What may stay behind is a connection: `left` is
 written into the directory when the server has seen it close.

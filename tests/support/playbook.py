@@ -1,4 +1,4 @@
-"""Drives the pure machine by hand: what a test says happens is what happens.
+"""Drives the engine by hand: the test decides how each effect ends.
 
 Effects are answered from a table (node id -> outcome), in the order the machine asked for them
 unless a test picks another order. Every event is also replayed into a second state, so each test

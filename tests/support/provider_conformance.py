@@ -1,4 +1,4 @@
-"""What every provider must do, whoever is behind it.
+"""What every provider must do, with every adapter.
 
 A `Stand` can put a provider into the scenes of this suite; a new adapter is one stand in `STANDS`.
 `test_provider_conformance.py` plays every scene on every stand.

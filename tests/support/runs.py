@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from infloop.runtime.runs.service import RunService
-    from infloop.store.base import Spending
+    from infloop.store.interfaces.ledger import Spending
 
 
 @dataclass
@@ -72,14 +72,14 @@ class World:
         result = recorded[-1].event
         assert isinstance(result, RunFinished)
         await self.service.wait(run_id)
-        scope = await self.service.journal.scope(run_id)
+        scope = await self.service.store.run_log.scope(run_id)
         return Finished(run_id, result, scope or {}, recorded)
 
     async def settled(self, calls: int) -> Spending:
         """What so many calls cost, when all of them are over."""
 
         async def over() -> Spending | None:
-            spent = await self.service.journal.spent()
+            spent = await self.service.store.ledger.total()
             return spent if spent.calls >= calls and not spent.open else None
 
         return await eventually_async(over)

@@ -14,6 +14,7 @@ import pytest
 from infloop.sandbox.base import ChildRequest
 from infloop.sandbox.fence import Fence
 from support.canaries import PYTHON, numbers
+from support.parts import ruled_out
 from support.paths import ATTACK_TABLES
 
 if TYPE_CHECKING:
@@ -36,11 +37,11 @@ def attack_request(attack: dict[str, Any], world: Any) -> ChildRequest:
     env = {**world.environment(), "NUMBERS": json.dumps(numbers())}
     if attack.get("needs") == "root":
         if os.geteuid() != 0:
-            pytest.skip("only root can make a program that makes root")
+            ruled_out("only root can make a program that makes root")
         env["SETUID_ID"] = str(shutil.copy("/usr/bin/id", world.workspace / "id"))
         (world.workspace / "id").chmod(0o4755)
     if attack.get("needs") in ("TCP6", "LAN") and attack["needs"] not in env:
-        pytest.skip(f"this machine has no address for {attack['needs']}")
+        ruled_out(f"this machine has no address for {attack['needs']}")
     return ChildRequest(
         argv=(PYTHON, "-c", TABLE["prelude"] + attack["code"]),
         cwd=str(world.workspace),

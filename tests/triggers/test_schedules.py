@@ -214,7 +214,9 @@ class Office:
             self.clock,
         )
 
-    async def _start(self, trigger: Trigger, due_ms: int, missed: Missed | None) -> bool:
+    async def _start(
+        self, trigger: Trigger, due_ms: int, missed: Missed | None, correlation_id: str = ""
+    ) -> bool:
         answer = self.answers.pop(0) if self.answers else True
         if isinstance(answer, Exception):
             raise answer

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import uvicorn
-from infloop.web.listening import _Server, listen
 
 from infloop.web.connection import BoundedProtocol
+from infloop.web.http_server import _Server, listen
 
 
 class Quick(BoundedProtocol):

@@ -16,11 +16,11 @@ from typing import Any, Self
 
 import pytest
 
-from infloop.app import open_history
+from infloop.app import open_store
 from infloop.model.events import RunStarted
 from infloop.settings import Settings
 from infloop.store.audit.reading import verify
-from infloop.store.base import Journal
+from infloop.store.interfaces.run_log import RunLog
 from support.eventually import eventually_async
 from support.server import Process, put_workflow
 
@@ -148,22 +148,22 @@ async def ask(
     return int(answer.split()[1]), json.loads(await reader.readexactly(length))
 
 
-async def settled(journal: Journal) -> None:
+async def settled(run_log: RunLog) -> None:
     """Wait until as many runs have succeeded as webhooks were sent."""
 
     async def all_succeeded() -> bool:
-        return await journal.count(status="succeeded") >= WEBHOOKS
+        return await run_log.count(status="succeeded") >= WEBHOOKS
 
     await eventually_async(all_succeeded, within_s=PATIENCE_S, every_s=0.1)
 
 
-async def numbers_run(journal: Journal) -> Counter[str]:
+async def numbers_run(run_log: RunLog) -> Counter[str]:
     """How often there was a run for each number, whatever became of it."""
     found: Counter[str] = Counter()
     before = None
-    while rows := await journal.runs(limit=500, before=before):
+    while rows := await run_log.runs(limit=500, before=before):
         for row in rows:
-            (first,) = await journal.events(row.id, limit=1)
+            (first,) = await run_log.events(row.id, limit=1)
             assert isinstance(first.event, RunStarted)
             found[str(first.event.inputs["number"])] += 1
         before = rows[-1].cursor
@@ -188,10 +188,10 @@ async def test_what_is_acknowledged_under_load_runs_exactly_once_although_the_se
                 )
                 await servers.end(signal.SIGKILL)
                 await servers.begin()
-        async with open_history(Settings(data_dir=tmp_path / "data")) as history:
-            await settled(history.journal)
+        async with open_store(Settings(data_dir=tmp_path / "data")) as store:
+            await settled(store.run_log)
             assert await servers.end() == 0
-            ran = await numbers_run(history.journal)
+            ran = await numbers_run(store.run_log)
     assert len(set(acknowledged.values())) == WEBHOOKS
     assert ran == Counter(map(str, range(WEBHOOKS)))
     assert verify(tmp_path / "data/audit").flaw is None

@@ -1,4 +1,4 @@
-"""Private clones for confined agents: a git of their own, and commits that come home checked."""
+"""Private clones for confined agents: their own git, and commits that are checked before use."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from infloop.workspace.worktrees.pack_size import measure
 from infloop.workspace.worktrees.worktree import Worktrees
 from support.canaries import PATH, USER, place
 from support.confinement import need_bubblewrap
+from support.parts import ruled_out
 from support.repositories import contents, git, programs, repository, write
 
 if TYPE_CHECKING:
@@ -283,7 +284,7 @@ async def test_repositories_that_an_agent_left_inside_are_restored_under_another
 
 async def test_a_clone_belongs_to_the_children_and_what_is_beside_it_does_not() -> None:
     if USER is None:
-        pytest.skip("children run as the same user")
+        ruled_out("children run as the same user")
     async with stage() as here:
         made = await here.trees.create(here.repo, "run", "node")
         owners = {path.lstat().st_uid for path in (made.path, *made.path.rglob("*"))}

@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infloop.errors import MissingPart, NotFound, StepError
-from infloop.workspace.beneath import opened, remove_tree
+from infloop.lowlevel.remove_tree import remove_tree_at
+from infloop.workspace.beneath import opened
 from infloop.workspace.git.commands import Git, Place, version_of
 from infloop.workspace.git.program import Finished
 from infloop.workspace.snapshots.changes import Change
@@ -578,7 +579,7 @@ async def test_a_tree_that_is_deeper_than_paths_can_be_is_no_trap(tmp_path: Path
         taken = await store.take(root)
     assert [each.reason for each in taken.skipped] == ["too deep"]
     with opened(tmp_path) as directory:
-        remove_tree(directory, b"work")
+        remove_tree_at(directory, b"work")
     assert not root.exists()
     assert not list(tmp_path.glob(".infloop*"))
 

@@ -1,4 +1,4 @@
-"""Worktrees that lose nothing, and bringing work home whole or not at all."""
+"""Worktrees that lose nothing, and work that is applied whole or not at all."""
 
 from __future__ import annotations
 
@@ -577,7 +577,7 @@ def test_killed_at_any_moment_nothing_is_lost(tmp_path: Path, operation: str) ->
     assert deaths == 6
 
 
-# --- bringing work home -----------------------------------------------------------------------
+# --- applying work ----------------------------------------------------------------------------
 
 
 async def saved_work(trees: Worktrees, repo: Path, work: Callable[[Path], object]) -> Saved:

@@ -17,11 +17,10 @@ from infloop.app.process import run_async, settings, started_in
 from infloop.app.runs import open_approvals, open_service, open_workspaces
 from infloop.app.sandbox import OpenedSandbox, open_sandbox
 from infloop.app.server import Server, open_mcp, open_server, server_exposure
-from infloop.app.storage import History, audit_dir, open_audit, open_history
+from infloop.app.storage import audit_dir, open_audit, open_store
 from infloop.app.use_cases import open_application
 
 __all__ = [
-    "History",
     "OpenedSandbox",
     "Server",
     "audit_dir",
@@ -30,11 +29,11 @@ __all__ = [
     "open_application",
     "open_approvals",
     "open_audit",
-    "open_history",
     "open_mcp",
     "open_sandbox",
     "open_server",
     "open_service",
+    "open_store",
     "open_workspaces",
     "provider_folders",
     "run_async",

@@ -13,7 +13,7 @@ from infloop.app.interpreters import find_interpreters
 from infloop.app.process import by_commas, child_source_environment, service_user
 from infloop.app.providers import provider_finder
 from infloop.app.sandbox import OpenedSandbox, open_sandbox
-from infloop.app.storage import History, open_audit, open_history
+from infloop.app.storage import open_audit, open_store
 from infloop.errors import StepError
 from infloop.model.events import Limits
 from infloop.policy.environment import ChildEnvironment, parse_passthrough
@@ -31,15 +31,16 @@ if TYPE_CHECKING:
     from infloop.runtime.workspaces import Workspaces
     from infloop.sandbox.base import Sandbox
     from infloop.store.audit.log import AuditLog
+    from infloop.store.interfaces.store import Store
 
 
 @asynccontextmanager
 async def open_service(
-    chosen: Settings, audit: AuditLog | None = None, opened_history: History | None = None
+    chosen: Settings, audit: AuditLog | None = None, opened_store: Store | None = None
 ) -> AsyncIterator[RunService]:
     """Open everything that is needed to drive runs, and close it again.
 
-    `audit` and `opened_history` are what this process has open already.
+    `audit` and `opened_store` are what this process has open already.
     """
     from infloop.runtime.clock import SystemClock
     from infloop.runtime.confinement.disk_reserve import Reserve
@@ -63,7 +64,7 @@ async def open_service(
     environment = ChildEnvironment(child_source_environment(user), passthrough)
     async with (
         nullcontext(audit) if audit else open_audit(chosen) as log,
-        nullcontext(opened_history) if opened_history else open_history(chosen) as history,
+        nullcontext(opened_store) if opened_store else open_store(chosen) as store,
         open_sandbox(chosen) as opened,
     ):
         own = HostSandbox()  # for git, which we run ourselves
@@ -77,7 +78,7 @@ async def open_service(
             user=user,
             shortage=reserve.shortage,
         )
-        instance = await history.instances.register()
+        instance = await store.liveness.register()
         records = ChildRecords(chosen.data_dir / "pids", instance.id)
         markers = RunMarkers(chosen.data_dir / "active-runs", instance.row)
         try:
@@ -113,11 +114,9 @@ async def open_service(
                 records=records,
                 markers=markers,
                 audit=log,
-                approvals=make_approvals(chosen, history, log),
+                approvals=make_approvals(chosen, store, log),
             )
-            async with RunService(
-                history.journal, history.instances, instance, clock, parts
-            ) as service:
+            async with RunService(store, instance, clock, parts) as service:
                 yield service
         finally:
             workspaces.close()
@@ -151,16 +150,13 @@ def known_secrets(chosen: Settings) -> Callable[[], list[str]]:
 @asynccontextmanager
 async def open_approvals(chosen: Settings) -> AsyncIterator[Approvals]:
     """Open what waits for a person, for commands that list and answer it."""
-    async with open_audit(chosen) as audit, open_history(chosen) as history:
-        yield make_approvals(chosen, history, audit)
+    async with open_audit(chosen) as audit, open_store(chosen) as store:
+        yield make_approvals(chosen, store, audit)
 
 
-def make_approvals(chosen: Settings, history: History, audit: AuditLog) -> Approvals:
+def make_approvals(chosen: Settings, store: Store, audit: AuditLog) -> Approvals:
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.clock import SystemClock
-    from infloop.store.sqlite.journal import SqliteJournal
-
-    assert isinstance(history.journal, SqliteJournal)
 
     def missed() -> list[Approval]:
         from infloop.catalog.triggers import TriggerFiles
@@ -171,9 +167,9 @@ def make_approvals(chosen: Settings, history: History, audit: AuditLog) -> Appro
         return missed_schedules(TriggerFiles(chosen.triggers).all(), marks) if marks else []
 
     return Approvals(
-        history.journal.approvals,
-        history.journal,
-        history.instances,
+        store.approvals,
+        store.run_log,
+        store.liveness,
         SystemClock(),
         audit,
         timeout_ms=chosen.approval_timeout_ms,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from infloop.app.catalogs import definition_loader
 from infloop.app.process import by_commas
 from infloop.app.runs import open_service
-from infloop.app.storage import open_audit, open_history
+from infloop.app.storage import open_audit, open_store
 from infloop.app.use_cases import driving_resources
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Scope
 
-    from infloop.app.storage import History
     from infloop.application.application import Application
     from infloop.application.caller import Caller
     from infloop.daemon.service import Daemon
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
     from infloop.runtime.runs.service import RunService
     from infloop.settings import Settings
     from infloop.store.audit.log import AuditLog
+    from infloop.store.interfaces.store import Store
+    from infloop.triggers.scheduler import Scheduler
+    from infloop.triggers.watcher import Watcher
     from infloop.web.dependencies import WebDependencies
     from infloop.web.exposure import Exposure
 
@@ -43,6 +45,10 @@ class Server:
     web: WebDependencies
     daemon: Daemon
     application: Application
+    service: RunService
+    dispatcher: Dispatcher
+    scheduler: Scheduler
+    watcher: Watcher
     metrics: ASGIApp
     prepare: Callable[[], object]
 
@@ -72,11 +78,11 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
     clock = clock or SystemClock()
     async with (
         open_audit(chosen) as audit,
-        open_history(chosen) as history,
-        open_service(chosen, audit, history) as service,
+        open_store(chosen) as store,
+        open_service(chosen, audit, store) as service,
     ):
-        dispatcher = _dispatcher(chosen, service, history, audit, clock)
-        resources = driving_resources(chosen, service, history, audit, clock, dispatcher)
+        dispatcher = _dispatcher(chosen, service, store, audit, clock)
+        resources = driving_resources(chosen, service, store, audit, clock, dispatcher)
         workdir = str(Path.cwd())
         firing = TriggerFiring(
             resources.folders.triggers,
@@ -113,6 +119,10 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
             web=web,
             daemon=Daemon(service, dispatcher, TriggerLoops(firing, scheduler, watcher)),
             application=application,
+            service=service,
+            dispatcher=dispatcher,
+            scheduler=scheduler,
+            watcher=watcher,
             metrics=create_metrics_app(web),
             prepare=api.prepare,
         )
@@ -121,7 +131,7 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
 def _dispatcher(
     chosen: Settings,
     service: RunService,
-    history: History,
+    store: Store,
     audit: AuditLog,
     clock: Clock,
     *,
@@ -131,7 +141,7 @@ def _dispatcher(
 
     room = Room(chosen.max_concurrent_runs, chosen.queue_limit)
     load = definition_loader(chosen)
-    return Dispatcher(service, history.queue, clock, audit, load, room, own_only=own_only)
+    return Dispatcher(service, store.queue, clock, audit, load, room, own_only=own_only)
 
 
 def _mcp_caller(scope: Scope) -> Caller:
@@ -162,11 +172,11 @@ async def open_mcp(chosen: Settings) -> AsyncIterator[McpProcess]:
     clock = SystemClock()
     async with (
         open_audit(chosen) as audit,
-        open_history(chosen) as history,
-        open_service(chosen, audit, history) as service,
+        open_store(chosen) as store,
+        open_service(chosen, audit, store) as service,
     ):
-        dispatcher = _dispatcher(chosen, service, history, audit, clock, own_only=True)
-        resources = driving_resources(chosen, service, history, audit, clock, dispatcher)
+        dispatcher = _dispatcher(chosen, service, store, audit, clock, own_only=True)
+        resources = driving_resources(chosen, service, store, audit, clock, dispatcher)
         tools = McpDependencies(Application(resources))
         yield McpProcess(tools, Daemon(service, dispatcher))
 

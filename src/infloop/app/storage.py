@@ -1,9 +1,8 @@
-"""Opens the journal and the audit log."""
+"""Opens the store and the audit log."""
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,33 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from infloop.store.audit.log import AuditLog
-    from infloop.store.base import Journal
-    from infloop.store.instances import Instances
-    from infloop.store.queue import Queue
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """What has been recorded, for commands that only read or ask."""
-
-    journal: Journal
-    instances: Instances
-    queue: Queue
+    from infloop.store.interfaces.store import Store
 
 
 @asynccontextmanager
-async def open_history(chosen: Settings) -> AsyncIterator[History]:
-    """Open the journal without owning any run."""
+async def open_store(chosen: Settings) -> AsyncIterator[Store]:
+    """Open the store without owning any run."""
     from infloop.runtime.clock import SystemClock
-    from infloop.store.instances import Instances
-    from infloop.store.sqlite.journal import open_journal
+    from infloop.store import opening
 
-    journal = await open_journal(chosen.data_dir)
-    try:
-        instances = Instances(journal, chosen.data_dir, SystemClock().now_ms)
-        yield History(journal, instances, journal.queue)
-    finally:
-        await journal.close()
+    async with await opening.open_store(chosen.data_dir, SystemClock().now_ms) as store:
+        yield store
 
 
 def audit_dir(chosen: Settings) -> Path:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from infloop.app.catalogs import provider_folders, trigger_desk, workflow_catalog
 from infloop.app.runs import make_approvals, open_service, open_workspaces
-from infloop.app.storage import audit_dir, open_audit, open_history
+from infloop.app.storage import audit_dir, open_audit, open_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from infloop.app.storage import History
     from infloop.application.application import Application
     from infloop.application.resources import Folders, Resources
     from infloop.model.clock import Clock
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from infloop.runtime.workspaces import Workspaces
     from infloop.settings import Settings
     from infloop.store.audit.log import AuditLog
+    from infloop.store.interfaces.store import Store
 
 
 @asynccontextmanager
@@ -39,16 +39,14 @@ async def open_application(chosen: Settings) -> AsyncIterator[Application]:
 
     async with AsyncExitStack() as stack:
         audit = await stack.enter_async_context(open_audit(chosen))
-        history = await stack.enter_async_context(open_history(chosen))
+        store = await stack.enter_async_context(open_store(chosen))
         services: list[RunService] = []
         opened: list[Workspaces] = []
         asked: list[Approvals] = []
 
         async def service() -> RunService:
             if not services:
-                services.append(
-                    await stack.enter_async_context(open_service(chosen, audit, history))
-                )
+                services.append(await stack.enter_async_context(open_service(chosen, audit, store)))
             return services[0]
 
         async def workspaces() -> Workspaces:
@@ -60,14 +58,12 @@ async def open_application(chosen: Settings) -> AsyncIterator[Application]:
             if services and services[0].approvals is not None:
                 return services[0].approvals
             if not asked:
-                asked.append(make_approvals(chosen, history, audit))
+                asked.append(make_approvals(chosen, store, audit))
             return asked[0]
 
         yield Application(
             Resources(
-                journal=history.journal,
-                instances=history.instances,
-                queue=history.queue,
+                store=store,
                 audit=audit,
                 clock=SystemClock(),
                 folders=folders(chosen),
@@ -99,7 +95,7 @@ def folders(chosen: Settings) -> Folders:
 def driving_resources(
     chosen: Settings,
     service: RunService,
-    history: History,
+    store: Store,
     audit: AuditLog,
     clock: Clock,
     dispatcher: Dispatcher,
@@ -121,9 +117,7 @@ def driving_resources(
         return service.approvals
 
     return Resources(
-        journal=history.journal,
-        instances=history.instances,
-        queue=history.queue,
+        store=store,
         audit=audit,
         clock=clock,
         folders=folders(chosen),

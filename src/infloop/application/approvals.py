@@ -8,7 +8,7 @@ from infloop.application.models import Model
 from infloop.errors import Conflict, Forbidden, UsageError
 from infloop.model.approval import Approval
 from infloop.runtime.approvals import how_to
-from infloop.store.sqlite.approvals import AlreadySettled
+from infloop.store.interfaces.approvals import AlreadySettled
 
 if TYPE_CHECKING:
     from infloop.application.caller import Caller

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from infloop.application.models import Model
 from infloop.model.connection import connection_schema
 from infloop.model.nodes import NODE_MODELS
@@ -34,13 +36,20 @@ class NodeType(Model, kw_only=True):
     config: JsonObject
 
 
+class SettingsView(Model, kw_only=True):
+    """The settings with their JSON Schema; a secret is shown as set or not set."""
+
+    values: dict[str, str | int | float | bool | None]
+    schema: JsonObject
+
+
 class CatalogContent(Model, kw_only=True):
-    """Everything that forms are made from; a secret setting is shown as set or not set."""
+    """Everything that forms are made from; `schemas` are the JSON Schemas of the file formats."""
 
     version: str
     nodes: list[NodeType]
     schemas: dict[str, JsonObject]
-    settings: JsonObject
+    settings: SettingsView
 
 
 class Catalog:
@@ -51,12 +60,12 @@ class Catalog:
 
     def read(self) -> CatalogContent:
         nodes, schemas = _fixed()
-        settings = self._resources.settings
+        assert self._resources.settings is not None
         return CatalogContent(
             version=self._resources.version,
             nodes=nodes,
             schemas=schemas,
-            settings=settings() if settings else {},
+            settings=msgspec.convert(self._resources.settings(), SettingsView),
         )
 
 

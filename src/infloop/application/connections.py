@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET, UnsetType
+
 from infloop.application.models import Model
 from infloop.catalog.connections import Entry, connections, remove, save, unused_id
 from infloop.errors import Conflict, InvalidFile, NotFound, UsageError
@@ -18,6 +20,13 @@ if TYPE_CHECKING:
     from infloop.model.connection import Connection
 
 
+class ConnectionPort(Model, kw_only=True):
+    """A port with one model server; `profile` is the model that it serves."""
+
+    port: int
+    profile: str | UnsetType = UNSET
+
+
 class ConnectionEntry(Model, kw_only=True):
     """A machine with model servers; each port is a provider."""
 
@@ -25,7 +34,7 @@ class ConnectionEntry(Model, kw_only=True):
     label: str
     host: str
     has_token: bool
-    ports: list[JsonObject]
+    ports: list[ConnectionPort]
 
 
 class ConnectionDetail(Model, kw_only=True):
@@ -142,5 +151,8 @@ def _shown(entry: Entry) -> ConnectionEntry:
         label=connection.label,
         host=connection.host,
         has_token=bool(connection.token),
-        ports=[port.to_json() for port in connection.ports],
+        ports=[
+            ConnectionPort(port=each.port, profile=each.profile or UNSET)
+            for each in connection.ports
+        ],
     )

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from infloop.application.models import Model
 from infloop.errors import UsageError
 from infloop.runtime.spending.ledger import midnight_ms
-from infloop.store.base import Calls, Grouping
+from infloop.store.interfaces.ledger import CallFilter, Grouping
 
 if TYPE_CHECKING:
     from datetime import date
 
     from infloop.application.resources import Resources
-    from infloop.store.base import Spending
+    from infloop.store.interfaces.ledger import Spending
 
 
 class Tokens(Model, kw_only=True):
@@ -53,21 +53,21 @@ class Costs:
     """Reads the ledger."""
 
     def __init__(self, resources: Resources) -> None:
-        self._journal = resources.journal
+        self._ledger = resources.store.ledger
 
     async def report(self, by: Grouping = "day", since: date | None = None) -> CostReport:
         if since is not None and not 1971 <= since.year <= 9000:
             raise UsageError(f"{since} is no day on which infloop could have run")
-        calls = Calls(since=midnight_ms(since) if since else 0)
-        rows = [_cost(row) for row in await self._journal.spending(by, calls)]
-        return CostReport(by=by, rows=rows, total=_cost(await self._journal.spent(calls)))
+        calls = CallFilter(since=midnight_ms(since) if since else 0)
+        rows = [_cost(row) for row in await self._ledger.totals(by, calls)]
+        return CostReport(by=by, rows=rows, total=_cost(await self._ledger.total(calls)))
 
     async def of_run(self, run_id: str) -> Cost:
-        return _cost(await self._journal.spent(Calls(run_id=run_id)))
+        return _cost(await self._ledger.total(CallFilter(run_id=run_id)))
 
     async def of_process(self, process_id: str) -> Cost:
         """Return what the runs of one process cost."""
-        return _cost(await self._journal.spent(Calls(instance=process_id)))
+        return _cost(await self._ledger.total(CallFilter(instance=process_id)))
 
 
 def _cost(spending: Spending) -> Cost:

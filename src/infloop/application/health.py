@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from infloop.application.models import Model
 from infloop.errors import InfloopError, Overloaded
+from infloop.store.interfaces.ledger import CallFilter
 
 if TYPE_CHECKING:
     from infloop.application.resources import Resources
@@ -37,19 +38,18 @@ class HealthChecks:
     async def ready(self) -> Health:
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                await self._resources.queue.count()
+                await self._resources.store.queue.count()
         except (InfloopError, TimeoutError) as error:
             raise Overloaded("the store does not answer", "not-ready", 5) from error
         return Health()
 
     async def load(self) -> Load:
-        from infloop.store.base import Calls
-
         service = self._resources.driving()
         assert service is not None
-        spent = await self._resources.journal.spent(Calls(instance=service.instance.id))
+        calls = CallFilter(instance=service.instance.id)
+        spent = await self._resources.store.ledger.total(calls)
         return Load(
             live_runs=len(service.live()),
-            queued_runs=await self._resources.queue.count(),
+            queued_runs=await self._resources.store.queue.count(),
             cost_usd=spent.usd,
         )

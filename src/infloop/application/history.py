@@ -21,13 +21,13 @@ from infloop.application.run_models import (
     SearchMatch,
 )
 from infloop.errors import NotFound, UsageError
-from infloop.model.events import Output, RunFinished
-from infloop.model.messages import expand
+from infloop.model.events import Output
+from infloop.model.messages import RunFinished, expand
 from infloop.runtime.runs.dispatch import queue_id
 from infloop.runtime.runs.recovery import shown_status
 from infloop.runtime.runs.taint_report import from_outside
 from infloop.runtime.timeline import spans
-from infloop.store.queue import QueueEntry
+from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from infloop.application.resources import Resources
     from infloop.application.run_models import QueueStatus, RunStatus
     from infloop.model.events import Recorded
+    from infloop.model.messages import Message
     from infloop.model.values import JsonObject
     from infloop.runtime.timeline import Span
-    from infloop.store.base import RunRow, SearchHit, StoredStatus, TextPage
-    from infloop.store.queue import QueueState
+    from infloop.store.interfaces.queue import QueueState
+    from infloop.store.interfaces.run_log import RunRow, SearchHit, StoredStatus, TextPage
     from infloop.workspace.snapshots.store import SnapshotStore
 
 MAX_EVENTS = 5_000
@@ -61,7 +62,7 @@ class RunHistory:
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
-        self._journal = resources.journal
+        self._log = resources.store.run_log
 
     # -- which run ---------------------------------------------------------------------------
 
@@ -74,12 +75,12 @@ class RunHistory:
 
     async def _find_row(self, name: str) -> RunRow:
         if name == "last":
-            newest = await self._journal.runs(limit=1)
+            newest = await self._log.runs(limit=1)
             if not newest:
                 raise UsageError("there are no runs yet; `infloop run FILE` makes one")
             return newest[0]
         try:
-            return await self._journal.run(name)
+            return await self._log.run(name)
         except NotFound:
             return await self._find_by_prefix(name)
 
@@ -88,7 +89,7 @@ class RunHistory:
             raise UsageError(
                 f"{name!r} is too short for a run's id; give at least {SHORTEST_PREFIX} characters"
             )
-        found = await self._journal.runs_named(name)
+        found = await self._log.runs_with_prefix(name)
         if not found:
             raise UsageError(f"there is no run {name!r}; `infloop runs` lists them")
         if len(found) > 1:
@@ -105,10 +106,10 @@ class RunHistory:
         A run may begin between two reads, so the journal is read again.
         """
         try:
-            return await self._journal.run(run_id)
+            return await self._log.run(run_id)
         except NotFound:
-            entry = await self._resources.queue.entry(queue_id(run_id))
-            return entry if entry.state != "started" else await self._journal.run(run_id)
+            entry = await self._resources.store.queue.entry(queue_id(run_id))
+            return entry if entry.state != "started" else await self._log.run(run_id)
 
     # -- one run -----------------------------------------------------------------------------
 
@@ -118,7 +119,7 @@ class RunHistory:
         return queued(found) if isinstance(found, QueueEntry) else await self.summarize(found)
 
     async def summarize(self, row: RunRow, hit: SearchHit | None = None) -> RunSummary:
-        status = await shown_status(row, self._resources.instances)
+        status = await shown_status(row, self._resources.store.liveness)
         return RunSummary(
             run_id=row.id,
             workflow_id=row.workflow_id,
@@ -146,7 +147,7 @@ class RunHistory:
 
     async def record(self, workflow_id: str, run_id: str) -> RunDetail:
         """Return a run of this workflow, with its newest events once it has ended."""
-        row = await self._journal.run(run_id)
+        row = await self._log.run(run_id)
         if row.workflow_id != workflow_id:
             raise NotFound(f"workflow {workflow_id[:80]!r} has no run {run_id!r}")
         return await self._detail(row, with_events=row.finished_at is not None)
@@ -154,7 +155,7 @@ class RunHistory:
     async def latest(self) -> LatestRun:
         """Return the run that began last, with its newest events; a live run comes first."""
         live = list(self.live_runs())
-        rows = [await self._journal.run(live[-1])] if live else await self._journal.runs(limit=1)
+        rows = [await self._log.run(live[-1])] if live else await self._log.runs(limit=1)
         if not rows:
             return LatestRun(state=Idle(iteration_by_loop_id={}, scope={}, events=[]))
         state = await self._detail(rows[0], with_events=True)
@@ -167,11 +168,11 @@ class RunHistory:
         progress = service.glance(row.id) if service and row.finished_at is None else None
         events = await self._newest_events(row) if with_events else UNSET
         common = asdict(await self.summarize(row)) | {
-            "untrusted": await from_outside(self._journal, row),
+            "untrusted": await from_outside(self._log, row),
             "events": events,
         }
         if progress is None:
-            return RunDetail(**common, scope=await self._journal.scope(row.id) or {})
+            return RunDetail(**common, scope=await self._log.scope(row.id) or {})
         return RunDetail(
             **common,
             scope=progress.scope,
@@ -187,12 +188,12 @@ class RunHistory:
         """
         waiting = [
             entry.run
-            for entry in await self._resources.queue.entries()
+            for entry in await self._resources.store.queue.entries()
             if workflow_id in ("", entry.run.workflow_id)
         ]
         if waiting:
             return max(waiting, key=lambda run: run.queued_at).run_id
-        rows = await self._journal.runs(workflow_id=workflow_id or None, limit=1)
+        rows = await self._log.runs(workflow_id=workflow_id or None, limit=1)
         if not rows:
             raise UsageError("there is no run yet; call the tool of a workflow to start one")
         return rows[0].id
@@ -205,21 +206,22 @@ class RunHistory:
             return None
         return RunProgress(open_nodes=list(found.nodes), rounds=dict(found.rounds))
 
-    async def _newest_events(self, row: RunRow) -> list[JsonObject]:
-        found: list[JsonObject] = []
+    async def _newest_events(self, row: RunRow) -> list[Message]:
+        found: list[Message] = []
         after = max(0, row.last_seq - MAX_EVENTS)
-        while batch := await self._journal.events(row.id, after):
+        while batch := await self._log.events(row.id, after):
             for recorded in batch:
                 found += expand(recorded)
-                if isinstance(recorded.event, RunFinished):
-                    found[-1]["scope"] = await self._journal.scope(row.id) or {}
+                last = found[-1] if found else None
+                if isinstance(last, RunFinished):
+                    last.scope = await self._log.scope(row.id) or {}
             after = batch[-1].seq
             del found[:-MAX_EVENTS]
         return found
 
     async def scope(self, run_id: str) -> JsonObject:
         """Return the scope that a settled run ended with."""
-        return await self._journal.scope(run_id) or {}
+        return await self._log.scope(run_id) or {}
 
     async def outputs(self, run_id: str) -> JsonObject:
         """Return what the steps of a finished run returned, by node."""
@@ -230,7 +232,7 @@ class RunHistory:
         self, run_id: str, step: str, field: str, offset: int, limit: int
     ) -> TextPage:
         """Return part of one output of a step; offsets and sizes are in characters."""
-        return await self._journal.output_page(run_id, step, field, offset, limit)
+        return await self._log.output_page(run_id, step, field, offset, limit)
 
     # -- many runs ---------------------------------------------------------------------------
 
@@ -261,12 +263,12 @@ class RunHistory:
         before: str | None,
     ) -> AsyncIterator[tuple[RunRow, SearchHit | None]]:
         if search:
-            for hit in await self._journal.search(search, limit=MAX_SEARCHED):
+            for hit in await self._log.search(search, limit=MAX_SEARCHED):
                 if workflow_id in (None, hit.run.workflow_id):
                     yield hit.run, hit
             return
-        cursor = (await self._journal.run(before)).cursor if before else None
-        while page := await self._journal.runs(
+        cursor = (await self._log.run(before)).cursor if before else None
+        while page := await self._log.runs(
             workflow_id=workflow_id, status=_stored(status), limit=200, before=cursor
         ):
             for row in page:
@@ -282,8 +284,8 @@ class RunHistory:
 
     async def log(self, run_id: str, after: int, limit: int, *, output: bool) -> EventPage:
         """Return a page of a run's events, as the event stream shows them."""
-        await self._journal.run(run_id)
-        batch = await self._journal.events(run_id, after, limit=limit, include_output=output)
+        await self._log.run(run_id)
+        batch = await self._log.events(run_id, after, limit=limit, include_output=output)
         events = [
             message
             for recorded in batch
@@ -294,7 +296,7 @@ class RunHistory:
 
     async def events(self, run_id: str, after: int = 0) -> AsyncIterator[list[Recorded]]:
         """Yield what is recorded of a run so far, in batches."""
-        while batch := await self._journal.events(run_id, after):
+        while batch := await self._log.events(run_id, after):
             yield batch
             after = batch[-1].seq
 
@@ -302,8 +304,8 @@ class RunHistory:
 
     async def diff(self, run_id: str, step: str = "") -> Diff:
         """Return what a run, or one step or round of it, changed in its directories."""
-        await self._journal.run(run_id)
-        found = await spans(self._journal, run_id, step)
+        await self._log.run(run_id)
+        found = await spans(self._log, run_id, step)
         store = (await self._resources.workspaces()).store if found else None
         return Diff(directories=[await _directory_diff(store, span) for span in found if store])
 
@@ -345,4 +347,4 @@ def _stored(status: RunStatus | None) -> StoredStatus | None:
 
 
 def _match(hit: SearchHit) -> SearchMatch:
-    return SearchMatch(step=hit.path, kind=hit.kind, text=hit.snippet, places=hit.places)
+    return SearchMatch(step=hit.path, kind=hit.kind, text=hit.snippet, places=hit.matches)

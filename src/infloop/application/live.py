@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from infloop.runtime.event_bus import Item as BusItem
 from infloop.runtime.event_bus import Said as BusMessage
 from infloop.runtime.runs.service import follow
-from infloop.store.queue import QueueEntry
+from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -41,7 +41,7 @@ class Live:
         service = self._resources.driving()
         if service is not None:
             return service.listen(run_id, after)
-        return follow(self._resources.journal, self._resources.instances, run_id, after)
+        return follow(self._resources.store, run_id, after)
 
     async def has_more(self, run_id: str, after: int) -> bool:
         """Say whether a reader that has seen everything up to `after` will see more."""

@@ -10,13 +10,13 @@ from infloop.application.models import Model
 from infloop.errors import NotFound, Overloaded
 from infloop.model.events import Cause
 from infloop.model.values import JsonObject
-from infloop.store.queue import Full
+from infloop.store.interfaces.queue import QueueFull
 
 if TYPE_CHECKING:
     from infloop.application.caller import Caller
     from infloop.application.resources import Resources
     from infloop.runtime.runs.dispatch import Asked
-    from infloop.store.queue import Queued, QueueEntry
+    from infloop.store.interfaces.queue import Enqueued, QueueEntry
 
 
 class QueueItem(Model, kw_only=True):
@@ -61,7 +61,7 @@ class RunQueue:
         self._resources = resources
 
     async def all(self, limit: int | None = None) -> QueueList:
-        queue, dispatcher = self._resources.queue, self._resources.dispatcher
+        queue, dispatcher = self._resources.store.queue, self._resources.dispatcher
         entries = await (queue.entries(limit=limit) if limit else queue.entries())
         items = [_item(entry) for entry in entries]
         return QueueList(
@@ -71,12 +71,12 @@ class RunQueue:
             held=dispatcher.held if dispatcher else "",
         )
 
-    async def add(self, wanted: Asked) -> Queued:
+    async def add(self, wanted: Asked) -> Enqueued:
         """Add a run; it is durable when this returns. Raises Overloaded when the queue is full."""
         dispatcher = self._resources.dispatcher
         assert dispatcher is not None, "only a process with a dispatcher adds to the queue"
         added = await dispatcher.put(wanted)
-        if isinstance(added, Full):
+        if isinstance(added, QueueFull):
             raise Overloaded(
                 f"{added.limit} runs wait already; try again when some have begun",
                 "queue-full",
@@ -87,7 +87,7 @@ class RunQueue:
     async def remove(self, queue_id: str, caller: Caller) -> QueueItem:
         """Take a waiting run out of the queue, so that it never begins."""
         try:
-            entry = await self._resources.queue.entry(queue_id)
+            entry = await self._resources.store.queue.entry(queue_id)
         except NotFound as error:
             raise NotFound(str(error), "not-in-queue") from None
         await self._resources.audit.record(
@@ -98,7 +98,7 @@ class RunQueue:
             workflow_id=entry.run.workflow_id,
         )
         dispatcher = self._resources.dispatcher
-        remove = dispatcher.remove if dispatcher else self._resources.queue.remove
+        remove = dispatcher.remove if dispatcher else self._resources.store.queue.remove
         if not await remove(queue_id):
             raise NotFound(f"{queue_id!r} does not wait: it is {entry.state}", "not-in-queue")
         return _item(entry)

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from infloop.runtime.runs.service import RunService
     from infloop.runtime.workspaces import Workspaces
     from infloop.store.audit.log import AuditLog
-    from infloop.store.base import Journal
-    from infloop.store.instances import Instances
-    from infloop.store.queue import Queue
+    from infloop.store.interfaces.store import Store
     from infloop.triggers.scheduler import Scheduler
 
 
@@ -53,9 +51,7 @@ class Resources:
     only reads pays for nothing else. `driving` is the service if it is open already.
     """
 
-    journal: Journal
-    instances: Instances
-    queue: Queue
+    store: Store
     audit: AuditLog
     clock: Clock
     folders: Folders

@@ -25,7 +25,7 @@ from infloop.model.values import compact_json
 from infloop.policy.taint import refusals, told
 from infloop.runtime.runs.dispatch import Asked
 from infloop.runtime.runs.recovery import shown_status
-from infloop.store.queue import QueueEntry
+from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
     from infloop.application.caller import Caller, Surface
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from infloop.model.audit import EventName
     from infloop.model.values import JsonObject, JsonValue
     from infloop.runtime.runs.service import GoingBack, RunService
-    from infloop.store.base import RunRow
+    from infloop.store.interfaces.run_log import RunRow
 
 MAX_ARGUMENT_BYTES = 1 << 20
 PRIORITY = 10
@@ -68,7 +68,7 @@ class Runs:
         found = await self._history.find_row_or_entry(run_id)
         if isinstance(found, QueueEntry):
             return await self._cancel_queued(found, caller)
-        status = await shown_status(found, self._resources.instances)
+        status = await shown_status(found, self._resources.store.liveness)
         if status in FINISHED:
             raise Conflict(
                 f"run {run_id!r} has {status} already; there is nothing to stop", "finished"
@@ -117,7 +117,7 @@ class Runs:
             await service.stop(run_id, reason)
         else:
             now = self._resources.clock.now_ms()
-            await self._resources.journal.request_stop(run_id, reason, now)
+            await self._resources.store.liveness.request_stop(run_id, reason, now)
 
     # -- resuming and rewinding --------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class Runs:
 
         With `max_cost_usd` the run may spend that much in all, within what the operator allows.
         """
-        row = await self._resources.journal.run(run_id)
+        row = await self._resources.store.run_log.run(run_id)
         await self._record("run.resumed", row, caller)
         service = await self._resources.service()
         try:
@@ -148,7 +148,7 @@ class Runs:
 
     async def rewind(self, run_id: str, step: str, caller: Caller) -> Begun:
         """Begin a new run from a step of this one, with the files as they were then."""
-        row = await self._resources.journal.run(run_id)
+        row = await self._resources.store.run_log.run(run_id)
         await self._record("run.rewound", row, caller, step=step)
         service = await self._resources.service()
         try:

@@ -18,7 +18,7 @@ from infloop.model.audit import SYSTEM, Actor, mark_of
 from infloop.model.inputs import InputError
 from infloop.model.template import TooLong
 from infloop.runtime.runs.dispatch import Asked
-from infloop.store.queue import Full
+from infloop.store.interfaces.queue import QueueFull
 from infloop.triggers.firing import name_of, prepare
 from infloop.triggers.schedule import Timetable
 from infloop.triggers.scheduler import schedule_key, schedule_values
@@ -154,7 +154,7 @@ class TriggerFiring:
                 key=firing.key,
             )
         )
-        if isinstance(added, Full):
+        if isinstance(added, QueueFull):
             return None
         await self._audit.record(
             "webhook.accepted" if by_webhook else "run.queued",

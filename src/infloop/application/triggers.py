@@ -7,7 +7,16 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from infloop.application.models import Model
+from infloop.application.trigger_models import (
+    SECRETS,
+    PluginList,
+    TrialResult,
+    TriggerDetail,
+    TriggerList,
+    TriggerView,
+    plugin_view,
+    trigger_view,
+)
 from infloop.catalog.triggers import new_trigger_id
 from infloop.errors import Conflict, InvalidFile, NotFound, Problem, UsageError, WorkflowError
 from infloop.model.audit import mark_of
@@ -28,36 +37,7 @@ if TYPE_CHECKING:
     from infloop.model.trigger import Trigger
 
 INVALID = "invalid-trigger"
-_SECRETS = ("secret", "previousSecret")
 _OWN = ("lastFiredAt", "createdAt", "updatedAt")
-
-
-class TriggerDetail(Model, kw_only=True):
-    """A trigger as its file says, without its secrets; `secretSet` says whether it has one.
-
-    `missed` counts the times of a schedule that somebody is asked about.
-    """
-
-    trigger: JsonObject
-
-
-class TriggerList(Model, kw_only=True):
-    """All triggers, or those of one workflow."""
-
-    triggers: list[JsonObject]
-
-
-class PluginList(Model, kw_only=True):
-    """Senders of webhooks, the generic one first."""
-
-    plugins: list[JsonObject]
-
-
-class TrialResult(Model, kw_only=True):
-    """What the sender would have been answered. The run is a real one."""
-
-    status: int
-    body: JsonObject | None
 
 
 class Triggers:
@@ -79,7 +59,7 @@ class Triggers:
 
     async def plugins(self) -> PluginList:
         found, _ = await asyncio.to_thread(self._lookup.plugins.load)
-        return PluginList(plugins=[plugin.to_json() for plugin in found])
+        return PluginList(plugins=[plugin_view(plugin) for plugin in found])
 
     async def overview(self) -> tuple[list[Trigger], set[str]]:
         """Return all triggers, and the plugins whose senders sign."""
@@ -225,18 +205,9 @@ class Triggers:
         except (UsageError, WorkflowError):
             return None
 
-    def _shown(self, trigger: Trigger) -> JsonObject:
-        """Return a trigger without its secrets."""
-        content = trigger.to_json()
-        for name in _SECRETS:
-            content.pop(name, None)
+    def _shown(self, trigger: Trigger) -> TriggerView:
         missed = self._scheduler.asked().get(trigger.id) if self._scheduler else None
-        return {
-            "lastFiredAt": None,
-            **content,
-            "secretSet": bool(trigger.secret),
-            "missed": missed.count if missed else 0,
-        }
+        return trigger_view(trigger, missed.count if missed else 0)
 
     async def _record(
         self, event: EventName, trigger: Trigger, caller: Caller, outcome: str = ""
@@ -264,7 +235,7 @@ class Triggers:
 
 def _replaced(before: JsonObject, given: JsonObject, now_ms: int) -> JsonObject:
     """Return what was sent, with what a trigger keeps of its own."""
-    kept = {name: before[name] for name in (*_SECRETS, "previousSecretUntil") if name in before}
+    kept = {name: before[name] for name in (*SECRETS, "previousSecretUntil") if name in before}
     own = {name: before[name] for name in ("id", *_OWN) if name in before}
     return {**kept, **given, **own, "updatedAt": now_ms}
 

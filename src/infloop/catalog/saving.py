@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from infloop.catalog.files import read_bounded, within
 from infloop.catalog.workflows import SUFFIXES
 from infloop.errors import NotFound, Problem, Stale, UsageError, WorkflowError
+from infloop.lowlevel.directory_lock import lock_directory
 from infloop.model.names import FILE_NAME_RULE, is_file_name
 from infloop.model.problems import short_repr
-from infloop.store.directory_lock import alone_in
 from infloop.store.files import private_directory, write_private
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def save_workflow(catalog: WorkflowCatalog, checked: Checked, now_ms: int) -> Js
     """
     content, name = checked.content, checked.id
     private_directory(catalog.user_dir)
-    with alone_in(catalog.user_dir, _LOCK_SECONDS, "saving a workflow"):
+    with lock_directory(catalog.user_dir, _LOCK_SECONDS, "saving a workflow"):
         own = _own_file(catalog.user_dir, name)
         before = content_of(own or _own_file(catalog.library_dir, name))
         if own:

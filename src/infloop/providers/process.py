@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from infloop.errors import StepError
+from infloop.lowlevel.uncancelled import wait_uncancelled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -65,12 +66,7 @@ async def run_program(
 async def _end(running: asyncio.Task[ChildResult]) -> None:
     """End the program and wait until nothing of it is left, even if this task is cancelled."""
     running.cancel()
-    cancelled = False
-    while not running.done():
-        try:
-            await asyncio.wait({running})
-        except asyncio.CancelledError:
-            cancelled = True
+    cancelled = await wait_uncancelled(running)
     if not running.cancelled():
         running.exception()  # retrieved, so that asyncio does not log it
     if cancelled:

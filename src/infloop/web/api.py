@@ -38,9 +38,8 @@ from infloop.web.routes import (
 from infloop.web.routing import TypedRoute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message
 
     from infloop.web.dependencies import WebDependencies
@@ -130,7 +129,7 @@ class _Documented(FastAPI):
         if self.openapi_schema:
             return self.openapi_schema
         document = super().openapi()
-        _add_models(self.routes, document)
+        _add_models(document)
         for path in document["paths"].values():
             for operation in path.values():
                 operation["responses"] = dict(_true_answers(operation["responses"]))
@@ -139,8 +138,9 @@ class _Documented(FastAPI):
         return document
 
 
-def _add_models(routes: Sequence[BaseRoute], document: dict[str, Any]) -> None:
+def _add_models(document: dict[str, Any]) -> None:
     """Put the schemas of the application's models into the document."""
+    routes = [route for router in ROUTERS for route in router.routes]
     typed = [route for route in routes if isinstance(route, TypedRoute) and route.answer]
     models = [route.answer for route in typed]
     refs, components = msgspec.json.schema_components(models, ref_template=_REFERENCE)

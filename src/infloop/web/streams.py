@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from starlette.responses import Response
 
-from infloop.model.events import Recorded, RunFinished
-from infloop.model.messages import expand
+from infloop.model.events import Recorded
+from infloop.model.messages import Message, RunFinished, expand
 from infloop.web.errors import Refused
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _CACHED = 4096
 _encoder = msgspec.json.Encoder()
 
 
-def frame(message: JsonObject, name: str = "") -> bytes:
+def frame(message: Message | JsonObject, name: str = "") -> bytes:
     """Return one event as it is written; `name` is what a client resumes from."""
     data = _encoder.encode(message)
     return b"id: %s\ndata: %s\n\n" % (name.encode(), data) if name else b"data: %s\n\n" % data
@@ -61,11 +61,11 @@ class Frames:
     async def named(self, recorded: Recorded, name: str) -> bytes:
         """Return an event's messages; only the last has the name, so none is lost on resuming."""
         messages = expand(recorded)
-        if isinstance(recorded.event, RunFinished):
-            messages[-1]["scope"] = await self._scope(recorded.run_id)
-        *first, last = messages or [{}]
-        if not last:
+        if not messages:
             return b""
+        *first, last = messages
+        if isinstance(last, RunFinished):
+            last.scope = await self._scope(recorded.run_id)
         return b"".join(map(frame, first)) + frame(last, name)
 
 

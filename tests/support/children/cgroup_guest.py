@@ -17,7 +17,7 @@ from infloop.sandbox.kernel.cgroup import bounded_group
 from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
 
 GROUPS = Path("/sys/fs/cgroup")
-WORKSPACE = Path("/tmp/workspace")
+WORKSPACE = Path("/run/workspace")
 NOBODY = (65534, 65534)
 MANY = """
 import os, time
@@ -36,7 +36,7 @@ CHILDREN = {
 
 
 def set_up() -> None:
-    mounts = {"/proc": "proc", "/tmp": "tmpfs", "/run": "tmpfs", "/sys": "sysfs"}
+    mounts = {"/proc": "proc", "/run": "tmpfs", "/sys": "sysfs"}
     for place, kind in {**mounts, str(GROUPS): "cgroup2"}.items():
         subprocess.run(["/bin/mount", "-t", kind, kind, place], check=True)
     (GROUPS / "cgroup.subtree_control").write_text("+memory")

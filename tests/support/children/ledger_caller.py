@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+
 from infloop.errors import BudgetError
 from infloop.policy.spending import Budget
 from infloop.providers.base import AnswerPart, Cost, Request
@@ -22,8 +23,7 @@ from infloop.providers.scripted import ScriptedAgent
 from infloop.runtime.clock import SetClock
 from infloop.runtime.spending.ledger import Ledger, Metered, abandon_dead_calls
 from infloop.sandbox.levels.host import HostSandbox
-from infloop.store.instances import Instances
-from infloop.store.sqlite.journal import open_journal
+from infloop.store.opening import open_store
 from support.forking import fork_for_each_line, say
 
 if TYPE_CHECKING:
@@ -66,11 +66,10 @@ async def call_after_call(provider: Metered, name: str) -> None:
 
 async def work(folder: Path, number: int) -> None:
     clock, sandbox = SetClock(), HostSandbox()
-    async with await open_journal(folder) as journal:
-        instances = Instances(journal, folder, clock.now_ms)
-        instance = await instances.register()
-        await abandon_dead_calls(journal, instances, clock)
-        ledger = Ledger(journal, instance.id, clock, Budget(CAP_USD, "month"))
+    async with await open_store(folder, clock.now_ms) as store:
+        instance = await store.liveness.register()
+        await abandon_dead_calls(store.ledger, store.liveness, clock)
+        ledger = Ledger(store.ledger, instance.id, clock, Budget(CAP_USD, "month"))
         scripted = ScriptedAgent("fake", folder / "fake.turns.json", sandbox, dict)
         provider = Metered(Announced(scripted), ledger, "w", 0.0)
         async with asyncio.TaskGroup() as callers:

@@ -16,10 +16,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from infloop.model.events import Recorded, RunStarted
-from infloop.store.base import NewRun, definition_hash
-from infloop.store.instances import Instances
-from infloop.store.queue import Queue, QueuedRun, QueueEntry, return_from_the_dead
-from infloop.store.sqlite.journal import open_journal
+from infloop.store.interfaces.queue import QueuedRun, QueueEntry, RunQueue, requeue_from_dead_owners
+from infloop.store.interfaces.run_log import NewRun, definition_hash
+from infloop.store.opening import open_store
 from support.forking import fork_for_each_line, say
 
 DEFINITION = b'{"id":"w"}'
@@ -31,7 +30,7 @@ def now() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def add(queue: Queue, name: str, priority: int) -> None:
+async def add(queue: RunQueue, name: str, priority: int) -> None:
     say(f"adding {name}")
     run = QueuedRun(name, f"run-{name}", "w", {"n": name}, "cid", now(), priority=priority)
     answer = await queue.put(run, limit=LIMIT)
@@ -39,7 +38,7 @@ async def add(queue: Queue, name: str, priority: int) -> None:
         say(f"added {name}")
 
 
-async def start(queue: Queue, owner: str, entry: QueueEntry) -> None:
+async def start(queue: RunQueue, owner: str, entry: QueueEntry) -> None:
     run = entry.run
     event = RunStarted("w", "W", definition_hash(DEFINITION), run.inputs, "/")
     new = NewRun(run.run_id, "w", "W", DEFINITION, owner, now(), run.correlation_id)
@@ -47,32 +46,32 @@ async def start(queue: Queue, owner: str, entry: QueueEntry) -> None:
     say(f"started {run.id}")
 
 
-async def act(queue: Queue, owner: str, chance: random.Random, name: str) -> None:
+async def act(queue: RunQueue, owner: str, chance: random.Random, name: str) -> None:
     if chance.random() < 0.5:
         await add(queue, name, chance.randint(0, 2))
         return
-    entry = await queue.take(owner)
-    if entry is None:
+    entries = await queue.take(owner)
+    if not entries:
         return
+    (entry,) = entries
     if chance.random() < 0.1:
-        await queue.give_back(entry.run.id, owner)
+        await queue.requeue(entry.run.id, owner)
     else:
         await start(queue, owner, entry)
 
 
 async def work(folder: Path, number: int) -> None:
     chance = random.Random(number)
-    async with await open_journal(folder) as journal:
-        instances = Instances(journal, folder, now)
-        instance = await instances.register()
-        await return_from_the_dead(journal.queue, instances)
+    async with await open_store(folder, now) as store:
+        instance = await store.liveness.register()
+        await requeue_from_dead_owners(store.queue, store.liveness)
         if number == 0:
-            while entry := await journal.queue.take(instance.id):
-                await start(journal.queue, instance.id, entry)
+            while entries := await store.queue.take(instance.id):
+                await start(store.queue, instance.id, entries[0])
         for first in range(0, ACTIONS if number else 0, 3):
             async with asyncio.TaskGroup() as tasks:
                 for each in range(first, first + 3):
-                    action = act(journal.queue, instance.id, chance, f"{number}-{each}")
+                    action = act(store.queue, instance.id, chance, f"{number}-{each}")
                     tasks.create_task(action)
         await instance.close()
     say("done")

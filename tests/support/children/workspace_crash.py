@@ -1,4 +1,4 @@
-"""Does one thing in a workspace, is killed at every so many-th effect, and looks what is left.
+"""Kills an operation on a workspace at many points, and checks that nothing is lost.
 
     python workspace_crash.py create|remove|restore|apply FOLDER POINTS
 

@@ -30,7 +30,7 @@ from infloop.model.events import (
     TreeRestored,
     WaitOver,
 )
-from infloop.model.messages import expand
+from infloop.model.messages import expand, to_json
 from infloop.model.nodes import node_model
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class JsonView:
         """Print the events' messages."""
         for item in items:
             for message in expand(item):
-                print(json_line(message))
+                print(json_line(to_json(message)))
         print(end="", flush=True)
 
     def tick(self) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infloop.errors import GuardError, StepError
-from infloop.sandbox.finishing import to_the_end
+from infloop.lowlevel.uncancelled import run_uncancelled
 from infloop.workspace.git.repository_paths import Places, git_places
 from infloop.workspace.planted_files import look, put_right
 from infloop.workspace.threads import in_thread
@@ -67,8 +67,7 @@ class InPlace:
         try:
             yield places._replace(read=(*places.read, *marks))
         finally:
-            for root, known in before.items():
-                await to_the_end(self._put_right(root, known, say))
+            await run_uncancelled(self._put_all_right(before, say))
 
     async def _look(self, root: Path) -> Repositories:
         """Return the repositories beneath a directory; one too large to look after is refused."""
@@ -79,6 +78,12 @@ class InPlace:
                 f"the repositories beneath {str(root)!r} cannot be looked after: {error}. Let the "
                 "agent work in a worktree (useWorktree) or in a smaller directory"
             ) from None
+
+    async def _put_all_right(
+        self, before: dict[Path, Repositories], say: Callable[[str], None]
+    ) -> None:
+        for root, known in before.items():
+            await self._put_right(root, known, say)
 
     async def _put_right(
         self, root: Path, before: Repositories, say: Callable[[str], None]

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import UsageError
-from infloop.workspace import locks
+from infloop.lowlevel.directory_lock import hold_directory
 from infloop.workspace.applying.merge import NOBODY, Clash, Conflict, commit, edited, merge
 from infloop.workspace.applying.review import protected_changes
 from infloop.workspace.applying.rollback import Pending, recover_in, take_back
@@ -92,7 +92,7 @@ async def apply(
     if refused := {path: why for path, why in guarded.items() if not _allows(allow, path)}:
         return Protected(refused)
     # Held, so that nobody prunes what is made on the way.
-    async with repo.turn(), locks.shared(store.directory):
+    async with repo.turn(), hold_directory(store.directory, shared=True):
         if to_branch is None:
             done = await _to_tree(store, repo, base, wanted)
         else:

@@ -15,7 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from infloop.workspace import beneath, locks
+from infloop.lowlevel.directory_lock import hold_directory
+from infloop.lowlevel.remove_tree import remove_tree_at
+from infloop.workspace import beneath
 from infloop.workspace.snapshots.restore import STAGE
 from infloop.workspace.snapshots.restore_plan import leading_to, merged_work
 from infloop.workspace.snapshots.trees import Difference
@@ -69,7 +71,7 @@ async def recover(store: SnapshotStore) -> list[Path]:
         if not pending.is_there():
             pending.end(store)
             continue
-        async with locks.exclusive(Path(pending.common)):
+        async with hold_directory(Path(pending.common)):
             # Its own process may have finished in the meantime.
             if pending in _all(store):
                 await _take_back_alone(store, pending)
@@ -136,4 +138,4 @@ def _remove_stages(root: Path) -> None:
         for entry in os.scandir(directory):
             name = os.fsencode(entry.name)
             if STAGE.fullmatch(name) and entry.is_dir(follow_symlinks=False):
-                beneath.remove_tree(directory, name)
+                remove_tree_at(directory, name)

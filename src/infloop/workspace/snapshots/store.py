@@ -25,7 +25,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from infloop.errors import InfloopError, NotFound, StepError
-from infloop.workspace import beneath, locks
+from infloop.lowlevel.directory_lock import hold_directory
+from infloop.workspace import beneath
 from infloop.workspace.git.commands import Git, Place, is_id
 from infloop.workspace.snapshots import metadata as notes
 from infloop.workspace.snapshots.changes import Change, changes
@@ -199,7 +200,7 @@ class SnapshotStore:
         is removed from disk. Returns how many were dropped that nobody owned.
         """
         self.objects.prepare()
-        async with locks.exclusive(self.directory):
+        async with hold_directory(self.directory):
             for owner in gone:
                 self._refs.drop_owner(owner)
             dropped = self._refs.drop(set(keep), GRACE_S)
@@ -224,7 +225,7 @@ class SnapshotStore:
                 self._refs.keep(found.state.id, owner)
             return found
 
-        async with locks.shared(self.directory):
+        async with hold_directory(self.directory, shared=True):
             found = await in_thread(work)
         self._remember(found.state)
         return found
@@ -346,7 +347,7 @@ class SnapshotStore:
         if self.objects.pack_count() <= _MANY_PACKS:
             return
         with suppress(InfloopError):
-            async with locks.exclusive(self.directory, deadline_s=0):
+            async with hold_directory(self.directory, timeout_s=0):
                 await self.git.call(self.trees.place, "repack", "--geometric=2", "-d", "-q", "-l")
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import InfloopError, StepError
+from infloop.lowlevel.remove_tree import remove_tree
 from infloop.workspace.git.commands import Git, Place, is_id
 from infloop.workspace.snapshots.objects import names_in
 from infloop.workspace.snapshots.walk import Limits
@@ -221,8 +222,8 @@ async def _commits_in(git: Git, place: Place) -> list[str]:
 
 @contextmanager
 def _scratch_repository(path: Path, repo: Repository) -> Iterator[Place]:
-    shutil.rmtree(path, ignore_errors=True)
+    remove_tree(path)
     try:
         yield Place(path.parent, git_dir=_write(path, repo, "ref: refs/heads/none", {}))
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infloop.errors import StepError, UsageError
-from infloop.workspace import locks
+from infloop.lowlevel.directory_lock import hold_directory
 from infloop.workspace.git.commands import Place, is_id, reason
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Repository:
 
     def turn(self) -> AbstractAsyncContextManager[None]:
         """Wait for one's turn among all infloops that make worktrees of this repository."""
-        return locks.exclusive(self.common)
+        return hold_directory(self.common)
 
     async def commit(self, ref: str) -> str | None:
         """Return the commit that `ref` means in the user's work tree, None when it means none."""

@@ -15,7 +15,6 @@ that takes up from it. Paths that steps have written down then still lead to it.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import shutil
@@ -25,7 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from infloop.errors import StepError, UsageError
-from infloop.workspace import beneath, locks
+from infloop.lowlevel.directory_lock import hold_directory
+from infloop.lowlevel.lock_file import LockFile, is_held, remove_if_free
+from infloop.lowlevel.remove_tree import remove_tree_at
+from infloop.lowlevel.uncancelled import run_uncancelled
+from infloop.workspace import beneath
 from infloop.workspace.snapshots.store import SnapshotStore
 from infloop.workspace.threads import in_thread
 from infloop.workspace.worktrees import checkout, repository, saving
@@ -105,12 +108,12 @@ class Worktrees:
         self._kinds: dict[KindName, Kind] = {"worktree": Linked(), "clone": Clones(confine, user)}
         self._made_now: KindName = "clone" if confine else "worktree"
         self._owner = secrets.token_hex(8)
-        self._presence: locks.Presence | None = None
+        self._presence: LockFile | None = None
 
     def close(self) -> None:
         """Own no worktree any more; those that are left are orphaned."""
         if self._presence:
-            self._presence.close()
+            self._presence.release()
             self._presence = None
 
     async def create(
@@ -149,7 +152,7 @@ class Worktrees:
             self._records.write(record)
         except BaseException:
             # Nobody has worked in it: it can go.
-            await asyncio.shield(self._discard(record))
+            await run_uncancelled(self._discard(record))
             raise
         return _worktree(record)
 
@@ -190,7 +193,7 @@ class Worktrees:
             try:
                 return _worktree(await self._made_again(record, wanted))
             except BaseException:
-                await asyncio.shield(self._discard(record))
+                await run_uncancelled(self._discard(record))
                 raise
 
     async def rewind(self, worktree: Worktree, snapshot: str) -> None:
@@ -250,7 +253,8 @@ class Worktrees:
                     await self._discard(record)
                 else:
                     done.append(await self.remove(record.name))
-            locks.remove_absent(self._directory / "owners")
+            for path in (self._directory / "owners").glob("[!.]*"):
+                remove_if_free(path)
         return done
 
     async def forget(self, name: str) -> None:
@@ -345,7 +349,7 @@ class Worktrees:
     async def _turn(self) -> AsyncIterator[None]:
         """Have all worktrees that nobody is working in to oneself."""
         self._be_present()
-        async with locks.exclusive(self._directory):
+        async with hold_directory(self._directory):
             yield
 
     def _begin(self, repo: Repository, cwd: Path, run_id: str, node: str, commit: str) -> Record:
@@ -378,8 +382,9 @@ class Worktrees:
 
     def _be_present(self) -> None:
         if self._presence is None:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._presence = locks.Presence(self._owner_file(self._owner))
+            for path in (self._directory, self._directory / "owners"):
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._presence = LockFile(self._owner_file(self._owner))
 
     def _owner_file(self, owner: str) -> Path:
         return self._directory / "owners" / owner
@@ -387,7 +392,7 @@ class Worktrees:
     def _status(self, record: Record) -> Status:
         if record.stage == "removed":
             return "saved"
-        return "in use" if locks.is_present(self._owner_file(record.owner)) else "orphaned"
+        return "in use" if is_held(self._owner_file(record.owner)) else "orphaned"
 
     def _record(self, worktree: Worktree | str) -> Record:
         name = worktree if isinstance(worktree, str) else worktree.name
@@ -414,7 +419,7 @@ class Worktrees:
 
     def _delete_files(self, name: str) -> None:
         with beneath.opened(self._directory) as directory:
-            beneath.remove_tree(directory, os.fsencode(name))
+            remove_tree_at(directory, name)
 
 
 async def _known_commit(repo: Repository, saved: Saved) -> str | None:

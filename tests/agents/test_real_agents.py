@@ -1,8 +1,7 @@
 """The real `claude` and `codex`, through the real adapters, with a fake model behind them.
 
-`make test-agents` runs these and installs the agents first; they take hundreds of megabytes, and
-so this file's name keeps it out of `make test`. From the first test on, this process and all it
-starts have loopback and no other network.
+`make test-agents` installs the agents and runs these. From the first test on, this process and all
+that it starts have loopback and no other network, so no other tests can run in the process.
 """
 
 from __future__ import annotations
@@ -30,9 +29,11 @@ from infloop.providers.base import (
     Usage,
 )
 from infloop.sandbox.levels.host import HostSandbox
-from support.agent_programs import PLANTED, Stage, install, leave_the_network
+from support.agent_programs import PLANTED, Stage, leave_the_network, need_agents
 from support.eventually import eventually_async
 from support.fake_model import CACHED, READ, WRITTEN, Asked, FakeModel, Hang, Say, Turn, Use
+
+pytestmark = pytest.mark.agents
 
 DEADLINE_S = 120.0
 BOTH = ("claude", "codex")
@@ -42,7 +43,7 @@ DONE = [Say("It is DONE")]
 
 @pytest.fixture(scope="session", autouse=True)
 def _alone() -> None:
-    install()
+    need_agents()
     leave_the_network()
 
 

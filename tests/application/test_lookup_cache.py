@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from infloop.web.lookup_cache import OncePerTurn
-
+from infloop.application.lookup_cache import OncePerTurn
 from infloop.catalog.lookup import CatalogDesk
 from infloop.catalog.plugins import PluginFiles
 from infloop.catalog.triggers import TriggerFiles

@@ -16,13 +16,15 @@ from typing import Any
 
 import pytest
 
-from infloop.app import open_history
+from infloop.app import open_store
 from infloop.model.events import Cause
 from infloop.settings import Settings
-from support.agent_programs import PROGRAMS, Stage, install, leave_the_network
+from support.agent_programs import PROGRAMS, Stage, leave_the_network, need_agents
 from support.eventually import eventually
 from support.fake_model import FakeModel, Say, Use
 from support.server import TOKEN, environment, process, put_workflow, workflow
+
+pytestmark = pytest.mark.agents
 
 DEADLINE_S = 120.0
 GREET, STATUS = "greet", "infloop_get_run_status"
@@ -32,7 +34,7 @@ DONE = [Say("It is DONE")]
 
 @pytest.fixture(scope="session", autouse=True)
 def _alone() -> None:
-    install()
+    need_agents()
     leave_the_network()
 
 
@@ -107,8 +109,8 @@ async def in_the_journal(folder: Path, results: Sequence[str], server: dict[str,
     started, status = map(json.loads, results)
     way = "http" if "url" in server else "stdio"
     assert (started["status"], status["runId"]) == ("queued", started["runId"])
-    async with open_history(Settings(data_dir=folder / "data")) as history:
-        row = await history.journal.run(started["runId"])
+    async with open_store(Settings(data_dir=folder / "data")) as store:
+        row = await store.run_log.run(started["runId"])
     assert row.cause == Cause("mcp", way, untrusted=("who",))
     if way == "http":  # the other one ended with its client
         eventually((folder / "greeted").exists)
