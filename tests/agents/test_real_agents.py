@@ -21,8 +21,8 @@ from infloop.providers.base import (
     Answer,
     AnswerPart,
     Done,
-    Notice,
     Provider,
+    ProviderNotice,
     RateLimited,
     Request,
     Tool,
@@ -89,7 +89,7 @@ def answer_of(parts: Sequence[AnswerPart]) -> Answer:
 
 
 def notices(parts: Sequence[AnswerPart]) -> list[str]:
-    return [part.line for part in parts if isinstance(part, Notice)]
+    return [part.line for part in parts if isinstance(part, ProviderNotice)]
 
 
 def writing(provider: str, file: Path) -> Use:

@@ -25,7 +25,7 @@ from infloop.providers.base import (
     AnswerPart,
     Cost,
     Done,
-    Notice,
+    ProviderNotice,
     Request,
     Session,
     Stderr,
@@ -53,7 +53,7 @@ async def sandbox() -> AsyncIterator[HostSandbox]:
 
 
 def notices(parts: Sequence[AnswerPart]) -> list[str]:
-    return [part.line for part in parts if isinstance(part, Notice)]
+    return [part.line for part in parts if isinstance(part, ProviderNotice)]
 
 
 def said(parts: Sequence[AnswerPart]) -> str:
@@ -212,7 +212,7 @@ async def test_the_kind_may_have_been_told_before(tmp_path: Path, sandbox: HostS
     parts = await bench.parts()
     assert parts[1:3] == [
         Tool("edit", "Edit x"),
-        Notice("[permissions] allowed: edit Edit x (permissions.edit is 'allow')"),
+        ProviderNotice("[permissions] allowed: edit Edit x (permissions.edit is 'allow')"),
     ]
 
 
@@ -260,7 +260,7 @@ async def test_a_conversation_becomes_parts_in_order(tmp_path: Path, sandbox: Ho
         Text("I look."),
         Tool("read", "Read x.txt"),
         ToolResult("line 1↵line 2"),
-        Notice("[plan] 1 of 2 done write it"),
+        ProviderNotice("[plan] 1 of 2 done write it"),
         Tool("execute", "Run it"),
         ToolResult('{"code":1}'),
         Text("\nAll well\nIt is DONE"),
@@ -397,7 +397,7 @@ async def test_an_agent_that_cannot_continue_a_session_begins_a_new_one_and_it_i
     bench = Bench(tmp_path, sandbox, STOP, initialize={"agentCapabilities": {}})
     parts = await bench.parts(session_id="sess-9")
     assert parts[:2] == [
-        Notice("[session] the agent cannot continue sessions: a new one begins"),
+        ProviderNotice("[session] the agent cannot continue sessions: a new one begins"),
         Session("sess-1"),
     ]
 

@@ -24,7 +24,7 @@ from infloop.providers.base import (
     AnswerPart,
     Cost,
     Done,
-    Notice,
+    ProviderNotice,
     RateLimited,
     Stderr,
     Text,
@@ -56,7 +56,7 @@ async def sandbox() -> AsyncIterator[HostSandbox]:
 
 
 def notices(parts: Sequence[AnswerPart]) -> list[str]:
-    return [part.line for part in parts if isinstance(part, Notice)]
+    return [part.line for part in parts if isinstance(part, ProviderNotice)]
 
 
 def said(parts: Sequence[AnswerPart]) -> str:
@@ -450,7 +450,7 @@ async def test_two_hundred_megabytes_of_frames_are_heard_to_their_end_in_bounded
                 case Text(text):
                     message_text += len(text)
                     most = max(most, process.memory_info().rss)
-                case Notice():
+                case ProviderNotice():
                     raise AssertionError(part)
                 case Done():
                     ending = part
@@ -575,7 +575,7 @@ async def test_skipping_permissions_on_a_node_reaches_its_program_and_no_other(
 
 def test_an_answer_adds_up_what_was_used() -> None:
     answer = Answer(1 << 10)
-    for part in (Usage(10, 1, 5, 2, "m"), Usage(5, 2), RateLimited(7), Notice("[x] y")):
+    for part in (Usage(10, 1, 5, 2, "m"), Usage(5, 2), RateLimited(7), ProviderNotice("[x] y")):
         answer.add(part)
     assert answer.usage == Usage(15, 3, 5, 2, "m")
     assert answer.rate_limited_until_ms == 7

@@ -21,7 +21,7 @@ from infloop.providers.base import (
     AnswerPart,
     Cost,
     Done,
-    Notice,
+    ProviderNotice,
     RateLimited,
     Request,
     Text,
@@ -92,7 +92,7 @@ def ending(parts: Sequence[AnswerPart]) -> Done:
 
 
 def notices(parts: Sequence[AnswerPart]) -> list[str]:
-    return [part.line for part in parts if isinstance(part, Notice)]
+    return [part.line for part in parts if isinstance(part, ProviderNotice)]
 
 
 def speaking(dialect: str, said: str = "It is DONE") -> Act:

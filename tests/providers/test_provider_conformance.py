@@ -10,7 +10,16 @@ from typing import cast
 
 import pytest
 
-from infloop.providers.base import Answer, AnswerPart, Done, Notice, Provider, Request, Stderr, Text
+from infloop.providers.base import (
+    Answer,
+    AnswerPart,
+    Done,
+    Provider,
+    ProviderNotice,
+    Request,
+    Stderr,
+    Text,
+)
 from infloop.sandbox.levels.host import HostSandbox
 from support.eventually import eventually_async
 from support.provider_conformance import STANDS, Stand
@@ -85,7 +94,7 @@ async def test_it_counts_tokens_and_money(
 @on("denied")
 async def test_a_denied_tool_is_noticed(stand: Stand, tmp_path: Path, sandbox: HostSandbox) -> None:
     parts = await all_of(stand.provider("denied", tmp_path, sandbox), tmp_path)
-    (notice,) = [part for part in parts if isinstance(part, Notice)]
+    (notice,) = [part for part in parts if isinstance(part, ProviderNotice)]
     assert notice.line.startswith("[permissions] denied: ")
     assert "[permissions]" not in answer_of(parts).text
 
@@ -96,7 +105,7 @@ async def test_nothing_is_noticed_when_nothing_was_denied(
 ) -> None:
     (tmp_path / "go").touch()
     parts = await all_of(stand.provider("text", tmp_path, sandbox), tmp_path)
-    assert [part for part in parts if isinstance(part, Notice)] == []
+    assert [part for part in parts if isinstance(part, ProviderNotice)] == []
 
 
 @on("hang")
@@ -175,5 +184,5 @@ async def test_garbage_does_not_keep_the_rest_from_being_read(
     for part in parts:
         if isinstance(part, Text | Stderr):
             part.text.encode()
-    noticed = [part.line for part in parts if isinstance(part, Notice)]
+    noticed = [part.line for part in parts if isinstance(part, ProviderNotice)]
     assert noticed == ["[output] a line was cut after 8388608 characters"]

@@ -17,7 +17,7 @@ from infloop.providers.base import (
     AnswerPart,
     Cost,
     Done,
-    Notice,
+    ProviderNotice,
     RateLimited,
     Session,
     Stderr,
@@ -111,7 +111,7 @@ def test_claude_uses_a_tool_apart_from_what_it_says() -> None:
 @pytest.mark.claim("I36")
 def test_claude_is_denied_a_tool_and_a_notice_says_which() -> None:
     parts = read(claude(), transcript("claude.denied"))
-    (notice,) = only(parts, Notice)
+    (notice,) = only(parts, ProviderNotice)
     assert notice.line.startswith("[permissions] denied: Write /workspace/hello.txt (")
     assert parts[-1] == Done(None, "It is DONE")
 
@@ -187,7 +187,7 @@ def test_codex_is_denied_a_tool_and_a_notice_says_why() -> None:
     told = (TRANSCRIPTS / "codex.denied.stderr").read_text()
     notices = [part for line in told.splitlines() for part in codex().read_stderr(Line(line))]
     (notice,) = notices
-    assert isinstance(notice, Notice)
+    assert isinstance(notice, ProviderNotice)
     assert notice.line.startswith("[permissions] denied: patch rejected: writing is blocked by")
 
 
@@ -283,12 +283,12 @@ def test_a_limit_that_was_overcome_does_not_fail_the_agent() -> None:
 def test_an_attempt_to_reach_the_api_again_is_noticed() -> None:
     retry = {"attempt": 1, "max_retries": 10, "retry_delay_ms": 558.2, "error": "overloaded"}
     parts = read(claude(), frames({"type": "system", "subtype": "api_retry", **retry}))
-    assert parts == [Notice("[retry] overloaded: attempt 1 of 10 in 1 s")]
+    assert parts == [ProviderNotice("[retry] overloaded: attempt 1 of 10 in 1 s")]
 
 
 def test_of_many_denials_the_first_are_named() -> None:
     denials = [{"tool_name": "Bash", "tool_input": {"command": f"rm {n}"}} for n in range(9)]
-    (notice,) = only(read(claude(), frames(result(permission_denials=denials))), Notice)
+    (notice,) = only(read(claude(), frames(result(permission_denials=denials))), ProviderNotice)
     assert "Bash rm 4; and 4 more" in notice.line
     assert "rm 5" not in notice.line
 
@@ -374,7 +374,7 @@ def test_items_of_codex_are_tools_or_nothing(item: Any, shown: list[AnswerPart])
 def test_a_command_that_codex_declined_is_a_denial() -> None:
     item = {"id": "1", "type": "command_execution", "command": "rm -r /", "status": "declined"}
     parts = read(codex(), frames({"type": "item.completed", "item": item}))
-    (notice,) = only(parts, Notice)
+    (notice,) = only(parts, ProviderNotice)
     assert notice.line.startswith("[permissions] denied: rm -r / (")
 
 
@@ -538,7 +538,7 @@ def test_no_frame_breaks_a_reader(
         match part:
             case Text(text) | Stderr(text):
                 text.encode()
-            case Tool() | ToolResult() | Notice():
+            case Tool() | ToolResult() | ProviderNotice():
                 assert "\n" not in part.line
                 part.line.encode()
             case Cost(usd):

@@ -19,7 +19,7 @@ from infloop.model.values import JsonObject
 Status: TypeAlias = Literal["succeeded", "failed", "cancelled", "paused"]
 
 
-class Limits(msgspec.Struct, frozen=True, rename="camel"):
+class RunBudget(msgspec.Struct, frozen=True, rename="camel"):
     """What a run may use up (0 means no limit), and what happens when its money is spent."""
 
     max_node_executions: int = 10_000
@@ -65,7 +65,7 @@ class RunStarted(msgspec.Struct, frozen=True, tag="run_started", rename="camel")
     definition: str
     inputs: JsonObject
     workdir: str
-    limits: Limits = Limits()
+    limits: RunBudget = RunBudget()
     cause: Cause = Cause()
     isolation: str = "host"
     egress: str = "open"
@@ -80,7 +80,7 @@ class RunResumed(msgspec.Struct, frozen=True, tag="run_resumed", rename="camel")
     """
 
     epoch: int
-    limits: Limits = Limits()
+    limits: RunBudget = RunBudget()
     isolation: str = ""
     egress: str = ""
     directory: DirectoryId | None = None

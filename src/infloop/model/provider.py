@@ -134,22 +134,22 @@ class CliProvider(ProgramProvider):
     )
 
 
-Decision: TypeAlias = Literal["allow", "ask", "deny"]
+PermissionAnswer: TypeAlias = Literal["allow", "ask", "deny"]
 
 
 class Permissions(FileModel):
     """The answer when an agent asks for permission to use a tool, by the tool's kind."""
 
-    default: Decision = field("deny", "Default", "For every kind that is not named here.")
-    read: Decision | None = field(None, "Read", "Reading files or data.")
-    edit: Decision | None = field(None, "Edit", "Changing files or what is in them.")
-    delete: Decision | None = field(None, "Delete", "Removing files or data.")
-    move: Decision | None = field(None, "Move", "Moving or renaming files.")
-    search: Decision | None = field(None, "Search", "Searching.")
-    execute: Decision | None = field(None, "Execute", "Running commands or code.")
-    think: Decision | None = field(None, "Think", "Reasoning and planning.")
-    fetch: Decision | None = field(None, "Fetch", "Fetching data from the network.")
-    other: Decision | None = field(None, "Other", "Tools without a kind, or with this one.")
+    default: PermissionAnswer = field("deny", "Default", "For every kind that is not named here.")
+    read: PermissionAnswer | None = field(None, "Read", "Reading files or data.")
+    edit: PermissionAnswer | None = field(None, "Edit", "Changing files or what is in them.")
+    delete: PermissionAnswer | None = field(None, "Delete", "Removing files or data.")
+    move: PermissionAnswer | None = field(None, "Move", "Moving or renaming files.")
+    search: PermissionAnswer | None = field(None, "Search", "Searching.")
+    execute: PermissionAnswer | None = field(None, "Execute", "Running commands or code.")
+    think: PermissionAnswer | None = field(None, "Think", "Reasoning and planning.")
+    fetch: PermissionAnswer | None = field(None, "Fetch", "Fetching data from the network.")
+    other: PermissionAnswer | None = field(None, "Other", "Tools without a kind, or with this one.")
 
 
 class AcpProvider(ProgramProvider):

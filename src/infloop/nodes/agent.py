@@ -14,7 +14,7 @@ from infloop.providers.base import (
     Answer,
     Cost,
     Done,
-    Notice,
+    ProviderNotice,
     RateLimited,
     Request,
     Session,
@@ -129,7 +129,7 @@ def _write(step: StepContext, part: AnswerPart) -> None:
     match part:
         case Text(text):
             step.write_output(text, "stdout")
-        case Tool() | ToolResult() | Notice():
+        case Tool() | ToolResult() | ProviderNotice():
             step.write_output(f"{part.line}\n", "tool")
         case Stderr(text):
             step.write_output(text, "stderr")

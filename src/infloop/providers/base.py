@@ -124,7 +124,7 @@ class ToolResult(msgspec.Struct, frozen=True):
         return f"[{self.kind} result] {self.summary}"
 
 
-class Notice(msgspec.Struct, frozen=True):
+class ProviderNotice(msgspec.Struct, frozen=True):
     """One line about the agent, written by infloop. It begins with its topic: `[permissions] …`."""
 
     line: str
@@ -172,7 +172,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 AnswerPart: TypeAlias = (
-    Text | Tool | ToolResult | Notice | Usage | Cost | Session | RateLimited | Stderr | Done
+    Text | Tool | ToolResult | ProviderNotice | Usage | Cost | Session | RateLimited | Stderr | Done
 )
 
 
@@ -208,7 +208,7 @@ class Answer:
                 self._text.feed(data)
                 if self._transcript:
                     self._transcript.feed(data)
-            case Tool() | ToolResult() | Notice():
+            case Tool() | ToolResult() | ProviderNotice():
                 self._transcript = self._transcript or self._text.copy()
                 self._transcript.feed(f"\n{part.line}\n".encode("utf-8", "replace"))
             case Usage():

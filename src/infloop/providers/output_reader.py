@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from infloop.providers.base import AnswerPart, Done, Notice, Stderr, Text
+from infloop.providers.base import AnswerPart, Done, ProviderNotice, Stderr, Text
 from infloop.providers.lines import MAX_LINE_CHARS, Line, Lines
 from infloop.sandbox.base import Valve
 
@@ -122,7 +122,7 @@ class OutputReader:
         self._read_stderr(self._err.finish())
         if result is not None and result.leftovers:
             message = f"[processes] {result.leftovers} outlived the agent and were ended"
-            self._parts.append(Notice(message))
+            self._parts.append(ProviderNotice(message))
 
     def conclude(self, result: ChildResult | None) -> Done:
         """Return how it ended, from the agent's own result and the program's exit.
@@ -179,7 +179,9 @@ class OutputReader:
     def _note_cut(self, line: Line) -> None:
         if line.cut and not self._cut:
             self._cut = True
-            self._parts.append(Notice(f"[output] a line was cut after {MAX_LINE_CHARS} characters"))
+            self._parts.append(
+                ProviderNotice(f"[output] a line was cut after {MAX_LINE_CHARS} characters")
+            )
 
 
 def join_texts(parts: list[AnswerPart]) -> Iterator[AnswerPart]:

@@ -28,7 +28,7 @@ from infloop.store.interfaces.approvals import AlreadySettled, refusal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from infloop.model.approval import Answer, ApprovalState, Question
+    from infloop.model.approval import AllowOrDeny, ApprovalState, Question
     from infloop.model.audit import Actor
     from infloop.model.clock import Clock
     from infloop.model.events import Event
@@ -217,7 +217,7 @@ class Approvals:
     async def answer(
         self,
         approval_id: str,
-        answer: Answer,
+        answer: AllowOrDeny,
         who: Actor,
         *,
         note: str = "",

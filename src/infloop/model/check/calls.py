@@ -13,10 +13,10 @@ from infloop.model.references import called_workflows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from infloop.model.check.case import Case, Library
+    from infloop.model.check.case import CheckContext, KnownWorkflows
 
 
-def check_calls(case: Case) -> None:
+def check_calls(case: CheckContext) -> None:
     """Report calls that cannot be made, and calls in a circle."""
     for seat in case.graph.seats:
         if isinstance(seat.node, SubworkflowNode):
@@ -24,7 +24,7 @@ def check_calls(case: Case) -> None:
     _circles(case)
 
 
-def _call(case: Case, place: str, node: SubworkflowNode) -> None:
+def _call(case: CheckContext, place: str, node: SubworkflowNode) -> None:
     name, report = node.config.workflow_id, case.report
     where = f"{place} config.workflowId"
     if not name:
@@ -51,7 +51,7 @@ def _call(case: Case, place: str, node: SubworkflowNode) -> None:
         resolvable(case, graph, f"{place} config.outputs.{output}", path.split("."))
 
 
-def _circles(case: Case) -> None:
+def _circles(case: CheckContext) -> None:
     """Report calls that lead back to a workflow that is still being called."""
     root = case.graph.workflow
     calls = called_workflows(root)
@@ -68,7 +68,7 @@ def _circles(case: Case) -> None:
             )
 
 
-def _circle(library: Library, path: list[str], finished: set[str]) -> list[str]:
+def _circle(library: KnownWorkflows, path: list[str], finished: set[str]) -> list[str]:
     """Return the first circle that begins with the calls in `path`, or nothing."""
     open_calls: list[Iterator[str]] = []
     while True:

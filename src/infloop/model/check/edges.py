@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from infloop.model.problems import short_repr
 
 if TYPE_CHECKING:
-    from infloop.model.check.case import Case
+    from infloop.model.check.case import CheckContext
     from infloop.model.check.graph import Graph
     from infloop.model.workflow import Edge
 
 
-def check_edges(case: Case) -> None:
+def check_edges(case: CheckContext) -> None:
     """Report edges that lead nowhere, leave by no handle, or are never followed."""
     graph, report = case.graph, case.report
     ids: set[str] = set()
@@ -45,7 +45,7 @@ def check_edges(case: Case) -> None:
             report.error(f"{place} target", f"{edge.target!r} is a sidenote, which never runs")
 
 
-def _handle(case: Case, place: str, edge: Edge) -> None:
+def _handle(case: CheckContext, place: str, edge: Edge) -> None:
     graph, seat = case.graph, case.graph.by_id[edge.source]
     if edge.source in graph.unknown:
         return

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from infloop.model.nodes import Node
     from infloop.model.template import Template
-    from infloop.model.walk import Seat
+    from infloop.model.walk import PlacedNode
     from infloop.model.workflow import Workflow
 
 
@@ -25,7 +25,7 @@ class Graph:
         self.unknown = unknown
         self._roots: dict[str, dict[str, None]] = {}
         self.seats = list(every_node(workflow))
-        self.by_id: dict[str, Seat] = {}
+        self.by_id: dict[str, PlacedNode] = {}
         for seat in self.seats:
             if seat.node.id:
                 self.by_id.setdefault(seat.node.id, seat)
@@ -52,7 +52,7 @@ class Graph:
         return [*self.by_id, "inputs", "globals"]
 
     @cached_property
-    def templates(self) -> list[tuple[Seat, tuple[str, ...], Template]]:
+    def templates(self) -> list[tuple[PlacedNode, tuple[str, ...], Template]]:
         """Every text that holds a reference, with its node and its path."""
         return [
             (seat, path, template)

@@ -11,13 +11,13 @@ from infloop.model.problems import short_repr
 from infloop.model.references import input_names
 
 if TYPE_CHECKING:
-    from infloop.model.check.case import Case
+    from infloop.model.check.case import CheckContext
 
 # Our own fixed pattern: no nested repeats.
 _REACHABLE_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)  # noqa: TID251
 
 
-def check_header(case: Case) -> None:
+def check_header(case: CheckContext) -> None:
     """Report an id, name, global or limit that cannot be."""
     workflow, report = case.graph.workflow, case.report
     if not workflow.id:
@@ -39,7 +39,7 @@ def check_header(case: Case) -> None:
             report.not_negative(f"limits.{key}", value)
 
 
-def check_inputs(case: Case) -> None:
+def check_inputs(case: CheckContext) -> None:
     """Report inputs that nothing can refer to, and defaults of the wrong type."""
     report, seen = case.report, set[str]()
     for index, spec in enumerate(case.graph.workflow.inputs or ()):

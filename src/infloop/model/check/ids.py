@@ -8,13 +8,13 @@ from infloop.model.problems import short_repr
 from infloop.model.references import INPUT_ROOTS
 
 if TYPE_CHECKING:
-    from infloop.model.check.case import Case
+    from infloop.model.check.case import CheckContext
 
 MAX_NODE_ID_CHARS = 200
 RESERVED_NODE_IDS = ("globals", *INPUT_ROOTS)
 
 
-def check_ids(case: Case) -> None:
+def check_ids(case: CheckContext) -> None:
     """Report ids that are missing, taken, reserved, or that a step's path cannot hold."""
     report, seen = case.report, set[str]()
     for seat in case.graph.seats:
@@ -45,7 +45,7 @@ def check_ids(case: Case) -> None:
             )
 
 
-def check_start(case: Case) -> None:
+def check_start(case: CheckContext) -> None:
     """Report a workflow that begins nowhere, or in several places."""
     starts = [node.id for node in case.graph.workflow.nodes if node.is_start]
     if not starts:

@@ -8,10 +8,10 @@ from infloop.model.node_check import NodeCheck
 from infloop.model.nodes import NODE_MODELS
 
 if TYPE_CHECKING:
-    from infloop.model.check.case import Case
+    from infloop.model.check.case import CheckContext
 
 
-def check_nodes(case: Case) -> None:
+def check_nodes(case: CheckContext) -> None:
     """Report a configuration with which a node could not do its work."""
     for seat in case.graph.seats:
         node, place = seat.node, seat.place

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from infloop.model.check.case import Case
+    from infloop.model.check.case import CheckContext
     from infloop.model.nodes import Node
 
 
-def check_reach(case: Case) -> None:
+def check_reach(case: CheckContext) -> None:
     """Report nodes that no way from the start leads to."""
     graph = case.graph
     if graph.start is None or not graph.start.id:

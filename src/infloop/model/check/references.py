@@ -9,7 +9,7 @@ from infloop.model.references import INPUT_ROOTS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from infloop.model.check.case import Case
+    from infloop.model.check.case import CheckContext
     from infloop.model.check.graph import Graph
     from infloop.model.nodes import Node
 
@@ -18,7 +18,7 @@ _Reads: TypeAlias = dict[tuple[str, str], list[tuple[str, tuple[str, ...]]]]
 _Reason: TypeAlias = tuple[str, str]
 
 
-def check_references(case: Case) -> None:
+def check_references(case: CheckContext) -> None:
     """Report references to what does not exist, and to what cannot have run before."""
     graph = case.graph
     reads: _Reads = {}
@@ -32,7 +32,7 @@ def check_references(case: Case) -> None:
     _out_of_order(case, reads)
 
 
-def resolvable(case: Case, graph: Graph, place: str, reference: Sequence[str]) -> bool:
+def resolvable(case: CheckContext, graph: Graph, place: str, reference: Sequence[str]) -> bool:
     """Report a reference to something that does not exist; return whether it may."""
     head, rest = reference[0], reference[1:]
     if head == "globals":
@@ -57,7 +57,7 @@ def _never(reference: Sequence[str], reason: str) -> str:
 
 
 def _named_text(
-    case: Case, kind: str, rest: Sequence[str], known: Collection[str] | None
+    case: CheckContext, kind: str, rest: Sequence[str], known: Collection[str] | None
 ) -> _Reason | None:
     """Say why `{{inputs.…}}` or `{{globals.…}}` can never resolve."""
     if not rest:
@@ -72,7 +72,7 @@ def _named_text(
     return None
 
 
-def _output(case: Case, graph: Graph, node: Node, rest: Sequence[str]) -> _Reason | None:
+def _output(case: CheckContext, graph: Graph, node: Node, rest: Sequence[str]) -> _Reason | None:
     """Say why a reference into a node's outputs can never resolve."""
     if not rest:
         return None
@@ -89,7 +89,9 @@ def _output(case: Case, graph: Graph, node: Node, rest: Sequence[str]) -> _Reaso
     return None
 
 
-def _branch_output(case: Case, graph: Graph, parallel: Node, rest: Sequence[str]) -> _Reason | None:
+def _branch_output(
+    case: CheckContext, graph: Graph, parallel: Node, rest: Sequence[str]
+) -> _Reason | None:
     """Say why `{{parallel.children.<branch>.outputs.<node>.<output>}}` can never resolve."""
     roots = graph.roots(parallel)
     if rest[0] not in roots:
@@ -106,7 +108,7 @@ def _branch_output(case: Case, graph: Graph, parallel: Node, rest: Sequence[str]
     return _output(case, graph, graph.by_id[rest[2]].node, rest[3:])
 
 
-def _out_of_order(case: Case, reads: _Reads) -> None:
+def _out_of_order(case: CheckContext, reads: _Reads) -> None:
     """Report references to nodes that cannot have run before."""
     graph = case.graph
     if graph.start is None or not graph.start.id or any(_leaves_container(graph)):

@@ -18,7 +18,7 @@ from infloop.providers.acp.conversation import Conversation
 from infloop.providers.acp.files import AgentFiles
 from infloop.providers.acp.outbox import Outbox
 from infloop.providers.approval_requests import ApprovalRequests
-from infloop.providers.base import Done, Notice
+from infloop.providers.base import Done, ProviderNotice
 from infloop.providers.json_lines import one_line
 from infloop.providers.output_reader import OutputReader
 from infloop.providers.process import run_program
@@ -117,7 +117,9 @@ class AcpAgent:
             await asyncio.wait({running}, timeout=CANCEL_GRACE_S)
 
         if request.agent.strip():
-            yield Notice(f"[agent] {one_line(request.agent, 80)!r} is not used: ACP has no agents")
+            yield ProviderNotice(
+                f"[agent] {one_line(request.agent, 80)!r} is not used: ACP has no agents"
+            )
         conversation.begin()
         timer = asyncio.get_running_loop().call_later(
             self._handshake_timeout_ms / 1000, check_handshake

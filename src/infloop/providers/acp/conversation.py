@@ -43,7 +43,7 @@ from infloop.providers.base import (
     AnswerPart,
     Cost,
     Done,
-    Notice,
+    ProviderNotice,
     Session,
     Stderr,
     Text,
@@ -261,7 +261,9 @@ class Conversation:
         else:
             self._call("session_new", schema.NewSessionRequest(**common), self._on_opened)
             if self._request.session_id:
-                return [Notice("[session] the agent cannot continue sessions: a new one begins")]
+                return [
+                    ProviderNotice("[session] the agent cannot continue sessions: a new one begins")
+                ]
         return []
 
     def _on_continued(self, session: str, result: object) -> list[AnswerPart]:
@@ -292,7 +294,7 @@ class Conversation:
             return []
         notice = f"[model] the agent does not offer {one_line(self._model, 80)!r}: it is not used"
         self._model = ""
-        return [Notice(notice), *self._prompt()]
+        return [ProviderNotice(notice), *self._prompt()]
 
     def _prompt(self) -> list[AnswerPart]:
         text = self._request.prompt.encode("utf-8", "replace").decode()
@@ -521,9 +523,11 @@ def _option(
     return by_kind.get("reject_once") or by_kind.get("reject_always"), ruling
 
 
-def _decision_notice(ruling: Ruling, kind: str, what: str) -> Notice:
+def _decision_notice(ruling: Ruling, kind: str, what: str) -> ProviderNotice:
     verdict = "allowed" if ruling.allowed else "denied"
-    return Notice(f"[permissions] {verdict}: {one_line(kind, 20)} {one_line(what)} ({ruling.why})")
+    return ProviderNotice(
+        f"[permissions] {verdict}: {one_line(kind, 20)} {one_line(what)} ({ruling.why})"
+    )
 
 
 def _model_option(opened: JsonObject) -> schema.SessionConfigOptionSelect | None:
@@ -581,4 +585,4 @@ def _answer(call: schema.ToolCall | schema.ToolCallUpdate) -> str:
 def _plan(entries: Sequence[schema.PlanEntry]) -> list[AnswerPart]:
     done = sum(entry.status == "completed" for entry in entries)
     current = next((entry.content for entry in entries if entry.status == "in_progress"), "")
-    return [Notice(f"[plan] {done} of {len(entries)} done {one_line(current)}".rstrip())]
+    return [ProviderNotice(f"[plan] {done} of {len(entries)} done {one_line(current)}".rstrip())]

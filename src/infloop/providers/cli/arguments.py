@@ -19,7 +19,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import StepError
-from infloop.providers.base import Notice
+from infloop.providers.base import ProviderNotice
 from infloop.providers.json_lines import as_session_id, one_line
 from infloop.providers.programs import checked_program
 
@@ -39,7 +39,7 @@ class CommandLine(NamedTuple):
 
     argv: tuple[str, ...]
     stdin: bytes | None
-    notices: tuple[Notice, ...]
+    notices: tuple[ProviderNotice, ...]
 
 
 def command_line(manifest: CliProvider, request: Request, program: str = "") -> CommandLine:
@@ -132,18 +132,22 @@ def _check_fits(argument: str) -> None:
         )
 
 
-def _notices(manifest: CliProvider, request: Request) -> tuple[Notice, ...]:
+def _notices(manifest: CliProvider, request: Request) -> tuple[ProviderNotice, ...]:
     notices = []
     if request.skip_permissions and not manifest.dangerous_args:
         notices.append(
-            Notice("[permissions] the manifest has no dangerousArgs: permission prompts stay on")
+            ProviderNotice(
+                "[permissions] the manifest has no dangerousArgs: permission prompts stay on"
+            )
         )
     if request.session_id and not manifest.resume_args:
-        notices.append(Notice("[session] the manifest has no resumeArgs: a new session begins"))
+        notices.append(
+            ProviderNotice("[session] the manifest has no resumeArgs: a new session begins")
+        )
     for name, value in (("agent", request.agent.strip()), ("model", request.requested_model)):
         if value and not any(f"{{{name}}}" in argument for argument in manifest.args):
             unused = one_line(value, 80)
             notices.append(
-                Notice(f"[{name}] the manifest has no {{{name}}}: {unused!r} is not used")
+                ProviderNotice(f"[{name}] the manifest has no {{{name}}}: {unused!r} is not used")
             )
     return tuple(notices)

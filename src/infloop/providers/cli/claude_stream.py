@@ -18,7 +18,7 @@ from infloop.providers.base import (
     AnswerPart,
     Cost,
     Done,
-    Notice,
+    ProviderNotice,
     RateLimited,
     Session,
     Text,
@@ -137,7 +137,9 @@ class ClaudeStream:
                 why = one_line(as_str(record.get("error")) or "no reason given")
                 attempt, most = as_count(record.get("attempt")), as_count(record.get("max_retries"))
                 seconds = round(as_count(record.get("retry_delay_ms")) / 1000)
-                return [Notice(f"[retry] {why}: attempt {attempt} of {most} in {seconds} s")]
+                return [
+                    ProviderNotice(f"[retry] {why}: attempt {attempt} of {most} in {seconds} s")
+                ]
             case _:
                 pass
         return []
@@ -309,7 +311,7 @@ def _denials(denials: list[JsonObject]) -> list[AnswerPart]:
     ]
     more = len(denials) - len(listed)
     return [
-        Notice(
+        ProviderNotice(
             f"[permissions] denied: {'; '.join(listed)}{f'; and {more} more' if more else ''} "
             "(allow it in the agent's own settings, or skip permission prompts for this node)"
         )

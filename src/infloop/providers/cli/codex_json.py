@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from infloop.providers.base import (
     AnswerPart,
     Done,
-    Notice,
+    ProviderNotice,
     RateLimited,
     Session,
     Stderr,
@@ -183,8 +183,8 @@ def limit_lifted_ms(message: str, now: datetime) -> int | None:
     return int(lifted.timestamp() * 1000)
 
 
-def _permissions(what: str) -> Notice:
-    return Notice(
+def _permissions(what: str) -> ProviderNotice:
+    return ProviderNotice(
         f"[permissions] denied: {one_line(what)} "
         "(allow it in the agent's own settings, or skip permission prompts for this node)"
     )

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from infloop.errors import EgressError, StepError
-from infloop.providers.base import AnswerPart, Cost, Done, Notice
+from infloop.providers.base import AnswerPart, Cost, Done, ProviderNotice
 from infloop.providers.http.answers import failed
 from infloop.providers.http.api import Api
 from infloop.providers.http.dialects import DIALECTS
@@ -70,7 +70,9 @@ class HttpAgent:
         model = self._model(request)
         api = Api(self._manifest, self._variables)
         if request.agent:
-            yield Notice("[agent] an HTTP provider has no named agents: 'agent' is left out")
+            yield ProviderNotice(
+                "[agent] an HTTP provider has no named agents: 'agent' is left out"
+            )
         prompt = request.prompt.encode("utf-8", "replace").decode()
         question = self._dialect.question(prompt, model, self._manifest.max_output_tokens)
         timeout = IdleTimeout(request.idle_timeout_ms)
@@ -151,7 +153,9 @@ async def read_answer(
         for line in events.finish() if chunk is None else events.feed(chunk):
             if line.cut and not was_cut:
                 was_cut = True
-                parts.append(Notice(f"[output] a line was cut after {MAX_LINE_CHARS} characters"))
+                parts.append(
+                    ProviderNotice(f"[output] a line was cut after {MAX_LINE_CHARS} characters")
+                )
             read = parser.read(line)
             if read is not None:
                 idle.reset()

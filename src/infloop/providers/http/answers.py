@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from infloop.providers.base import AnswerPart, Cost, Done, Notice, Stderr
+from infloop.providers.base import AnswerPart, Cost, Done, ProviderNotice, Stderr
 from infloop.providers.json_lines import MAX_MESSAGE_CHARS, as_json, as_objects, as_str, one_line
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def truncated() -> list[AnswerPart]:
     return interrupted("the answer broke off before its end")
 
 
-def length_notice(why: str) -> Notice:
+def length_notice(why: str) -> ProviderNotice:
     """Return the notice about an answer that reached its longest length."""
-    return Notice(f"[output] the answer was cut short: {one_line(why)}")
+    return ProviderNotice(f"[output] the answer was cut short: {one_line(why)}")
 
 
 def unreadable(line: Line) -> list[AnswerPart]:

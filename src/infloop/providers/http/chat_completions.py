@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.providers.base import AnswerPart, Done, Notice, Text, Usage
+from infloop.providers.base import AnswerPart, Done, ProviderNotice, Text, Usage
 from infloop.providers.http.answers import (
     error_text,
     failed,
@@ -65,7 +65,10 @@ class ChatCompletions:
             return truncated()
         if self._finished:
             return self._end()
-        return [Notice("[output] the server did not say that its answer is whole"), *self._end()]
+        return [
+            ProviderNotice("[output] the server did not say that its answer is whole"),
+            *self._end(),
+        ]
 
     def _message(self, event: JsonObject) -> list[AnswerPart]:
         choice = next(iter(as_objects(event.get("choices"))), None)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from infloop.lowlevel.remove_tree import remove_tree
-from infloop.providers.base import NO_USAGE, Notice
+from infloop.providers.base import NO_USAGE, ProviderNotice
 from infloop.workspace import beneath
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class InItsHome:
     async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         """Yield the parts of the answer."""
         if request.session_id and not self._is_there():
-            yield Notice("[session] the home that held it is gone: a new session begins")
+            yield ProviderNotice("[session] the home that held it is gone: a new session begins")
             request = msgspec.structs.replace(
                 request, session_id="", session_usage=NO_USAGE, session_cost_usd=0.0
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from infloop.model.events import Limits
+from infloop.model.events import RunBudget
 from infloop.nodes.base import Environment, Interpreters
 from infloop.policy.spending import Budget
 from infloop.runtime.confinement.disk_reserve import Reserve
@@ -45,7 +45,7 @@ class Parts:
     why_host: str = ""
     homes: Homes | None = None
     interpreters: Interpreters = field(default_factory=Interpreters)
-    limits: Limits = field(default_factory=Limits)
+    limits: RunBudget = field(default_factory=RunBudget)
     budget: Budget = field(default_factory=Budget)
     history_limit: int = 100
     max_output_bytes: int = 2 << 20

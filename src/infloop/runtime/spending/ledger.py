@@ -32,7 +32,7 @@ from infloop.policy.spending import (
     used_up,
     window_began,
 )
-from infloop.providers.base import NO_USAGE, Cost, Done, Notice, Usage
+from infloop.providers.base import NO_USAGE, Cost, Done, ProviderNotice, Usage
 from infloop.runtime.spending.broker_usage import unreported
 from infloop.store.interfaces.ledger import Bill, CallFilter, Cap, CapReached, NewCall
 from infloop.store.interfaces.liveness import dead_owners
@@ -337,7 +337,9 @@ class Metered:
             return []
         await _see(seen, call)
         tokens, usd = call.unreported()
-        parts: list[AnswerPart] = [Notice(unreported(tokens)), tokens] if tokens.has_tokens else []
+        parts: list[AnswerPart] = (
+            [ProviderNotice(unreported(tokens)), tokens] if tokens.has_tokens else []
+        )
         if usd:
             parts.append(Cost(usd))
         if seen.untold or (seen.unpriced and (tokens.has_tokens or not call.cost_is_known)):
