@@ -258,7 +258,7 @@ async def test_a_hang_up_ends_the_call_and_what_is_known_is_counted() -> None:
                 await far.ended.wait()
             await eventually_async(lambda: run.ended)
     (meter,) = books.meters
-    assert (meter.usage, meter.over, meter.told) == (Usage(25, 1, model="m"), True, False)
+    assert (meter.usage, meter.over, meter.is_complete) == (Usage(25, 1, model="m"), True, False)
 
 
 def stream(*events: object) -> bytes:
@@ -331,7 +331,7 @@ async def test_what_a_call_used_is_counted_whatever_the_child_says(
         assert body == answer
         await eventually_async(lambda: world.run.ended)
     (meter,) = world.books.meters
-    assert (meter.usage, meter.over, meter.told) == (usage, True, told)
+    assert (meter.usage, meter.over, meter.is_complete) == (usage, True, told)
 
 
 @pytest.mark.parametrize(
@@ -370,7 +370,7 @@ async def test_a_call_whose_answer_nobody_waits_for_has_not_told_its_usage() -> 
             child.writer.close()
             await eventually_async(lambda: run.ended)
     (meter,) = world.books.meters
-    assert (meter.over, meter.told) == (True, False)
+    assert (meter.over, meter.is_complete) == (True, False)
 
 
 async def test_a_provider_that_was_not_reached_cost_nothing() -> None:
@@ -387,7 +387,7 @@ async def test_a_provider_that_was_not_reached_cost_nothing() -> None:
         world = World(run, gone, Provider(), books, broker)
         assert (await world.call("/broker/claude/v1/messages"))[0] == 502
     (meter,) = books.meters
-    assert (meter.usage, meter.told) == (Usage(), True)
+    assert (meter.usage, meter.is_complete) == (Usage(), True)
 
 
 async def test_when_the_money_is_spent_no_call_is_made() -> None:

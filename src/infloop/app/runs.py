@@ -15,7 +15,7 @@ from infloop.app.providers import provider_finder
 from infloop.app.sandbox import OpenedSandbox, open_sandbox
 from infloop.app.storage import open_audit, open_store
 from infloop.errors import StepError
-from infloop.model.events import Limits
+from infloop.model.events import RunBudget
 from infloop.policy.environment import ChildEnvironment, parse_passthrough
 from infloop.policy.spending import Budget
 from infloop.settings import SECRETS, Settings
@@ -95,7 +95,7 @@ async def open_service(
                 ),
                 service_user=user,
                 interpreters=find_interpreters(chosen),
-                limits=Limits(
+                limits=RunBudget(
                     chosen.max_run_node_executions,
                     chosen.max_run_duration_ms,
                     chosen.max_run_cost_usd,

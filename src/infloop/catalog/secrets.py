@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from infloop.errors import InfloopError
-from infloop.model.provider import AcpProvider, CliProvider, HttpProvider, Provider
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,15 +39,4 @@ class FiledSecrets:
         for folder in self._providers:
             with suppress(InfloopError, OSError):
                 for provider in folder.load()[0]:
-                    yield from self._of(provider)
-
-    def _of(self, provider: Provider) -> Iterator[str]:
-        match provider:
-            case HttpProvider(auth=auth) if auth is not None:
-                yield auth.token or ""
-                yield self._environment.get(auth.env_var or "", "")
-            case CliProvider(broker=broker) | AcpProvider(broker=broker) if broker is not None:
-                for name in (broker.key_variable, *broker.withheld):
-                    yield self._environment.get(name, "")
-            case _:
-                pass
+                    yield from provider.secrets(self._environment)

@@ -9,7 +9,7 @@ from pydantic import ConfigDict
 
 from infloop.model.definition import parse_definition
 from infloop.model.patterns import BadPattern, compile_pattern
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.model.schema import Document, FileModel, Flag, Whole, field, publish, required
 from infloop.model.template import Template
 from infloop.model.texts import FileName, unless_empty
@@ -26,7 +26,8 @@ LONGEST_DEBOUNCE_MS = 3_600_000
 def _trigger_id(text: str) -> str:
     if not is_trigger_id(text):
         raise ValueError(
-            f"{shown(text)} is not a trigger id; use 16 to 32 letters, digits, dashes, underscores"
+            f"{short_repr(text)} is not a trigger id; use 16 to 32 letters, digits, dashes and "
+            "underscores"
         )
     return text
 
@@ -135,13 +136,12 @@ def _watch_rules(watch: Watch | None, report: Report) -> None:
         report.error("files", "is missing", "a trigger of this kind needs it")
         return
     if not watch.directory.startswith("/"):
-        report.error(
-            "files.directory", f"{shown(watch.directory)} is not absolute", "begin with a slash"
-        )
+        message = f"{short_repr(watch.directory)} is not absolute"
+        report.error("files.directory", message, "begin with a slash")
     if not 0 <= watch.debounce_ms <= LONGEST_DEBOUNCE_MS:
         report.error(
             "files.debounceMs",
-            f"{shown(watch.debounce_ms)} is not a quiet time",
+            f"{short_repr(watch.debounce_ms)} is not a quiet time",
             f"use 0 to {LONGEST_DEBOUNCE_MS}",
         )
 

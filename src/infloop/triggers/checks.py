@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.model.problems import Report, shown
+from infloop.model.problems import Report, short_repr
 from infloop.model.references import implicit_inputs
 from infloop.model.template import Template
 from infloop.policy.taint import refusals
@@ -46,7 +46,7 @@ def check_trigger(
     else:
         _check_files(trigger, report)
     if workflow is None:
-        report.error("workflowId", f"there is no workflow {shown(trigger.workflow_id)} to run")
+        report.error("workflowId", f"there is no workflow {short_repr(trigger.workflow_id)} to run")
         return report.problems
     _check_inputs(trigger, workflow, report)
     if trigger.kind != "schedule":
@@ -56,7 +56,7 @@ def check_trigger(
 
 def _check_sender(trigger: Trigger, plugin: Plugin | None, report: Report) -> None:
     if plugin is None:
-        report.error("pluginId", f"there is no plugin {shown(trigger.plugin_id)}")
+        report.error("pluginId", f"there is no plugin {short_repr(trigger.plugin_id)}")
         return
     known = [event.type for event in plugin.events]
     if (plugin.event_header or plugin.event_path) and not trigger.event_type:
@@ -64,7 +64,7 @@ def _check_sender(trigger: Trigger, plugin: Plugin | None, report: Report) -> No
     elif trigger.event_type and trigger.event_type not in known:
         report.error(
             "eventType",
-            f"{plugin.id!r} has no event {shown(trigger.event_type)}",
+            f"{plugin.id!r} has no event {short_repr(trigger.event_type)}",
             report.guess(trigger.event_type, known),
         )
     _check_secret(trigger, plugin, report)
@@ -111,7 +111,7 @@ def _check_inputs(trigger: Trigger, workflow: Workflow, report: Report) -> None:
         if name not in known:
             report.error(
                 f"inputs.{name}",
-                f"workflow {workflow.id!r} has no input {shown(name)}",
+                f"workflow {workflow.id!r} has no input {short_repr(name)}",
                 report.guess(name, known),
             )
     for spec in workflow.inputs or ():

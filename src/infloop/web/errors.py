@@ -33,7 +33,7 @@ from infloop.errors import (
     WorkflowError,
 )
 from infloop.model.inputs import InputError
-from infloop.model.problems import place_of, shown
+from infloop.model.problems import place_of, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -202,7 +202,7 @@ async def _http(request: Request, error: Exception) -> Response:
     if isinstance(error.__cause__, Refused):  # raised by a guard while the framework read the body
         return answer(error.__cause__, correlation_id(request))
     code = _CODES.get(error.status_code, "refused")
-    path = shown(request.url.path)
+    path = short_repr(request.url.path)
     said = {404: f"there is nothing at {path}", 405: f"{request.method} is not for {path}"}
     message = said.get(error.status_code, error.detail)
     return error_response(correlation_id(request), error.status_code, code, message, error.headers)

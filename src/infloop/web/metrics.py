@@ -6,11 +6,26 @@ client asks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from infloop.model.events import Recorded, RunFinished, StepFinished, StepPassed
+from infloop.model.events import (
+    BudgetExceeded,
+    GuardFailed,
+    Output,
+    Recorded,
+    Remark,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepFinished,
+    StepPassed,
+    StepStarted,
+    StepWaiting,
+    StopRequested,
+    WaitOver,
+)
 
 if TYPE_CHECKING:
     from infloop.application.health import Load
@@ -104,7 +119,8 @@ class Metrics:
         if not isinstance(said, Recorded):
             self._watch_connections(said)
             return
-        match said.event:
+        event = said.event
+        match event:
             case RunFinished(status=status):
                 self._runs.labels(status).inc()
             case StepFinished(node_type=kind, duration_ms=took):
@@ -115,6 +131,12 @@ class Metrics:
                 if passed is None:
                     passed = self._passed[kind] = self._steps.labels(kind)
                 passed.inc()
+            case RunStarted() | RunResumed() | StepStarted() | StepWaiting() | WaitOver():
+                pass
+            case StopRequested() | BudgetExceeded() | GuardFailed() | Remark() | Output():
+                pass
+            case _:
+                assert_never(event)
 
     def _watch_connections(self, said: JsonObject) -> None:
         match said:

@@ -197,7 +197,7 @@ def _step_object(step: Step) -> JsonObject:
         "error": step.error,
         "durationMs": step.duration_ms,
         "costUsd": step.cost_usd,
-        "rounds": step.rounds if step.node_type == "loop" else None,
+        "rounds": step.rounds if step.opens == "round" else None,
         "roundsNotListed": step.frames.omitted,
         "outputs": {
             name: {"text": shown.text, "size": shown.size} for name, shown in step.outputs.items()
