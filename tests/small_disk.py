@@ -12,7 +12,7 @@ import pytest
 
 from canaries import PYTHON
 from confinement import need_bubblewrap
-from infloop.sandbox.levels.guard import missing_piece
+from infloop.sandbox.levels.guard import missing_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,7 @@ def settings_at(level: str) -> dict[str, Any]:
     """The settings of a level, with children that are not root; skips where it is not to be had."""
     if level == "sandbox":
         need_bubblewrap()
-    elif level == "guard" and (piece := missing_piece()):
+    elif level == "guard" and (piece := missing_part()):
         pytest.skip(f"level 'guard' needs {piece}")
     user = "nobody" if os.geteuid() == 0 else ""
     return {"isolation": level, "service_user": user, "python_bin": PYTHON}

@@ -19,7 +19,7 @@ import pytest
 from attack_tables import Attack, AttackTable
 from canaries import place
 from confinement import need_bubblewrap
-from infloop.sandbox.levels.guard import missing_piece
+from infloop.sandbox.levels.guard import missing_part
 from web_world import workflow
 from world import World, world
 
@@ -110,7 +110,7 @@ class Scene:
 async def scene(level: str) -> AsyncIterator[Scene]:
     if level == "sandbox":
         need_bubblewrap()
-    elif piece := missing_piece():
+    elif piece := missing_part():
         pytest.skip(f"level 'guard' needs {piece}")
     with place() as top:
         scene = Scene(top, level)

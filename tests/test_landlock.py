@@ -58,7 +58,7 @@ def behind(ruleset: int, deed: Callable[[], object]) -> bool:
 
 @pytest.mark.parametrize(
     ("offered", "lacking"),
-    [(0, "switched off"), (1, "version 3"), (2, "version 3"), (3, ""), (4, ""), (7, ""), (99, "")],
+    [(0, "disabled"), (1, "version 3"), (2, "version 3"), (3, ""), (4, ""), (7, ""), (99, "")],
 )
 def test_a_kernel_that_cannot_keep_files_apart_lacks_something_with_a_name(
     offered: int, lacking: str
@@ -146,7 +146,7 @@ def test_a_link_cannot_lead_a_rule_elsewhere() -> None:
 @pytest.mark.parametrize("network_open", [True, False])
 def test_tcp_is_left_alone_only_where_the_network_is_open(network_open: bool) -> None:
     if landlock.version() < 4:
-        pytest.skip("this kernel's Landlock leaves TCP to the filter of system calls")
+        pytest.skip("this kernel's Landlock leaves TCP to the seccomp filter")
     ruleset = landlock.ruleset([], [], network_open=network_open)
     with socket.create_server(("127.0.0.1", 0)) as server:
         deeds: list[Callable[[], object]] = [

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from confinement import need_bubblewrap
-from infloop.sandbox.levels.guard import missing_piece
+from infloop.sandbox.levels.guard import missing_part
 from infloop.sandbox.view.path_permissions import can_reach
 from playbook import edges, node, workflow
 from world import world
@@ -113,7 +113,7 @@ async def test_a_tool_works_inside(
 ) -> None:
     if level == "sandbox":
         need_bubblewrap()
-    elif piece := missing_piece():
+    elif piece := missing_part():
         pytest.skip(f"level 'guard' needs {piece}")
     program = shutil.which("python3" if tool == "pytest" else tool, path=path_of(tool))
     if program is None or (os.geteuid() == 0 and not can_reach(program, NOBODY)):

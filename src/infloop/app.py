@@ -170,7 +170,7 @@ async def open_service(
             own,
             Path.home(),
             snapshots=chosen.snapshots,
-            confine=confined_in(_there(opened)) if opened.sandbox.level != "host" else None,
+            confine=confined_in(_there(opened)) if opened.sandbox.confines else None,
             user=user,
             shortage=reserve.shortage,
         )
@@ -264,16 +264,18 @@ class OpenedSandbox:
 @asynccontextmanager
 async def open_sandbox(chosen: Settings) -> AsyncIterator[OpenedSandbox]:
     """Open the place where children live, at the level that the operator chose and that holds."""
-    from infloop.sandbox.levels.choice import Place, choose, open_level
+    from infloop.sandbox.levels.choice import choose, open_level
+    from infloop.sandbox.levels.keeper_sandbox import SandboxOptions
     from infloop.sandbox.view.scratch import scratch_directory
 
     with scratch_directory() as scratch:
-        place = Place(scratch, (str(chosen.data_dir),), _service_user(chosen.service_user))
+        user = _service_user(chosen.service_user)
+        options = SandboxOptions(scratch, hidden=(str(chosen.data_dir),), user=user)
         chosen.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        choice = await choose(chosen.isolation, place, chosen.data_dir / "levels.json")
-        sandbox = open_level(choice.level, place)
+        choice = await choose(chosen.isolation, options, chosen.data_dir / "levels.json")
+        sandbox = open_level(choice.level, options)
         try:
-            yield OpenedSandbox(sandbox, scratch, choice.why_host)
+            yield OpenedSandbox(sandbox, scratch, choice.why_unconfined)
         finally:
             await sandbox.close()
 
@@ -584,8 +586,8 @@ def _when_needed(chosen: Settings, stack: AsyncExitStack) -> Callable[[], Awaita
         if not found:
             opened = await stack.enter_async_context(open_sandbox(chosen))
             found.append(opened.sandbox)
-        if found[0].level == "host":
-            raise StepError("level 'host' confines nothing; see `infloop doctor`")
+        if not found[0].confines:
+            raise StepError(f"level {found[0].level!r} confines nothing; see `infloop doctor`")
         return found[0]
 
     return find

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field
 
+from infloop.model.isolation import RequestedLevel
 from infloop.model.schema import Document, FileModel, Flag, Number, Whole, field, publish, required
 from infloop.model.texts import HostPattern
 from infloop.model.values import JsonObject, JsonValue
@@ -593,7 +594,7 @@ class Workflow(Document):
         "fail", "At a budget", "Fail when money runs out, or pause and wait for `infloop resume`."
     )
     limits: RunLimits | None = field(None, "Limits", "What a run may use up.")
-    isolation: Literal["host", "guard", "sandbox", "container", "auto"] | None = field(
+    isolation: RequestedLevel | None = field(
         None, "Isolation", "How strongly children are confined at least."
     )
     untrusted: Untrusted | None = field(

@@ -85,8 +85,8 @@ async def _command(powers: Powers, config: JsonObject) -> Outcome:
     if result.timed_out:
         return _verdict(f"command timed out after {limit.ms}ms{limit.whose}", seen=seen)
     if result.exit_code is None:
-        return _verdict(f"killed by signal {result.signal}{result.aside}", seen=seen)
-    detail = f"exit {result.exit_code}{result.aside}"
+        return _verdict(f"killed by signal {result.signal}{result.hint_suffix}", seen=seen)
+    detail = f"exit {result.exit_code}{result.hint_suffix}"
     return _verdict(detail, met=result.exit_code == 0, seen=seen)
 
 

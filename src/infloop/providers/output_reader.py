@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from infloop.providers.base import Done, Notice, Part, Stderr, Text
 from infloop.providers.lines import MAX_LINE_CHARS, Line, Lines
-from infloop.sandbox.base import Valve
+from infloop.sandbox.base import FlowControl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +51,7 @@ class Hearing:
         after_ms: int,
         is_excused: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.valve = Valve()
+        self.flow_control = FlowControl()
         self.news = asyncio.Event()
         self.ending: Done | None = None
         self.anything = False
@@ -79,7 +79,7 @@ class Hearing:
             self.news.set()
             self._waiting += len(text)
             if self._waiting > MOST_CHARS or len(self._parts) > MOST_PARTS:
-                self.valve.turn(closed=True)
+                self.flow_control.pause()
 
     def tell(self, part: Part) -> None:
         """Take a part that the program did not say itself; its silence counts anew."""
@@ -92,9 +92,9 @@ class Hearing:
         while self._parts:
             yield self._parts.popleft()
         self._waiting = 0
-        if self.valve.closed:
+        if self.flow_control.paused:
             self._heard_from()  # it was not the program that kept silent
-            self.valve.turn(closed=False)
+            self.flow_control.resume()
 
     @property
     def has_patience(self) -> bool:
@@ -140,7 +140,7 @@ class Hearing:
         """Return how many seconds to wait from now on; None is for ever."""
         if self.ending is not None:
             return max(0.0, self._since + self._after_s - self._clock())
-        if self._idle_s and not self.valve.closed and not self._is_excused():
+        if self._idle_s and not self.flow_control.paused and not self._is_excused():
             return max(0.0, self._since + self._idle_s - self._clock())
         return None
 
@@ -198,7 +198,7 @@ def _failure(result: ChildResult) -> str:
     if result.error:
         return result.error
     if result.signal is not None:
-        return f"the agent was ended by signal {result.signal}{result.aside}"
+        return f"the agent was ended by signal {result.signal}{result.hint_suffix}"
     if result.exit_code:
-        return f"the agent left with exit code {result.exit_code}{result.aside}"
+        return f"the agent left with exit code {result.exit_code}{result.hint_suffix}"
     return ""

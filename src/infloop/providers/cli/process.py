@@ -40,7 +40,7 @@ async def listen(
     Raises StepError, with advice, when it could not be started. A program that is left early is
     bidden `farewell` before it is ended.
     """
-    child = replace(child, valve=heard.valve, max_output_bytes=KEPT_BYTES)
+    child = replace(child, flow_control=heard.flow_control, max_output_bytes=KEPT_BYTES)
     running = asyncio.create_task(sandbox.run(child, on_output=heard.hear))
     running.add_done_callback(lambda _: heard.news.set())
     try:
