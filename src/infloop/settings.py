@@ -12,11 +12,12 @@ import difflib
 import os
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from infloop.errors import SettingsError
+from infloop.model.isolation import RequestedLevel
 from infloop.policy.spending import Window
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class Settings(BaseModel):
             "Nothing that begins with INFLOOP_ is ever passed."
         ),
     )
-    isolation: Literal["auto", "host", "guard", "sandbox", "container"] = Field(
+    isolation: RequestedLevel = Field(
         "auto",
         description=(
             "How children are confined: the strongest level that holds on this machine, or the one "

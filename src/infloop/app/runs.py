@@ -74,7 +74,7 @@ async def open_service(
             own,
             Path.home(),
             snapshots=chosen.snapshots,
-            confine=confined_in(_there(opened)) if opened.sandbox.level != "host" else None,
+            confine=confined_in(_there(opened)) if opened.sandbox.confines else None,
             user=user,
             shortage=reserve.shortage,
         )
@@ -214,8 +214,8 @@ def _when_needed(chosen: Settings, stack: AsyncExitStack) -> Callable[[], Awaita
         if not found:
             opened = await stack.enter_async_context(open_sandbox(chosen))
             found.append(opened.sandbox)
-        if found[0].level == "host":
-            raise StepError("level 'host' confines nothing; see `infloop doctor`")
+        if not found[0].confines:
+            raise StepError(f"level {found[0].level!r} confines nothing; see `infloop doctor`")
         return found[0]
 
     return find

@@ -91,7 +91,7 @@ def _outcome(language: str, config: JsonObject, child: ChildResult, limit: TimeL
         how = (
             f"signal {child.signal}" if child.exit_code is None else f"exit code {child.exit_code}"
         )
-        reason = f"the script ended with {how}{child.aside}: {tail(child.stderr)}"
+        reason = f"the script ended with {how}{child.hint_suffix}: {tail(child.stderr)}"
     else:
         returned = _returned(child.result)
         if isinstance(returned, dict):

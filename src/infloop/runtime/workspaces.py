@@ -277,9 +277,9 @@ class RunWorkspace:
         post(Notice(_not_kept(directory, refused), level="warning"))
         return None
 
-    def in_place(self, level: str) -> InPlace:
+    def in_place(self, sandbox: Sandbox) -> InPlace:
         """Return what looks after the directories that its children work in."""
-        return InPlace(level, self._places, self.shared.data_dir)
+        return InPlace(self._places, self.shared.data_dir, own_mounts=sandbox.own_mounts)
 
     def _places(self, cwd: str) -> Places:
         """Return what a child in a directory may reach of the repository around it."""
