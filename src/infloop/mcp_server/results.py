@@ -91,7 +91,7 @@ async def read_diff(parts: McpParts, given: WhichDiff, _: Call) -> JsonObject:
 
 async def _protected(parts: McpParts, span: Span) -> list[str]:
     store = parts.workspaces.store
-    before, after = await store.state(span.before), await store.state(span.after)
+    before, after = await store.stored_tree(span.before), await store.stored_tree(span.after)
     changed = await store.trees.leaves(before.files, after.files)
     risky = await protected_changes(store.trees, before.files, changed)
     return [f"{printable(path)} ({why})" for path, why in risky.items()]

@@ -21,7 +21,7 @@ _MOST_HOPS = 40
 """As many links as a kernel follows for one path; one that needs more leads nowhere."""
 
 
-def astray(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+def links_out_of_tree(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
     """Return the links that lead out of a tree and did not before, each with the reason.
 
     Given are all links of the tree, by path, with the words of each: it may be the change of
@@ -37,7 +37,7 @@ def astray(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str
 
 
 def _why(path: str, target: str, links: Mapping[tuple[str, ...], str]) -> str:
-    """Return why the link at a path leads astray, or nothing."""
+    """Return why the link at a path leads links_out_of_tree, or nothing."""
     here = [plain(name) for name in path.split("/")[:-1]]
     ahead = [target]
     for _ in range(_MOST_HOPS):

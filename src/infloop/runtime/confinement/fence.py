@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from infloop.runtime.confinement.egress_log import Telling
     from infloop.runtime.spending.broker_usage import Seen
     from infloop.sandbox.base import ChildRequest, ChildResult, OnOutput, OnStarted, Sandbox
-    from infloop.workspace.git.repository_paths import Places
+    from infloop.workspace.git.repository_paths import GitPaths
 
 Egress: TypeAlias = Literal["open", "allowlist", "none"]
 
@@ -188,16 +188,16 @@ class RunFence:
         """Return the home that an agent has in every round; none for other children."""
         return self._make_home(node) if self._make_home and needs.owner else ""
 
-    def at_work(self, cwd: str, telling: Telling) -> AbstractAsyncContextManager[Places]:
+    def at_work(self, cwd: str, telling: Telling) -> AbstractAsyncContextManager[GitPaths]:
         """Give what a child may reach of the repositories where it works; see to it afterwards."""
         more = _texts(self._workflow.get("writePaths"))
         return self._in_place.at_work(cwd, more, telling.planted)
 
-    def fence(self, needs: Needs, request: ChildRequest, home: str, places: Places) -> Fence:
+    def fence(self, needs: Needs, request: ChildRequest, home: str, places: GitPaths) -> Fence:
         """Return what a child may reach, but for its network; GuardError for what a link names."""
         readable = _texts(self._workflow.get("readPaths"))
         writable = _texts(self._workflow.get("writePaths"))
-        for path in (*readable, *writable, *(() if places.is_its_own else (request.cwd,))):
+        for path in (*readable, *writable, *(() if places.is_private else (request.cwd,))):
             _refuse_link(path)
         read = (*places.read, *needs.read, *readable)
         write = (*places.write, *needs.write, *writable)
