@@ -83,7 +83,7 @@ async def _command(powers: Powers, config: JsonObject) -> Outcome:
         "exitCode": result.exit_code,
     }
     if result.timed_out:
-        return _verdict(f"command timed out after {limit.ms}ms{limit.whose}", seen=seen)
+        return _verdict(f"command timed out after {limit.ms}ms{limit.note}", seen=seen)
     if result.exit_code is None:
         return _verdict(f"killed by signal {result.signal}{result.aside}", seen=seen)
     detail = f"exit {result.exit_code}{result.aside}"

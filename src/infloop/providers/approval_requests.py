@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from infloop.errors import InfloopError
-from infloop.policy.permissions import Ruling
+from infloop.policy.permissions import PermissionDecision
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ MOST_OPEN = 8
 class Ask(Protocol):
     """Puts a question to a person."""
 
-    def __call__(self, question: Question) -> Awaitable[Ruling]:
+    def __call__(self, question: Question) -> Awaitable[PermissionDecision]:
         """Wait for the answer and return it; silence denies. Cancelled, the question is gone."""
 
 
@@ -40,10 +40,14 @@ class Asking:
         """Whether the agent waits for a person."""
         return self._open > 0
 
-    def put(self, question: Question, then: Callable[[Ruling], None]) -> None:
+    def put(self, question: Question, then: Callable[[PermissionDecision], None]) -> None:
         """Ask, and call `then` with the answer."""
         if self._open >= MOST_OPEN:
-            then(Ruling(allowed=False, why=f"{MOST_OPEN} questions wait for an answer already"))
+            then(
+                PermissionDecision(
+                    allowed=False, why=f"{MOST_OPEN} questions wait for an answer already"
+                )
+            )
             return
         self._open += 1
         task = asyncio.create_task(self._consult(question, then))
@@ -57,11 +61,13 @@ class Asking:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _consult(self, question: Question, then: Callable[[Ruling], None]) -> None:
+    async def _consult(
+        self, question: Question, then: Callable[[PermissionDecision], None]
+    ) -> None:
         try:
             ruling = await self._ask(question)
         except InfloopError as error:
-            ruling = Ruling(allowed=False, why=f"nobody could be asked: {error}")
+            ruling = PermissionDecision(allowed=False, why=f"nobody could be asked: {error}")
         finally:
             self._open -= 1  # before the answer is told: from then on the agent's silence counts
         then(ruling)

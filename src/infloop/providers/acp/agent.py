@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from infloop.model.approval import Question
     from infloop.model.provider import AcpProvider
-    from infloop.policy.permissions import Ruling
+    from infloop.policy.permissions import PermissionDecision
     from infloop.providers.approval_requests import Ask
     from infloop.providers.base import Part, Request
     from infloop.providers.cli.agent import ProviderEnvironment
@@ -73,7 +73,7 @@ class AcpAgent:
         files = AgentFiles(request.cwd)
         asking = Asking(self._consult) if self._consult else None
 
-        def consult(question: Question, then: Callable[[Ruling], Part]) -> None:
+        def consult(question: Question, then: Callable[[PermissionDecision], Part]) -> None:
             assert asking is not None
             asking.put(question, lambda ruling: heard.tell(then(ruling)))
 

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 from infloop import __version__
 from infloop.errors import StepError
 from infloop.model.approval import question
-from infloop.policy.permissions import rule_on
+from infloop.policy.permissions import decide_permission
 from infloop.providers.acp.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -66,14 +66,14 @@ if TYPE_CHECKING:
     from infloop.model.approval import Question
     from infloop.model.provider import AcpProvider
     from infloop.model.values import JsonObject
-    from infloop.policy.permissions import Ruling
+    from infloop.policy.permissions import PermissionDecision
     from infloop.providers.acp.files import AgentFiles
     from infloop.providers.acp.jsonrpc import Id
     from infloop.providers.acp.outbox import Outbox
     from infloop.providers.base import Request
     from infloop.providers.lines import Line
 
-    Consult = Callable[[Question, Callable[[Ruling], Part]], None]
+    Consult = Callable[[Question, Callable[[PermissionDecision], Part]], None]
     """Asks a person, and has what is made of the answer told."""
 
 Message = TypeVar("Message", bound=BaseModel)
@@ -413,7 +413,7 @@ class Conversation:
         kind = as_words(as_object(params.get("toolCall")).get("kind")) or known.kind
         what = asked.tool_call.title or known.title
 
-        def settle(ruling: Ruling) -> Part:
+        def settle(ruling: PermissionDecision) -> Part:
             self._unanswered.pop(caller, None)
             option, ruling = _option(asked.options, ruling)
             self._outbox.put(_permission(caller, option))
@@ -468,10 +468,12 @@ class Conversation:
         self._outbox.put_work(work, len(asked.content))
         return []
 
-    def _rule(self, kind: str) -> Ruling:
-        return rule_on(self._permissions, kind, skips_prompts=self._request.skip_permissions)
+    def _rule(self, kind: str) -> PermissionDecision:
+        return decide_permission(
+            self._permissions, kind, skips_prompts=self._request.skip_permissions
+        )
 
-    def _denied(self, caller: Id, ruling: Ruling, kind: str, path: str) -> list[Part]:
+    def _denied(self, caller: Id, ruling: PermissionDecision, kind: str, path: str) -> list[Part]:
         self._outbox.put(refuse(caller, INTERNAL_ERROR, f"not allowed: {ruling.why}"))
         return [_ruled(ruling, kind, path)]
 
@@ -504,8 +506,8 @@ def _fitting(model: type[Message], value: object) -> Message | None:
 
 
 def _option(
-    options: Sequence[schema.PermissionOption], ruling: Ruling
-) -> tuple[str | None, Ruling]:
+    options: Sequence[schema.PermissionOption], ruling: PermissionDecision
+) -> tuple[str | None, PermissionDecision]:
     """Return the option to take, or None, and the ruling that it comes to.
 
     Nothing is allowed for longer than this once: what comes next is asked for again.
@@ -518,7 +520,7 @@ def _option(
     return by_kind.get("reject_once") or by_kind.get("reject_always"), ruling
 
 
-def _ruled(ruling: Ruling, kind: str, what: str) -> Notice:
+def _ruled(ruling: PermissionDecision, kind: str, what: str) -> Notice:
     verdict = "allowed" if ruling.allowed else "denied"
     return Notice(f"[permissions] {verdict}: {one_line(kind, 20)} {one_line(what)} ({ruling.why})")
 

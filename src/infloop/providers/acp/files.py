@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 
 from infloop.errors import StepError
-from infloop.policy.protected_paths import plain
+from infloop.policy.protected_paths import normalized_name
 from infloop.workspace import beneath
 
 MOST_BYTES = 8 << 20
@@ -45,7 +45,7 @@ class AgentFiles:
     def write(self, path: str, text: str) -> None:
         """Make a file, or put another in its place at once; its mode stays."""
         inner = self._inner(path)
-        if any(plain(os.fsdecode(name)) == ".git" for name in inner.split(b"/")):
+        if any(normalized_name(os.fsdecode(name)) == ".git" for name in inner.split(b"/")):
             raise StepError(f"{path[:200]!r} is git's own and is not written")
         data = text.encode("utf-8", "replace")
         try:

@@ -30,7 +30,7 @@ from infloop.egress.limits import Limits, Uploads
 from infloop.egress.loopback_listener import listen_on_loopback
 from infloop.egress.proxy import Proxy
 from infloop.errors import BudgetError, EgressError, GuardError, SettingsError, WorkflowError
-from infloop.policy.hosts import Allowlist, RuleList, rule_list
+from infloop.policy.hosts import Allowlist, HostRules, parse_rules
 from infloop.runtime.confinement.disk_reserve import Reserve, shown_size
 from infloop.runtime.confinement.egress_log import TELL_SECONDS
 from infloop.runtime.confinement.git_protection import InPlace
@@ -156,10 +156,10 @@ class RunFence:
         self.egress: Egress = max(wanted, own, key=_STRICTER.index)
         try:
             self._lists = (
-                rule_list("the workflow", _texts(workflow.get("egressAllowlist"))),
-                rule_list("the operator", rules.allowed),
+                parse_rules("the workflow", _texts(workflow.get("egressAllowlist"))),
+                parse_rules("the operator", rules.allowed),
             )
-            self._denied = rule_list("the operator", rules.denied)
+            self._denied = parse_rules("the operator", rules.denied)
         except SettingsError as error:
             raise WorkflowError(str(error)) from None
 
@@ -181,7 +181,7 @@ class RunFence:
         """Return where a child with such needs may connect."""
         if self.egress == "none":
             return Allowlist((), self._denied)
-        own = rule_list(needs.owner, needs.hosts) if needs.owner else RuleList("this step")
+        own = parse_rules(needs.owner, needs.hosts) if needs.owner else HostRules("this step")
         return Allowlist((own, *self._lists), self._denied)
 
     def home(self, node: str, needs: Needs) -> str:

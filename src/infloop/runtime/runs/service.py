@@ -127,7 +127,7 @@ class RunService:
         self.instance = instance
         self._clock = clock
         self._parts = parts
-        clean = parts.leaks.known.clean
+        clean = parts.leaks.known.redact
         self._ledger = Ledger(journal, instance.id, clock, parts.budget, clean)
         self._live: dict[str, LiveRun] = {}
         self._audit = RunAudit(parts.audit, clock)
@@ -595,7 +595,7 @@ class RunService:
 
     def _note_connections(self, run_id: str, decided: Decided) -> None:
         """Write decisions about connections into the audit log, and tell who counts them."""
-        live, clean = self._live[run_id], self._parts.leaks.known.clean
+        live, clean = self._live[run_id], self._parts.leaks.known.redact
         details = clean(decided.details())
         self._audit.note(decided.event, live, outcome=decided.kind.reason, details=details)
         self.news.publish(clean(decided.message(live, self._clock.now_ms())))

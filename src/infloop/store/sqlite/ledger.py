@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infloop.errors import NotFound
-from infloop.policy.spending import MOST_USD, used_up
+from infloop.policy.spending import MAX_USD, used_up
 from infloop.store.base import Bill, Booking, Calls, Cap, Grouping, NewCall, Spending, UsedUp
 from infloop.store.sqlite.encoding import mended_text
 
@@ -99,7 +99,7 @@ def _row(booking: Booking) -> tuple[object, ...]:
 
 def _amounts(bill: Bill) -> tuple[int, int, int, int]:
     return (
-        round(min(bill.usd, MOST_USD) * BILLION),
+        round(min(bill.usd, MAX_USD) * BILLION),
         min(bill.input_tokens, MOST_TOKENS),
         min(bill.output_tokens, MOST_TOKENS),
         min(bill.cached_tokens, MOST_TOKENS),

@@ -6,7 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 from infloop.policy.links import links_out_of_tree
-from infloop.policy.protected_paths import SCRIPTS, changes_scripts, is_package, protected
+from infloop.policy.protected_paths import (
+    SCRIPTS,
+    changes_scripts,
+    is_package_manifest,
+    protection_reason,
+)
 from infloop.workspace.snapshots.objects import LINK
 
 if TYPE_CHECKING:
@@ -22,8 +27,8 @@ async def protected_changes(
     found: dict[str, str] = {}
     for each in differences:
         path = os.fsdecode(each.path)
-        why = protected(path)
-        if not why and is_package(path):
+        why = protection_reason(path)
+        if not why and is_package_manifest(path):
             old, new = [await _content(trees, entry) for entry in (each.old, each.new)]
             why = SCRIPTS if changes_scripts(old, new) else ""
         if why:
