@@ -18,6 +18,7 @@ import pytest
 
 from infloop.model.audit import mark_of
 from infloop.store.directory_lock import alone_in
+from infloop.triggers.watcher import Watcher
 from web_world import (
     TOKEN,
     Answer,
@@ -242,7 +243,7 @@ async def test_a_schedule_starts_its_workflow_when_it_is_due(tmp_path: Path) -> 
 
 async def considered(served: Here, trigger_id: str) -> None:
     async with asyncio.timeout(20):
-        while trigger_id not in served.parts.triggering.scheduler._marks:
+        while trigger_id not in served.parts.triggering.scheduler._states:
             await asyncio.sleep(0.02)
 
 
@@ -273,7 +274,8 @@ async def test_a_changed_file_starts_its_workflow_once(tmp_path: Path) -> None:
 
 async def heard(served: Here, file: Path) -> None:
     """Change a file until the watch, which begins at a moment of its own, has heard of it."""
-    watcher = served.parts.triggering._watcher
+    sources = served.parts.triggering._sources
+    (watcher,) = [source for source in sources if isinstance(source, Watcher)]
     async with asyncio.timeout(30):
         while not any(
             one.debounce.wait_ms(served.clock.now_ms()) is not None

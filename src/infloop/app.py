@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Scope
 
     from infloop.catalog import ProviderFiles, WorkflowCatalog
-    from infloop.catalog.lookup import CatalogDesk
+    from infloop.catalog.lookup import CatalogLookup
     from infloop.catalog.triggers import TriggerFiles
     from infloop.engine.graph import Definition
     from infloop.mcp_server.dependencies import McpParts
@@ -83,13 +83,13 @@ def workflow_catalog(chosen: Settings) -> WorkflowCatalog:
     return WorkflowCatalog(chosen.workflows, chosen.library_dir or LIBRARY_DIR)
 
 
-def trigger_desk(chosen: Settings) -> CatalogDesk:
+def trigger_lookup(chosen: Settings) -> CatalogLookup:
     """Return where triggers, webhook plugins and workflows are looked up."""
-    from infloop.catalog.lookup import CatalogDesk
+    from infloop.catalog.lookup import CatalogLookup
     from infloop.catalog.plugins import PluginFiles
     from infloop.catalog.triggers import TriggerFiles
 
-    return CatalogDesk(
+    return CatalogLookup(
         TriggerFiles(chosen.triggers),
         PluginFiles(chosen.webhook_plugins),
         workflow_catalog(chosen),
@@ -226,7 +226,7 @@ async def open_service(
 
 def _secrets(chosen: Settings) -> Callable[[], list[str]]:
     """Return the way to all secrets that this process knows, whenever it is asked."""
-    from infloop.catalog.secrets import FiledSecrets
+    from infloop.catalog.secrets import FileSecrets
     from infloop.policy.secret_variables import secret_values
 
     @cache
@@ -241,7 +241,7 @@ def _secrets(chosen: Settings) -> Callable[[], list[str]]:
 
     own = [*secret_values(os.environ), *(getattr(chosen, name) for name in SECRETS)]
     folders = provider_folders(chosen)[:-1]  # what comes with infloop holds no secret
-    filed = FiledSecrets(triggers, folders, os.environ)
+    filed = FileSecrets(triggers, folders, os.environ)
     return lambda: [*own, *filed.values()]
 
 
@@ -345,9 +345,9 @@ def _approvals(chosen: Settings, history: History, audit: AuditLog) -> Approvals
     def missed() -> list[Approval]:
         from infloop.catalog.triggers import TriggerFiles
         from infloop.triggers.questions import missed_schedules
-        from infloop.triggers.scheduler import STATE_FILE, Marks
+        from infloop.triggers.scheduler import STATE_FILE, ScheduleStates
 
-        marks = Marks(chosen.triggers / STATE_FILE).load()
+        marks = ScheduleStates(chosen.triggers / STATE_FILE).load()
         return missed_schedules(TriggerFiles(chosen.triggers).all(), marks) if marks else []
 
     return Approvals(
@@ -392,7 +392,6 @@ async def open_server(
     from infloop.runtime.runs.dispatch import Dispatcher, Room
     from infloop.settings import shown_settings
     from infloop.store.sqlite.journal import SqliteJournal
-    from infloop.triggers.scheduler import STATE_FILE, Marks
     from infloop.web.app import create_app, create_metrics_app, later_api
     from infloop.web.credentials import Sessions
     from infloop.web.dependencies import Places, WebParts
@@ -419,14 +418,13 @@ async def open_server(
             service=service,
             dispatcher=dispatcher,
             triggering=Triggering(
-                trigger_desk(chosen),
-                service,
-                dispatcher,
-                audit,
-                clock,
-                Marks(chosen.triggers / STATE_FILE),
-                str(Path.cwd()),
-                chosen.webhook_rate_limit,
+                lookup=trigger_lookup(chosen),
+                service=service,
+                dispatcher=dispatcher,
+                audit=audit,
+                clock=clock,
+                workdir=str(Path.cwd()),
+                requests_per_minute=chosen.webhook_rate_limit,
             ),
             workspaces=service.workspaces,
             audit=audit,

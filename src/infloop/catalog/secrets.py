@@ -1,12 +1,18 @@
-"""The secrets that files hold or name: of triggers, provider manifests and connections."""
+"""The secrets in trigger files, provider manifests and connections, or named by them."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from infloop.errors import InfloopError
-from infloop.model.provider import AcpProvider, CliProvider, HttpProvider, Provider
+from infloop.model.provider import (
+    AcpProvider,
+    CliProvider,
+    HttpProvider,
+    Provider,
+    ScriptedProvider,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,11 +21,11 @@ if TYPE_CHECKING:
     from infloop.model.trigger import Trigger
 
 
-class FiledSecrets:
-    """Reads them; a file that is new or was changed counts at once.
+class FileSecrets:
+    """Reads secrets from files; new and changed files take effect at once.
 
-    A variable that a manifest names is looked up in `environment`. What cannot be read holds
-    nothing that we could know.
+    A variable that a manifest names is read from `environment`. A file that cannot be read is
+    skipped.
     """
 
     def __init__(
@@ -33,7 +39,7 @@ class FiledSecrets:
         self._environment = environment
 
     def values(self) -> Iterator[str]:
-        """Yield every secret there is now."""
+        """Yield all present secrets."""
         with suppress(InfloopError, OSError):
             for trigger in self._triggers():
                 yield from filter(None, (trigger.secret, trigger.previous_secret))
@@ -44,11 +50,14 @@ class FiledSecrets:
 
     def _of(self, provider: Provider) -> Iterator[str]:
         match provider:
-            case HttpProvider(auth=auth) if auth is not None:
-                yield auth.token or ""
-                yield self._environment.get(auth.env_var or "", "")
-            case CliProvider(broker=broker) | AcpProvider(broker=broker) if broker is not None:
-                for name in (broker.key_variable, *broker.withheld):
+            case HttpProvider(auth=auth):
+                if auth is not None:
+                    yield auth.token or ""
+                    yield self._environment.get(auth.env_var or "", "")
+            case CliProvider(broker=broker) | AcpProvider(broker=broker):
+                for name in (broker.key_variable, *broker.withheld) if broker else ():
                     yield self._environment.get(name, "")
-            case _:
+            case ScriptedProvider():
                 pass
+            case _:
+                assert_never(provider)

@@ -54,7 +54,7 @@ def _reason(path: str, target: str, links: Mapping[tuple[str, ...], str]) -> str
 def _walk(
     here: list[str], names: list[str], links: Mapping[tuple[str, ...], str]
 ) -> str | list[str]:
-    """Follow names up to the next link; return the rest of the path and the target, or the result."""
+    """Follow names up to the next link; return the rest of the path and the target, or a result."""
     for at, name in enumerate(names):
         if name in ("", "."):
             continue

@@ -109,7 +109,7 @@ def normalized_name(name: str) -> str:
 
 
 def _scripts(manifest: bytes | None) -> object:
-    """Return the scripts of a manifest; for an unreadable one, an object that equals nothing else."""
+    """Return the scripts of a manifest; for an unreadable one, a unique object."""
     if manifest is None:
         return {}
     try:

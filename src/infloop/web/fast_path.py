@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from infloop.model.values import JsonObject
-    from infloop.triggers.webhook import Answer
+    from infloop.triggers.webhook import WebhookAnswer
     from infloop.web.dependencies import WebParts
 
 ALIVE = "/healthz"
@@ -40,7 +40,7 @@ class Directly(Guard):
     """Answers what needs no route, and passes on everything else."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on."""
+        """WebhookAnswer a request, or pass it on."""
         path, method = scope["path"], scope["method"]
         if method == "POST" and is_webhook(path) and path != WEBHOOKS:
             await _take(self._parts, scope, receive, send)
@@ -77,7 +77,7 @@ async def _take(parts: WebParts, scope: Scope, receive: Receive, send: Send) -> 
     await _send(answer, named, send)
 
 
-async def _send(answer: Answer, named: str, send: Send) -> None:
+async def _send(answer: WebhookAnswer, named: str, send: Send) -> None:
     headers = [(name.lower().encode(), value.encode()) for name, value in answer.headers.items()]
     if answer.body is not None:
         await _send_json(answer.status, {**answer.body, "correlationId": named}, headers, send)

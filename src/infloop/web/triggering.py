@@ -11,24 +11,24 @@ import secrets
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from infloop.errors import AuditError, StoreError, UsageError
-from infloop.model.audit import SYSTEM, Actor, mark_of
+from infloop.errors import StoreError, UsageError
+from infloop.model.audit import Actor, mark_of
 from infloop.model.events import Recorded, RunFinished, StepStarted, TreeSaved
 from infloop.model.inputs import InputError
 from infloop.model.template import TooLong
 from infloop.runtime.runs.dispatch import Asked
 from infloop.store.queue import Full
+from infloop.triggers import KINDS, kind_named
 from infloop.triggers.filewatch import OwnWrites
-from infloop.triggers.firing import name_of, prepare
-from infloop.triggers.schedule import Timetable
-from infloop.triggers.scheduler import Scheduler, schedule_key, schedule_values
-from infloop.triggers.watcher import Watcher, changed_values
-from infloop.triggers.webhook import Place, Webhooks
+from infloop.triggers.firing import prepare, public_name
+from infloop.triggers.scheduler import Scheduler
+from infloop.triggers.services import SourceServices
+from infloop.triggers.webhook import QueuePosition, Webhooks
 from infloop.web.errors import log
 from infloop.web.lookup_cache import OncePerTurn
 
 if TYPE_CHECKING:
-    from infloop.catalog.lookup import CatalogDesk
+    from infloop.catalog.lookup import CatalogLookup
     from infloop.model.trigger import Trigger
     from infloop.model.values import JsonValue
     from infloop.model.workflow import Workflow
@@ -37,12 +37,10 @@ if TYPE_CHECKING:
     from infloop.runtime.runs.dispatch import Dispatcher
     from infloop.runtime.runs.service import RunService
     from infloop.store.audit.log import AuditLog
-    from infloop.triggers.filewatch import Changes
     from infloop.triggers.firing import Firing
+    from infloop.triggers.kinds.base import TriggerKind
     from infloop.triggers.payload import Values
-    from infloop.triggers.schedule import Missed
-    from infloop.triggers.scheduler import Marks
-    from infloop.triggers.webhook import Answer, Delivery
+    from infloop.triggers.webhook import Delivery, WebhookAnswer
 
 SETTLE_SECONDS = 5.0
 
@@ -54,41 +52,41 @@ class Triggering:
 
     def __init__(
         self,
-        desk: CatalogDesk,
+        lookup: CatalogLookup,
         service: RunService,
         dispatcher: Dispatcher,
         audit: AuditLog,
         clock: Clock,
-        marks: Marks,
         workdir: str,
         requests_per_minute: int,
     ) -> None:
-        self.desk = desk
+        self.lookup = lookup
         self._dispatcher = dispatcher
         self._audit = audit
         self._clock = clock
         self._workdir = workdir
         self._own = OwnWrites()
         self._directories: dict[str, tuple[str, set[str]]] = {}
-        self._webhooks = Webhooks(OncePerTurn(desk), self._enqueue, per_minute=requests_per_minute)
-        self._known: list[Trigger] = []
-        self.scheduler = Scheduler(self._triggers, self._start_due, self._tell, marks, clock)
-        self._watcher = Watcher(
-            self._triggers, self._start_changed, self._tell, self._own.owns, clock
+        self._webhooks = Webhooks(
+            OncePerTurn(lookup), self._enqueue, per_minute=requests_per_minute
         )
+        self._known: list[Trigger] = []
+        sources = (kind.source(self._services(kind)) for kind in KINDS)
+        self._sources = [source for source in sources if source is not None]
+        self.scheduler = next(one for one in self._sources if isinstance(one, Scheduler))
         service.news.watch(self._note)
 
     async def run(self) -> None:
         """Start what is due and what waits for files, until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.scheduler.run())
-                group.create_task(self._watcher.run())
+                for source in self._sources:
+                    group.create_task(source.run())
                 group.create_task(self._settle())
         finally:
-            _write_fired(self.desk)
+            _write_fired(self.lookup)
 
-    async def receive(self, delivery: Delivery, correlation_id: str) -> Answer:
+    async def receive(self, delivery: Delivery, correlation_id: str) -> WebhookAnswer:
         """Return the answer to a webhook, and write what an existing trigger was asked."""
         token = _request.set(correlation_id)
         try:
@@ -116,13 +114,13 @@ class Triggering:
 
     # -- queueing ----------------------------------------------------------------------------
 
-    async def _enqueue(self, firing: Firing) -> Place | None:
+    async def _enqueue(self, firing: Firing) -> QueuePosition | None:
         """Queue a run durably; None when the queue is full.
 
         Raises AuditError when the run waits and is not on record: nobody is told that it does.
         """
         correlation_id = _request.get() or f"cid_{secrets.token_hex(16)}"
-        by_webhook = firing.cause.kind == "webhook"
+        kind = kind_named(firing.cause.kind)
         put = await self._dispatcher.put(
             Asked(
                 firing.workflow_id,
@@ -137,43 +135,37 @@ class Triggering:
         if isinstance(put, Full):
             return None
         await self._audit.record(
-            "webhook.accepted" if by_webhook else "run.queued",
-            Actor("webhook") if by_webhook else SYSTEM,
+            kind.queued_event,
+            kind.actor,
             correlation_id=correlation_id,
             workflow_id=firing.workflow_id,
             details=_details(firing.trigger_id),
         )
         if not put.repeated:
             await self._remember(firing.trigger_id, self._clock.now_ms())
-        return Place(put.id, put.position)
+        return QueuePosition(put.id, put.position)
 
     async def _remember(self, trigger_id: str, now_ms: int) -> None:
         """Remember when a trigger fired."""
-        if self.desk.triggers.is_due(trigger_id, now_ms):
-            await asyncio.to_thread(_remember, self.desk, trigger_id, now_ms)
+        if self.lookup.triggers.is_due(trigger_id, now_ms):
+            await asyncio.to_thread(_remember, self.lookup, trigger_id, now_ms)
         else:
-            _remember(self.desk, trigger_id, now_ms)
+            _remember(self.lookup, trigger_id, now_ms)
 
-    async def _start_due(self, trigger: Trigger, due_ms: int, missed: Missed | None) -> bool:
-        assert trigger.schedule is not None
-        values = schedule_values(Timetable(trigger.schedule), due_ms, missed)
-        key = schedule_key(trigger, due_ms)
-        return await self._start(trigger, values, key, trusted=True)
+    def _services(self, kind: TriggerKind) -> SourceServices:
+        return SourceServices(
+            triggers=lambda: [one for one in self._triggers() if one.kind == kind.name],
+            start=self._start,
+            notify=self._tell,
+            is_own_write=self._own.owns,
+            clock=self._clock,
+            state_dir=self.lookup.triggers.folder,
+        )
 
-    async def _start_changed(self, trigger: Trigger, changes: Changes) -> bool:
-        assert trigger.files is not None
-        try:
-            return await self._start(trigger, changed_values(trigger.files, changes))
-        except AuditError as error:
-            # It waits, and has no key by which a second one would be known.
-            self._tell(trigger, f"starts a run that is not on record: {error}")
-            return True
-
-    async def _start(
-        self, trigger: Trigger, values: Values, key: str = "", *, trusted: bool = False
-    ) -> bool:
+    async def _start(self, trigger: Trigger, values: Values, key: str = "") -> bool:
         """Queue what a trigger asks for; False when there is no room at the moment."""
-        workflow: Workflow | None = self.desk.workflow(trigger.workflow_id)
+        trusted = kind_named(trigger.kind).is_trusted
+        workflow: Workflow | None = self.lookup.workflow(trigger.workflow_id)
         if workflow is None:
             raise UsageError(f"there is no workflow {trigger.workflow_id!r} that could run")
         try:
@@ -185,19 +177,19 @@ class Triggering:
     def _triggers(self) -> list[Trigger]:
         """Return the triggers as they are, or as they were when their folder could be read."""
         try:
-            self._known = self.desk.triggers.all()
+            self._known = self.lookup.triggers.all()
         except UsageError as error:
             log.warning("%s", error)
         return self._known
 
     def _tell(self, trigger: Trigger, message: str) -> None:
-        log.warning("trigger %r: %s", name_of(trigger), message)
+        log.warning("trigger %r: %s", public_name(trigger), message)
 
     async def _settle(self) -> None:
         """Write now and then when triggers last fired."""
         while True:
             await asyncio.sleep(SETTLE_SECONDS)
-            await asyncio.to_thread(_write_fired, self.desk)
+            await asyncio.to_thread(_write_fired, self.lookup)
 
     # -- a run's own writes ------------------------------------------------------------------
 
@@ -223,17 +215,17 @@ class Triggering:
             self._own.began(trigger_id, said.run_id, directories)
 
 
-def _remember(desk: CatalogDesk, trigger_id: str, now_ms: int) -> None:
+def _remember(lookup: CatalogLookup, trigger_id: str, now_ms: int) -> None:
     """Remember when a trigger fired. Its run waits already, so nothing that fails here counts."""
     try:
-        desk.fired(trigger_id, now_ms)
+        lookup.fired(trigger_id, now_ms)
     except (OSError, StoreError) as error:
         log.warning("when trigger %r fired is not written: %s", mark_of(trigger_id), _why(error))
 
 
-def _write_fired(desk: CatalogDesk) -> None:
+def _write_fired(lookup: CatalogLookup) -> None:
     try:
-        desk.triggers.settle()
+        lookup.triggers.flush()
     except (OSError, StoreError) as error:
         log.warning("when triggers fired is not written: %s", _why(error))
 

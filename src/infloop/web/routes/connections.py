@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Path
 from pydantic import Field
 
-from infloop.catalog.connections import Entry, connections, remove, save, unused_id
+from infloop.catalog.connections import ConnectionFile, connections, remove, save, unused_id
 from infloop.errors import NotFound, UsageError
 from infloop.model.connection import Connection, is_connection_id, parse_connection
 from infloop.web.dependencies import WebParts
@@ -121,7 +121,7 @@ async def delete_connection(
     return Done()
 
 
-async def _find(parts: WebParts, connection_id: str) -> Entry:
+async def _find(parts: WebParts, connection_id: str) -> ConnectionFile:
     if not is_connection_id(connection_id):
         raise NotFound(f"there is no connection {connection_id[:80]!r}")
     for entry in await asyncio.to_thread(connections, parts.places.connections):
@@ -141,7 +141,7 @@ async def _save(
     )
     folder = parts.places.connections
     path = await asyncio.to_thread(save, folder, name, connection)
-    return ConnectionAnswer(connection=_shown(Entry(name, path, connection)))
+    return ConnectionAnswer(connection=_shown(ConnectionFile(name, path, connection)))
 
 
 def _connection(asked: ConnectionRequest, before: Connection | None) -> Connection:
@@ -164,7 +164,7 @@ def _connection(asked: ConnectionRequest, before: Connection | None) -> Connecti
     return made
 
 
-def _shown(entry: Entry) -> ConnectionEntry:
+def _shown(entry: ConnectionFile) -> ConnectionEntry:
     connection = entry.connection
     assert connection is not None
     return ConnectionEntry(

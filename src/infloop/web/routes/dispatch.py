@@ -92,9 +92,9 @@ async def new_secret(
 
 
 async def _page(parts: Parts, wrong: NotFound | Refused | None = None) -> HTMLResponse:
-    desk = parts.triggering.desk
-    triggers = await asyncio.to_thread(desk.triggers.all)
-    plugins, _ = await asyncio.to_thread(desk.plugins.load)
+    lookup = parts.triggering.lookup
+    triggers = await asyncio.to_thread(lookup.triggers.all)
+    plugins, _ = await asyncio.to_thread(lookup.plugins.load)
     signing = {plugin.id for plugin in plugins if plugin.signature is not None}
     page = dispatch_page(triggers, signing, str(wrong or ""))
     return HTMLResponse(page, 400 if wrong else 200)

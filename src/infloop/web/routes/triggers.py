@@ -18,7 +18,9 @@ from infloop.model.problems import Report, shown
 from infloop.model.reading import read_object
 from infloop.model.trigger import Trigger, is_trigger_id, parse_trigger
 from infloop.model.values import JsonObject
-from infloop.triggers.checks import check_trigger, needs_secret
+from infloop.triggers import kind_named
+from infloop.triggers.checks import check_trigger
+from infloop.triggers.kinds.webhook import needs_secret
 from infloop.triggers.trial import trial_delivery
 from infloop.web.dependencies import WebParts
 from infloop.web.errors import Refused, documented, problem_objects
@@ -79,7 +81,7 @@ class MissedAnswer(Shape):
 @ROUTER.get("/api/webhook-plugins")
 async def list_plugins(parts: Parts) -> PluginList:
     """List the senders of webhooks that are known, with their events."""
-    plugins, _ = await asyncio.to_thread(parts.triggering.desk.plugins.load)
+    plugins, _ = await asyncio.to_thread(parts.triggering.lookup.plugins.load)
     return PluginList(plugins=[plugin.to_json() for plugin in plugins])
 
 
@@ -89,7 +91,7 @@ async def list_triggers(
     workflow_id: Annotated[str | None, Query(alias="workflowId", max_length=200)] = None,
 ) -> TriggerList:
     """List the triggers, or those of one workflow."""
-    found = await asyncio.to_thread(parts.triggering.desk.triggers.all)
+    found = await asyncio.to_thread(parts.triggering.lookup.triggers.all)
     wanted = [one for one in found if workflow_id in (None, one.workflow_id)]
     return TriggerList(triggers=[_shown(parts, one) for one in wanted])
 
@@ -104,7 +106,7 @@ async def make_trigger(
     content |= {"id": new_trigger_id(), "createdAt": now, "updatedAt": now}
     trigger = await asyncio.to_thread(_checked, parts, content)
     await _audited(parts, "trigger.created", trigger, who, correlation_id)
-    await asyncio.to_thread(parts.triggering.desk.triggers.save, trigger)
+    await asyncio.to_thread(parts.triggering.lookup.triggers.save, trigger)
     parts.triggering.scheduler.wake()
     return TriggerAnswer(trigger=_shown(parts, trigger))
 
@@ -146,7 +148,7 @@ async def delete_trigger(
     """Delete a trigger; its address is dead at once."""
     trigger = await _find(parts, trigger_id)
     await _audited(parts, "trigger.deleted", trigger, who, correlation_id)
-    await asyncio.to_thread(parts.triggering.desk.triggers.remove, trigger_id)
+    await asyncio.to_thread(parts.triggering.lookup.triggers.remove, trigger_id)
 
 
 @ROUTER.post("/api/triggers/{trigger_id}/regenerate", responses=documented(404))
@@ -156,7 +158,7 @@ async def move_trigger(
     """Give a trigger a new address; the old one is dead at once."""
     trigger = await _find(parts, trigger_id)
     await _audited(parts, "trigger.moved", trigger, who, correlation_id)
-    files = parts.triggering.desk.triggers
+    files = parts.triggering.lookup.triggers
     moved = await asyncio.to_thread(files.regenerate, trigger_id, parts.clock.now_ms())
     return TriggerAnswer(trigger=_shown(parts, moved))
 
@@ -173,7 +175,7 @@ async def set_secret(
         return _checked(parts, content)
 
     trigger = await _find(parts, trigger_id)
-    if trigger.kind != "webhook":
+    if not kind_named(trigger.kind).takes_requests:
         raise Refused(400, "invalid-trigger", "only a webhook has a secret", reason="kind")
     planned = await asyncio.to_thread(changed, trigger)
     await _audited(parts, "trigger.changed", planned, who, correlation_id)
@@ -191,8 +193,8 @@ async def try_trigger(
     """Fire a webhook trigger by hand, by a request as its sender would sign it."""
     chosen = asked or TestRequest()
     trigger = await _find(parts, trigger_id)
-    plugin = parts.triggering.desk.plugin(trigger.plugin_id)
-    if trigger.kind != "webhook" or plugin is None:
+    plugin = parts.triggering.lookup.plugin(trigger.plugin_id)
+    if not kind_named(trigger.kind).takes_requests or plugin is None:
         raise Refused(400, "invalid-trigger", "only a webhook can be tried out", reason="kind")
     payload = None if chosen.payload is None else json.dumps(chosen.payload).encode()
     try:
@@ -221,7 +223,7 @@ async def answer_missed(
 ) -> TriggerAnswer:
     """Say whether a run is to make up for what a schedule missed."""
     trigger = await _find(parts, trigger_id)
-    if trigger.id not in parts.triggering.scheduler.asked():
+    if trigger.id not in parts.triggering.scheduler.questions():
         raise Refused(409, "nothing-missed", "this trigger has missed nothing that is asked about")
     outcome = "start" if asked.start else "let-be"
     await _audited(parts, "trigger.answered", trigger, who, correlation_id, outcome)
@@ -232,7 +234,7 @@ async def answer_missed(
 
 async def _find(parts: WebParts, trigger_id: str) -> Trigger:
     found = (
-        await asyncio.to_thread(parts.triggering.desk.trigger, trigger_id)
+        await asyncio.to_thread(parts.triggering.lookup.trigger, trigger_id)
         if is_trigger_id(trigger_id)
         else None
     )
@@ -261,7 +263,7 @@ async def _audited(
 
 def _change(parts: WebParts, trigger_id: str, made: Callable[[Trigger], Trigger]) -> Trigger:
     try:
-        return parts.triggering.desk.triggers.change(trigger_id, made)
+        return parts.triggering.lookup.triggers.change(trigger_id, made)
     except UsageError as error:  # it was moved or deleted meanwhile
         raise NotFound(str(error)) from None
 
@@ -289,8 +291,8 @@ def _checked(parts: WebParts, content: JsonObject) -> Trigger:
     trigger, problems = parse_trigger(json.dumps(content).encode())
     if trigger is None:
         raise _invalid(problems)
-    desk = parts.triggering.desk
-    plugin, workflow = desk.plugin(trigger.plugin_id), desk.workflow(trigger.workflow_id)
+    lookup = parts.triggering.lookup
+    plugin, workflow = lookup.plugin(trigger.plugin_id), lookup.workflow(trigger.workflow_id)
     if plugin is not None and needs_secret(trigger, plugin):
         raise _invalid([Problem("secret", "secret-required")], "secret-required")
     found = check_trigger(trigger, plugin, workflow, _called(parts, trigger.workflow_id))
@@ -323,7 +325,7 @@ def _shown(parts: WebParts, trigger: Trigger) -> JsonObject:
     content = trigger.to_json()
     for name in _SECRETS:
         content.pop(name, None)
-    missed = parts.triggering.scheduler.asked().get(trigger.id)
+    missed = parts.triggering.scheduler.questions().get(trigger.id)
     return {
         "lastFiredAt": None,
         **content,
