@@ -43,7 +43,7 @@ async def _measure_infloop(count: int, folder: Path) -> Sample:
             tree = line(conditions(count), "met")
             with stopwatch(count) as sample:
                 run_id = await run_to_end(service, tree, here)
-            row = await service.journal.run(run_id)
+            row = await service.store.run_log.run(run_id)
             if row.steps < count:
                 raise RuntimeError(f"the journal has {row.steps} steps of {count}")
         # Only now are the owners of the children gone and counted; the warm-up goes out pro rata.

@@ -50,7 +50,7 @@ async def _measure(tree: Node, nodes: int, folder: Path) -> Sample:
             await run_to_end(service, loop(branches(BRANCHES), "true", 50), here, mode="fast")
             with stopwatch(nodes) as sample:
                 run_id = await run_to_end(service, tree, here, mode="fast")
-            row = await service.journal.run(run_id)
+            row = await service.store.run_log.run(run_id)
             if row.steps < nodes:
                 raise RuntimeError(f"the journal has {row.steps} steps of {nodes}")
     return sample

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from application import agent, begin, line, settings
 from benchmark import Benchmark, Contender, Sample, Target, each, rate, stopwatch
-from infloop.app import open_history, run_async
+from infloop.app import open_store, run_async
 from infloop.model.events import Limits, Output
 from infloop.providers.base import Done, Part, Request, Text
 from infloop.runtime.clock import SystemClock
@@ -52,9 +52,9 @@ class Talker:
 async def talking(folder: Path, talker: Talker) -> AsyncIterator[RunService]:
     """Open infloop with one provider that is not made from a file."""
     (folder / "work").mkdir(parents=True)
-    async with open_history(settings(folder)) as history:
+    async with open_store(settings(folder)) as store:
         sandbox = HostSandbox()
-        instance = await history.instances.register()
+        instance = await store.liveness.register()
         parts = Parts(
             sandbox=sandbox,
             environment=lambda extra=None: dict(extra or {}),
@@ -62,9 +62,7 @@ async def talking(folder: Path, talker: Talker) -> AsyncIterator[RunService]:
             limits=Limits(0, 0),
         )
         try:
-            async with RunService(
-                history.journal, history.instances, instance, SystemClock(), parts
-            ) as service:
+            async with RunService(store, instance, SystemClock(), parts) as service:
                 yield service
         finally:
             await sandbox.close()
@@ -89,8 +87,8 @@ async def _measure(folder: Path, deltas: int, *, gives_way: bool) -> Sample:
                 run_id = await begin(service, line([agent("a")], "next"), here)
                 async with asyncio.TaskGroup() as group:
                     heard = [group.create_task(_listen(service, run_id)) for _ in range(LISTENERS)]
-            await service.journal.flush()
-            row = await service.journal.run(run_id)
+            await service.store.run_log.flush()
+            row = await service.store.run_log.run(run_id)
     if any(task.result() != deltas for task in heard):
         raise RuntimeError(f"the listeners got {[task.result() for task in heard]} deltas")
     if row.status != "succeeded" or row.output_bytes < deltas * len(DELTA):

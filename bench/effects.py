@@ -45,7 +45,7 @@ async def _measure_infloop(steps: int, folder: Path) -> Sample:
             await run_to_end(service, loop([agent("a")], "next", WARM_UP), here)
             with stopwatch(steps) as sample:
                 run_id = await run_to_end(service, loop([agent("a")], "next", steps), here)
-            row = await service.journal.run(run_id)
+            row = await service.store.run_log.run(run_id)
             if row.steps < steps:
                 raise RuntimeError(f"the journal has {row.steps} steps of {steps}")
     return sample

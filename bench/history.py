@@ -18,7 +18,7 @@ from pathlib import Path
 
 from application import agent, application, begin, loop, node, script, settings
 from benchmark import Benchmark, Contender, Sample, Target, each, stopwatch, wall
-from infloop.app import open_history, run_async
+from infloop.app import open_store, run_async
 from infloop.engine.graph import Definition
 from infloop.model.events import (
     Event,
@@ -29,7 +29,7 @@ from infloop.model.events import (
     StepFinished,
     StepStarted,
 )
-from infloop.store.base import Journal, NewRun, definition_hash
+from infloop.store.interfaces.run_log import NewRun, RunLog, definition_hash
 from program import INFLOOP, measure_program
 
 WORKFLOWS = 20
@@ -51,15 +51,15 @@ def make_history(runs: int, folder: Path) -> None:
 
 async def _make_runs(runs: int, folder: Path) -> None:
     chosen = random.Random(1)
-    async with open_history(settings(folder)) as history:
+    async with open_store(settings(folder)) as store:
         for first in range(0, runs, AT_ONCE):
             numbers = range(first, min(runs, first + AT_ONCE))
-            made = [_make_run(history.journal, number, chosen) for number in numbers]
+            made = [_make_run(store.run_log, number, chosen) for number in numbers]
             for run_id in await asyncio.gather(*made):
-                await history.journal.index_run(run_id)
+                await store.run_log.index_runs(run_id)
 
 
-async def _make_run(journal: Journal, number: int, chosen: random.Random) -> str:
+async def _make_run(run_log: RunLog, number: int, chosen: random.Random) -> str:
     """Store a run of one agent step, as the service would have."""
     name = f"workflow-{number % WORKFLOWS}"
     run_id = str(uuid.UUID(int=chosen.getrandbits(128)))
@@ -81,7 +81,7 @@ async def _make_run(journal: Journal, number: int, chosen: random.Random) -> str
         for place, event in enumerate(events)
     )
     run = NewRun(run_id, name, name, definition, "bench", began, "cid_bench")
-    await journal.create_run(run, first, rest, scope={"a": {"stdout": answer}})
+    await run_log.create_run(run, first, rest, scope={"a": {"stdout": answer}})
     return run_id
 
 
@@ -115,12 +115,12 @@ def measure_listing_of_one(runs: int, folder: Path) -> Sample:
 
 
 async def _measure_listing(folder: Path, workflow: str | None) -> Sample:
-    async with open_history(settings(folder)) as history:
+    async with open_store(settings(folder)) as store:
         before = None
         pages = 0
         with stopwatch(1) as sample:
             for _ in range(PAGES):
-                page = await history.journal.runs(workflow_id=workflow, limit=PAGE, before=before)
+                page = await store.run_log.runs(workflow_id=workflow, limit=PAGE, before=before)
                 if not page:
                     break
                 before = page[-1].cursor
@@ -135,9 +135,9 @@ def measure_search(runs: int, folder: Path) -> Sample:
 
 
 async def _measure_search(folder: Path) -> Sample:
-    async with open_history(settings(folder)) as history:
+    async with open_store(settings(folder)) as store:
         with stopwatch(1) as sample:
-            found = await history.journal.search(QUERY)
+            found = await store.run_log.search(QUERY)
         if not found:
             raise RuntimeError("the search found nothing")
     return sample

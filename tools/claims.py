@@ -62,11 +62,12 @@ def read_groups(file: Path) -> list[Group]:
 
 def read_marks(tests: Path) -> list[Mark]:
     """Return the marks of all tests, by file and in their order."""
-    return [mark for file in sorted(tests.glob("test_*.py")) for mark in marks_of(file)]
+    return [mark for file in sorted(tests.rglob("test_*.py")) for mark in marks_of(tests, file)]
 
 
-def marks_of(file: Path) -> Iterator[Mark]:
+def marks_of(tests: Path, file: Path) -> Iterator[Mark]:
     """Yield the marks of one file: those of its tests, and those of the whole file."""
+    path = file.relative_to(tests).as_posix()
     module = ast.parse(file.read_text(encoding="utf-8"), str(file))
     for_all: list[str] = []
     for statement in module.body:
@@ -75,7 +76,7 @@ def marks_of(file: Path) -> Iterator[Mark]:
     for node in ast.walk(module):
         if isinstance(node, _FUNCTIONS) and node.name.startswith("test_"):
             for claim in dict.fromkeys([*for_all, *_claims(file, node.decorator_list)]):
-                yield Mark(file.name, node.name, claim)
+                yield Mark(path, node.name, claim)
 
 
 def _claims(file: Path, expressions: Sequence[ast.expr]) -> Iterator[str]:

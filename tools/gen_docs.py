@@ -8,8 +8,12 @@ A document has places for them:
     …
     <!-- end -->
 
-What stands between the two lines is replaced by what `PARTS` makes of the words after "made:". With
-`--check` nothing is written: it fails when a document differs from what would be written.
+What stands between the two lines is replaced by what `PARTS` makes of the words after "made:".
+
+A link to a test, `[test_name](…)`, gets the path of the file that holds the test; a test that does
+not exist is an error.
+
+With `--check` nothing is written: it fails when a document differs from what would be written.
 """
 
 from __future__ import annotations
@@ -35,7 +39,10 @@ from infloop.model.values import compact_json
 from infloop.settings import Settings, variable
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+TESTS = DOCS.parent / "tests"
 PLACE = re.compile(r"(<!-- made: (\w+)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+TEST_LINK = re.compile(r"\[(test_\w+)\]\(([^)]*)\)")
+TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 
 
 def node(kind: str) -> str:
@@ -190,6 +197,28 @@ def filled(text: str) -> str:
     return PLACE.sub(fill, text)
 
 
+def tests_by_name() -> dict[str, list[str]]:
+    """Return the files that hold each test, as the documents link to them."""
+    found: dict[str, list[str]] = {}
+    for file in sorted(TESTS.rglob("*.py")):
+        for name in TEST.findall(file.read_text(encoding="utf-8")):
+            found.setdefault(name, []).append(f"../{file.relative_to(DOCS.parent)}")
+    return found
+
+
+def linked(text: str, tests: Mapping[str, Sequence[str]]) -> str:
+    """Return a document whose links to tests lead to the files that hold them."""
+
+    def link(match: re.Match[str]) -> str:
+        name, target = match.groups()
+        files = tests.get(name)
+        if not files:
+            raise SystemExit(f"a document names {name}, and there is no such test")
+        return f"[{name}]({target if target in files else files[0]})"
+
+    return TEST_LINK.sub(link, text)
+
+
 def main() -> int:
     """Fill all documents, or compare them."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -197,9 +226,12 @@ def main() -> int:
     chosen = parser.parse_args()
     os.environ["COLUMNS"] = "80"
     stale = False
+    tests = tests_by_name()
     for file in sorted(DOCS.glob("*.md")):
         before = file.read_text(encoding="utf-8")
         after = filled(before)
+        if file.name != "claims.md":  # claims.py makes that one
+            after = linked(after, tests)
         if before != after and chosen.check:
             print(f"docs/{file.name} is stale; `make docs` makes it anew", file=sys.stderr)
             stale = True

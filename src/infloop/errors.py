@@ -2,6 +2,11 @@
 
     InfloopError
     ├── UsageError            the user: a wrong argument, an unknown run
+    │   ├── Conflict          … the state of the thing does not allow this
+    │   ├── Forbidden         … this caller may not do it
+    │   ├── InvalidFile       … a trigger or connection that was sent is invalid (has the problems)
+    │   └── Overloaded        … not now: a queue or a limit is full
+    │       └── RateLimited   … too many attempts
     ├── WorkflowError         the author of a workflow: the file cannot run (has the problems)
     ├── SettingsError         the operator: a setting, or the machine itself
     │   └── MissingPart       … a program or library that is not installed
@@ -12,6 +17,7 @@
     └── StoreError            the data directory
         ├── Fenced            another process took over the run: stop, write nothing
         ├── NotFound          no such run, step or blob
+        ├── Stale             a file changed since it was read
         └── AuditError        the audit log cannot be written: change nothing
 
 A message contains the offending value and what to do. Broad `except` clauses exist only at the
@@ -49,7 +55,54 @@ class InfloopError(Exception):
 
 
 class UsageError(InfloopError):
-    """The request is invalid or names something that does not exist."""
+    """The request is invalid or names something that does not exist.
+
+    `code` is stable, for programs.
+    """
+
+    def __init__(self, message: str, code: str = "invalid-request") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Conflict(UsageError):
+    """The state of what the request names does not allow it."""
+
+    def __init__(self, message: str, code: str = "conflict") -> None:
+        super().__init__(message, code)
+
+
+class Forbidden(UsageError):
+    """The caller may not do this; the message says who may."""
+
+    def __init__(self, message: str, code: str = "forbidden") -> None:
+        super().__init__(message, code)
+
+
+class InvalidFile(UsageError):
+    """A definition that was sent is invalid; `reason` is a short form of the first problem."""
+
+    def __init__(
+        self, message: str, code: str, problems: Sequence[Problem] = (), reason: str = ""
+    ) -> None:
+        super().__init__(message, code)
+        self.problems = tuple(problems)
+        self.reason = reason
+
+
+class Overloaded(UsageError):
+    """There is no room at the moment; the same request may succeed later."""
+
+    def __init__(self, message: str, code: str, retry_after_s: int) -> None:
+        super().__init__(message, code)
+        self.retry_after_s = retry_after_s
+
+
+class RateLimited(Overloaded):
+    """There were too many attempts."""
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message, "rate-limited", retry_after_s)
 
 
 class WorkflowError(InfloopError):
@@ -100,7 +153,15 @@ class Fenced(StoreError):
 
 
 class NotFound(StoreError):
-    """The store has nothing under that name."""
+    """The store has nothing under that name. `code` is stable, for programs."""
+
+    def __init__(self, message: str, code: str = "not-found") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Stale(StoreError):
+    """The file was changed meanwhile; nothing was written."""
 
 
 class AuditError(StoreError):

@@ -1,5 +1,6 @@
-"""Records what the real agents print, into tests/transcripts/.
+"""Records what the real agents print, into tests/fixtures/transcripts/.
 
+    tools/test_parts.sh agents
     PYTHONPATH=tests .venv/bin/python tests/agents/record.py
 
 Paths and the time of the limit are made the same each time; all else is as it was printed.
@@ -15,15 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stage import ROOT, Stage, install, leave_the_network, shipped
-
-from fake_model import FakeModel, Refuse, Say, Turn, Use
 from infloop.providers.base import Request
 from infloop.providers.cli.arguments import command_for
 from infloop.sandbox.base import ChildRequest
 from infloop.sandbox.levels.host import HostSandbox
+from support.agent_programs import Stage, leave_the_network, shipped
+from support.fake_model import FakeModel, Refuse, Say, Turn, Use
+from support.paths import TRANSCRIPTS
 
-TRANSCRIPTS = ROOT / "tests/transcripts"
 LIMIT_ENDS_S = 1_800_000_000
 WRITE = Use("Write", {"file_path": "{cwd}/hello.txt", "content": "hello\n"})
 PATCH = "apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: hello.txt\n+hello\n*** End Patch\nEOF"
@@ -154,6 +154,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    install()
     leave_the_network()
     asyncio.run(main())

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from infloop.catalog.files import find_in_folder, read_bounded
 from infloop.catalog.workflows import SUFFIXES
-from infloop.errors import NotFound, Problem, StoreError, UsageError, WorkflowError
+from infloop.errors import NotFound, Problem, Stale, UsageError, WorkflowError
+from infloop.lowlevel.directory_lock import lock_directory
 from infloop.model.names import FILE_NAME_RULE, is_file_name
 from infloop.model.problems import shown
-from infloop.store.directory_lock import alone_in
 from infloop.store.files import private_directory, write_private
 
 if TYPE_CHECKING:
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonObject
 
 _LOCK_SECONDS = 10.0
-
-
-class Stale(StoreError):
-    """The workflow was changed meanwhile; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +56,7 @@ def save_workflow(catalog: WorkflowCatalog, checked: Checked, now_ms: int) -> Js
     """
     content, name = checked.content, checked.id
     private_directory(catalog.user_dir)
-    with alone_in(catalog.user_dir, _LOCK_SECONDS, "saving a workflow"):
+    with lock_directory(catalog.user_dir, _LOCK_SECONDS, "saving a workflow"):
         own = _own_file(catalog.user_dir, name)
         before = content_of(own or _own_file(catalog.library_dir, name))
         if own:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from infloop.catalog.files import file_stats, find_in_folder, folder_state, json_files, read_bounded
 from infloop.errors import Problem, UsageError
+from infloop.lowlevel.directory_lock import lock_directory
 from infloop.model.trigger import Trigger, is_trigger_id, parse_trigger
-from infloop.store.directory_lock import alone_in
 from infloop.store.files import private_directory, write_private
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class TriggerFiles:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         private_directory(self.folder)
-        with alone_in(self.folder, _LOCK_SECONDS, "writing triggers"):
+        with lock_directory(self.folder, _LOCK_SECONDS, "writing triggers"):
             yield
 
     def _write(self, trigger_id: str, content: JsonObject) -> None:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from infloop.model.audit import EventName
     from infloop.model.values import JsonValue
     from infloop.store.audit.log import AuditLog
-    from infloop.store.base import RunRow
+    from infloop.store.interfaces.run_log import RunRow
 
 
 async def record(audit: AuditLog, event: EventName, run: RunRow, **details: JsonValue) -> None:

@@ -9,7 +9,7 @@ from infloop.errors import NotFound, UsageError
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.store.base import Journal, RunRow
+    from infloop.store.interfaces.run_log import RunLog, RunRow
 
 SHORTEST = 4
 HELP = "a run's id, its first characters (at least 4), or `last`"
@@ -20,25 +20,25 @@ def add_run_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help=HELP)
 
 
-async def find_run(journal: Journal, name: str) -> RunRow:
+async def find_run(run_log: RunLog, name: str) -> RunRow:
     """Return the one run that `name` stands for, or raise UsageError that says what to type."""
     if name == "last":
-        newest = await journal.runs(limit=1)
+        newest = await run_log.runs(limit=1)
         if not newest:
             raise UsageError("there are no runs yet; `infloop run FILE` makes one")
         return newest[0]
     try:
-        return await journal.run(name)
+        return await run_log.run(name)
     except NotFound:
-        return await _find_by_beginning(journal, name)
+        return await _find_by_beginning(run_log, name)
 
 
-async def _find_by_beginning(journal: Journal, name: str) -> RunRow:
+async def _find_by_beginning(run_log: RunLog, name: str) -> RunRow:
     if len(name) < SHORTEST:
         raise UsageError(
             f"{name!r} is too short for a run's id; give at least {SHORTEST} characters"
         )
-    found = await journal.runs_named(name)
+    found = await run_log.runs_with_prefix(name)
     if not found:
         raise UsageError(f"there is no run {name!r}; `infloop runs` lists them")
     if len(found) > 1:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from infloop.model.approval import Approval
     from infloop.model.events import Recorded, RunFinished
     from infloop.runtime.runs.service import RunService
-    from infloop.store.base import RunRow
+    from infloop.store.interfaces.run_log import RunRow
 
 SUCCEEDED, FAILED, PAUSED, CANCELLED = 0, 1, 75, 130
 EXIT_CODES = {
@@ -98,7 +98,7 @@ async def see_through(
             for each in shown:
                 each.view.close()
     for each in shown:
-        await count_doubts(service.journal, each.run.run_id, each.story)
+        await count_doubts(service.store.ledger, each.run.run_id, each.story)
         each.view.end(sum_up(each.row, each.story))
     return max(codes, default=SUCCEEDED)
 
@@ -187,9 +187,9 @@ class _Shown:
 
 
 async def _shown(service: RunService, run: Begun, *, as_json: bool, several: bool) -> _Shown:
-    loaded = await service.journal.load(run.run_id, until_seq=run.after_seq)
+    loaded = await service.store.run_log.load(run.run_id, until_seq=run.after_seq)
     labels = Labels(loaded.definition)
-    story = await story_so_far(service.journal, loaded, labels)
+    story = await story_so_far(service.store.run_log, loaded, labels)
     view: View | None = JsonView() if as_json else None
     if view is None and not several:
         view = _drawn(service, loaded.run, story, labels)

@@ -21,7 +21,7 @@ MOST_PROBLEMS = 10
 
 def with_untrusted(answer: JsonObject, *fields: str) -> JsonObject:
     """Return the answer with a mark that says which of its fields are only data."""
-    there = [name for name in fields if name in answer]
+    there = [name for name in fields if answer.get(name, "") != ""]
     return {**answer, "untrusted": list(there), "notice": NOTICE} if there else answer
 
 

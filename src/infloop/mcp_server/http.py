@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
     from starlette.types import Message, Receive, Scope, Send
 
-    from infloop.mcp_server.dependencies import McpParts
-    from infloop.mcp_server.tools import Caller
+    from infloop.application.caller import Caller
+    from infloop.mcp_server.dependencies import McpDependencies
 
 
 class McpAddress:
     """An ASGI application for POST requests; `caller` says who sent one, as the guards found."""
 
-    def __init__(self, parts: McpParts, caller: Callable[[Scope], Caller]) -> None:
-        self._parts = parts
+    def __init__(self, mcp: McpDependencies, caller: Callable[[Scope], Caller]) -> None:
+        self._mcp = mcp
         self._caller = caller
         self._made: Server[Any] | None = None
         self._making = asyncio.Lock()
@@ -76,7 +76,7 @@ class McpAddress:
         def caller(request: Request) -> Caller:
             return self._caller(request.scope)
 
-        return build_server(self._parts, caller)
+        return build_server(self._mcp, caller)
 
 
 async def _end_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:

@@ -8,32 +8,23 @@ the caller what to do instead.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from infloop.errors import UsageError
-from infloop.mcp_server.dependencies import McpParts
+from infloop.mcp_server.dependencies import McpDependencies
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from infloop.model.audit import Actor
+    from infloop.application.caller import Caller
     from infloop.model.values import JsonObject
 
 PREFIX = "infloop_"
 OLD_PREFIXES = ("infinite_loop_", "inflooop_")
 """How the same tools were called elsewhere; calls by these names are answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who calls, by which way, and the id under which everything that follows is found."""
-
-    actor: Actor
-    way: Literal["http", "stdio"]
-    correlation_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +44,7 @@ class Tool:
     title: str
     description: str
     schema: JsonObject
-    call: Callable[[McpParts, Call], Awaitable[JsonObject]]
+    call: Callable[[McpDependencies, Call], Awaitable[JsonObject]]
     reads_only: bool = False
 
 
@@ -74,14 +65,14 @@ def utility(
     name: str,
     title: str,
     takes: type[Given],
-    work: Callable[[McpParts, Given, Call], Awaitable[JsonObject]],
+    work: Callable[[McpDependencies, Given, Call], Awaitable[JsonObject]],
     *,
     reads_only: bool = False,
 ) -> Tool:
     """Return the tool that calls `work`, whose docstring is what clients are told of it."""
 
-    async def call(parts: McpParts, asked: Call) -> JsonObject:
-        return await work(parts, _given(takes, asked.arguments), asked)
+    async def call(mcp: McpDependencies, asked: Call) -> JsonObject:
+        return await work(mcp, _given(takes, asked.arguments), asked)
 
     described = " ".join((work.__doc__ or "").split())
     return Tool(PREFIX + name, title, described, _schema(takes), call, reads_only)

@@ -23,21 +23,21 @@ from infloop.errors import NotFound, StoreError, UsageError
 from infloop.model.approval import Approval, cut_note, question
 from infloop.model.events import Notice
 from infloop.policy.permissions import PermissionDecision
-from infloop.store.sqlite.approvals import AlreadySettled, refusal
+from infloop.store.interfaces.approvals import AlreadySettled, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from infloop.model.approval import Answer, ApprovalState, Question
     from infloop.model.audit import Actor
+    from infloop.model.clock import Clock
     from infloop.model.events import Event
     from infloop.model.values import JsonObject
     from infloop.providers.approval_requests import Ask
-    from infloop.runtime.clock import Clock
     from infloop.store.audit.log import AuditLog
-    from infloop.store.base import Journal, RunRow
-    from infloop.store.instances import Instances
-    from infloop.store.sqlite.approvals import SqliteApprovals
+    from infloop.store.interfaces.approvals import ApprovalStore
+    from infloop.store.interfaces.liveness import Liveness
+    from infloop.store.interfaces.run_log import RunLog, RunRow
 
 LOOK_SECONDS = 1.0
 """How long it takes at most until an answer from another process is seen."""
@@ -97,9 +97,9 @@ class Approvals:
 
     def __init__(
         self,
-        store: SqliteApprovals,
-        journal: Journal,
-        instances: Instances,
+        store: ApprovalStore,
+        run_log: RunLog,
+        liveness: Liveness,
         clock: Clock,
         audit: AuditLog,
         *,
@@ -107,8 +107,8 @@ class Approvals:
         missed: Callable[[], Sequence[Approval]] = tuple,
     ) -> None:
         self._store = store
-        self._journal = journal
-        self._instances = instances
+        self._run_log = run_log
+        self._liveness = liveness
         self._clock = clock
         self._audit = audit
         self._timeout_ms = timeout_ms
@@ -203,13 +203,13 @@ class Approvals:
         """Settle what nobody waits for: its time is up, or the process that asked is dead."""
         now = self._clock.now_ms()
         for owner in await self._store.owners():
-            if await self._instances.liveness(owner) == "dead":
-                await self._store.withdraw_of(owner, "the process that asked ended", now)
+            if await self._liveness.state(owner) == "dead":
+                await self._store.withdraw_all(owner, "the process that asked ended", now)
         if any((each.expires_at or 0) <= now for each in await self._store.waiting()):
             await self._store.expire_due(now)
 
     async def _elsewhere(self) -> list[Approval]:
-        paused = await self._journal.runs(status="paused", limit=MOST_PAUSED)
+        paused = await self._run_log.runs(status="paused", limit=MOST_PAUSED)
         return [*map(_paused, paused), *await asyncio.to_thread(self._missed)]
 
     # -- answering ---------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from infloop.model.audit import SYSTEM, Actor, fact
 
 if TYPE_CHECKING:
     from infloop.model.audit import EventName, Fact
+    from infloop.model.clock import Clock
     from infloop.model.values import JsonObject
-    from infloop.runtime.clock import Clock
     from infloop.store.audit.log import AuditLog
 
 GATHER_SECONDS = 0.02

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from infloop.model.events import Recorded
-    from infloop.store.base import Journal
+    from infloop.store.interfaces.run_log import RunLog
 
 
 class Span(NamedTuple):
@@ -36,14 +36,14 @@ class Moment(NamedTuple):
     visited: bool
 
 
-async def spans(journal: Journal, run_id: str, step: str = "") -> list[Span]:
+async def spans(run_log: RunLog, run_id: str, step: str = "") -> list[Span]:
     """Return what a run, or a step of it, did to each directory: from its first look to its last.
 
     A directory in which nothing has ended yet is not among them.
     """
     first: dict[str, str] = {}
     last: dict[str, str] = {}
-    async for item in _every(journal, run_id):
+    async for item in _every(run_log, run_id):
         event = item.event
         if isinstance(event, TreeSaved) and is_within(event.path, step):
             if event.when == "before":
@@ -53,7 +53,7 @@ async def spans(journal: Journal, run_id: str, step: str = "") -> list[Span]:
     return [Span(place, first[place], after) for place, after in last.items() if place in first]
 
 
-async def moments(journal: Journal, run_id: str, seq: int) -> list[Moment]:
+async def moments(run_log: RunLog, run_id: str, seq: int) -> list[Moment]:
     """Return how each directory of a run was just before the event at `seq`, a step's beginning.
 
     A directory that the run came to only later is as it was then. The oldest snapshot is first, so
@@ -63,7 +63,7 @@ async def moments(journal: Journal, run_id: str, seq: int) -> list[Moment]:
     earlier: dict[str, Recorded] = {}
     later: dict[str, Recorded] = {}
     path = ""
-    async for item in _every(journal, run_id):
+    async for item in _every(run_log, run_id):
         event = item.event
         if item.seq == seq:
             path = step_path(event)
@@ -86,9 +86,9 @@ def _moment(item: Recorded, *, visited: bool) -> Moment:
     return Moment(event.directory, event.snapshot, event.head, visited)
 
 
-async def replaced(journal: Journal, run_id: str, after_seq: int) -> list[TreeRestored]:
+async def replaced(run_log: RunLog, run_id: str, after_seq: int) -> list[TreeRestored]:
     """Return the restores after that place in a run which replaced something."""
-    found = [item.event async for item in _every(journal, run_id) if item.seq > after_seq]
+    found = [item.event async for item in _every(run_log, run_id) if item.seq > after_seq]
     return [each for each in found if isinstance(each, TreeRestored) and each.replaced]
 
 
@@ -108,9 +108,9 @@ def is_within(path: str, step: str) -> bool:
     return not step or path == step or path.startswith((f"{step}/", f"{step}[", f"{step}{{"))
 
 
-async def _every(journal: Journal, run_id: str) -> AsyncIterator[Recorded]:
+async def _every(run_log: RunLog, run_id: str) -> AsyncIterator[Recorded]:
     after = 0
-    while batch := await journal.events(run_id, after, include_output=False):
+    while batch := await run_log.events(run_id, after, include_output=False):
         for item in batch:
             yield item
         after = batch[-1].seq

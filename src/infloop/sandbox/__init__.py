@@ -10,7 +10,6 @@
     view/       which files and directories a confined child sees
     self_check/ attacks a level and compares the result with what it promises
 
-    finishing   finishes a task's work although the task is cancelled
 
 A new level is one file in `levels` that implements `base.Sandbox`.
 """

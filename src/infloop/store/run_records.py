@@ -28,9 +28,9 @@ from infloop.model.events import (
     StopRequested,
     TemplateWarning,
 )
-from infloop.model.messages import expand
+from infloop.model.messages import expand, to_json
 from infloop.model.values import JsonObject, JsonValue
-from infloop.store.base import Journal, NewRun, RunRow, definition_hash
+from infloop.store.interfaces.run_log import NewRun, RunLog, RunRow, definition_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,16 +42,16 @@ _UNKNOWN_DEFINITION = b""  # a record does not say what the workflow was
 _NAME_CHARACTERS = 200
 
 
-async def export_record(journal: Journal, run_id: str) -> JsonObject:
+async def export_record(run_log: RunLog, run_id: str) -> JsonObject:
     """Return the record of a run that has finished."""
-    run = await journal.run(run_id)
+    run = await run_log.run(run_id)
     if run.finished_at is None:
         raise UsageError(
             f"run {run_id!r} has not finished; wait for it, or stop it with "
             f"`infloop cancel {run_id}`"
         )
-    scope = await journal.scope(run_id) or {}
-    events, truncated = await _exported_events(journal, run_id, scope)
+    scope = await run_log.scope(run_id) or {}
+    events, truncated = await _exported_events(run_log, run_id, scope)
     record: JsonObject = {
         "runId": run.id,
         "workflowId": run.workflow_id,
@@ -71,13 +71,13 @@ async def export_record(journal: Journal, run_id: str) -> JsonObject:
 
 
 async def _exported_events(
-    journal: Journal, run_id: str, scope: JsonObject
+    run_log: RunLog, run_id: str, scope: JsonObject
 ) -> tuple[list[JsonObject], bool]:
     events: deque[JsonObject] = deque(maxlen=MAX_EVENTS)
     count = after = 0
-    while page := await journal.events(run_id, after):
+    while page := await run_log.events(run_id, after):
         for recorded in page:
-            for message in expand(recorded):
+            for message in map(to_json, expand(recorded)):
                 if message["type"] == "run_finished":
                     message["scope"] = scope
                 events.append(message)
@@ -122,13 +122,13 @@ class _Message(msgspec.Struct, rename="camel"):
     correlation_id: str = ""
 
 
-async def import_record(journal: Journal, record: object) -> RunRow:
+async def import_record(run_log: RunLog, record: object) -> RunRow:
     """Store a run from its record; it lists, shows and searches like any other.
 
     The cause is `import`. A run that is already there is refused, and so is what is no record.
     """
     data = _checked(record)
-    await _refuse_known(journal, data.run_id)
+    await _refuse_known(run_log, data.run_id)
     messages = [_message(index, event) for index, event in enumerate(data.events)]
     correlation_id = next((m.correlation_id for m in messages if m.correlation_id), "")
     run = NewRun(
@@ -145,8 +145,8 @@ async def import_record(journal: Journal, record: object) -> RunRow:
         Recorded(data.run_id, seq, time, correlation_id, event)
         for seq, (time, event) in enumerate(_events(data, messages), 1)
     )
-    await journal.create_run(run, first, rest, scope=data.scope)
-    return await journal.run(data.run_id)
+    await run_log.create_run(run, first, rest, scope=data.scope)
+    return await run_log.run(data.run_id)
 
 
 def _checked(record: object) -> _Record:
@@ -175,9 +175,9 @@ def _is_plain(name: str) -> bool:
     )
 
 
-async def _refuse_known(journal: Journal, run_id: str) -> None:
+async def _refuse_known(run_log: RunLog, run_id: str) -> None:
     try:
-        await journal.run(run_id)
+        await run_log.run(run_id)
     except NotFound:
         return
     raise UsageError(f"run {run_id!r} is already there; `infloop show {run_id}` shows it")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
+    from infloop.model.clock import Clock
     from infloop.model.trigger import Trigger
-    from infloop.runtime.clock import Clock
     from infloop.triggers.services import Notify
 
 STATE_FILE = "schedules.state"
@@ -68,7 +68,9 @@ class ScheduleStates:
 class StartDue(Protocol):
     """Starts a run of a trigger that is due; returns False while the queue is full."""
 
-    def __call__(self, trigger: Trigger, due_ms: int, missed: Missed | None) -> Awaitable[bool]:
+    def __call__(
+        self, trigger: Trigger, due_ms: int, missed: Missed | None, correlation_id: str = ""
+    ) -> Awaitable[bool]:
         """Queue the run durably; see `StartRun` for the errors."""
 
 
@@ -139,12 +141,13 @@ class Scheduler:
         """Return the missed times that a person is asked about, by trigger id."""
         return {name: state.question for name, state in self._states.items() if state.question}
 
-    async def answer(self, trigger: Trigger, *, start: bool) -> bool:
+    async def answer(self, trigger: Trigger, *, start: bool, correlation_id: str = "") -> bool:
         """Start a run for missed times, or dismiss them; return whether there was a question."""
         state = self._states.get(trigger.id)
         if state is None or state.question is None:
             return False
-        if start and not await self._start(trigger, state.question.last_ms, state.question):
+        missed = state.question
+        if start and not await self._start(trigger, missed.last_ms, missed, correlation_id):
             return False
         self._save_states({**self._states, trigger.id: ScheduleState(state.done_until_ms)})
         return True

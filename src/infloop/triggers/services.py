@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
+    from infloop.model.clock import Clock
     from infloop.model.trigger import Trigger
-    from infloop.runtime.clock import Clock
     from infloop.triggers.payload import Values
 
 
@@ -24,11 +24,14 @@ class Source(Protocol):
 class StartRun(Protocol):
     """Starts a run of a trigger; returns False while the queue is full."""
 
-    def __call__(self, trigger: Trigger, values: Values, key: str = "") -> Awaitable[bool]:
+    def __call__(
+        self, trigger: Trigger, values: Values, key: str = "", correlation_id: str = ""
+    ) -> Awaitable[bool]:
         """Queue the run durably; `values` are what the trigger's templates can refer to.
 
-        Two starts with the same `key` are one run. Raises StoreError if the run cannot be queued
-        now, and another InfloopError if it never can.
+        Two starts with the same `key` are one run. Without a `correlation_id` the run gets a new
+        one. Raises StoreError if the run cannot be queued now, and another InfloopError if it never
+        can.
         """
 
 

@@ -18,8 +18,8 @@ from infloop.triggers.payload import Values
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from infloop.model.clock import Clock
     from infloop.model.trigger import Trigger, Watch
-    from infloop.runtime.clock import Clock
     from infloop.triggers.services import IsOwnWrite, Notify
 
 _RESCAN_MS = 2_000

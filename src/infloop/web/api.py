@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from fastapi import FastAPI
 from starlette.routing import Route
 
@@ -25,24 +26,26 @@ from infloop.web.routes import (
     health,
     home,
     login,
+    metrics,
     providers,
+    queue,
     run,
     runs,
     triggers,
     webhook,
     workflows,
 )
-from infloop.web.routes import metrics as measures
-from infloop.web.routes import queue as waiting
+from infloop.web.routing import TypedRoute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from starlette.types import ASGIApp, Message
 
-    from infloop.web.dependencies import WebParts
+    from infloop.web.dependencies import WebDependencies
 
 MCP = "/api/mcp"
+_REFERENCE = "#/components/schemas/{name}"
 
 ROUTERS = (
     webhook.ROUTER,  # it is asked most
@@ -54,7 +57,7 @@ ROUTERS = (
     run.ROUTER,
     events.ROUTER,
     runs.ROUTER,
-    waiting.ROUTER,
+    queue.ROUTER,
     approvals.ROUTER,
     triggers.ROUTER,
     connections.ROUTER,
@@ -64,23 +67,23 @@ ROUTERS = (
     catalog.ROUTER,
     doctor.ROUTER,
     audit.ROUTER,
-    measures.ROUTER,
+    metrics.ROUTER,
 )
 """Of two routes that fit a path, the first is taken: the events of a run before its record."""
 
 
-def create_api(parts: WebParts, mcp: ASGIApp) -> ASGIApp:
+def create_api(web: WebDependencies, mcp: ASGIApp) -> ASGIApp:
     """Return what answers everything; `mcp` answers the clients of that protocol."""
     inner = _Documented(
         title="infloop",
-        version=parts.version,
+        version=web.application.version,
         description="Runs agent loops on your own machine, durably, and can prove what they did.",
         openapi_url="/api/openapi.json",
         docs_url=None,  # they would load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
     )
-    inner.state.parts = parts
+    inner.state.dependencies = web
     for router in ROUTERS:
         inner.include_router(router)
     inner.router.routes.append(Route(MCP, mcp, methods=["POST"]))
@@ -89,11 +92,11 @@ def create_api(parts: WebParts, mcp: ASGIApp) -> ASGIApp:
     return inner
 
 
-def create_measures(parts: WebParts) -> ASGIApp:
+def create_metrics_api(web: WebDependencies) -> ASGIApp:
     """Return what answers `/metrics` and nothing else."""
     inner = FastAPI(openapi_url=None, redirect_slashes=False)
-    inner.state.parts = parts
-    inner.include_router(measures.ROUTER)
+    inner.state.dependencies = web
+    inner.include_router(metrics.ROUTER)
     handle_errors(inner)
     return inner
 
@@ -126,12 +129,27 @@ class _Documented(FastAPI):
         if self.openapi_schema:
             return self.openapi_schema
         document = super().openapi()
+        _add_models(document)
         for path in document["paths"].values():
             for operation in path.values():
                 operation["responses"] = dict(_true_answers(operation["responses"]))
         for name in ("HTTPValidationError", "ValidationError"):
             document["components"]["schemas"].pop(name, None)
         return document
+
+
+def _add_models(document: dict[str, Any]) -> None:
+    """Put the schemas of the application's models into the document."""
+    routes = [route for router in ROUTERS for route in router.routes]
+    typed = [route for route in routes if isinstance(route, TypedRoute) and route.answer]
+    models = [route.answer for route in typed]
+    refs, components = msgspec.json.schema_components(models, ref_template=_REFERENCE)
+    document.setdefault("components", {}).setdefault("schemas", {}).update(components)
+    for route, ref in zip(typed, refs, strict=True):
+        for method in route.methods or ():
+            operation = document["paths"][route.path_format][method.lower()]
+            answer = operation["responses"][str(route.status_code or 200)]
+            answer["content"] = {"application/json": {"schema": ref}}
 
 
 def _true_answers(responses: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from infloop.web.exposure import Posture
-from infloop.web.fast_path import Directly
+from infloop.web.exposure import Exposure
+from infloop.web.fast_path import FastPath
 from infloop.web.guards import (
     Answered,
     Authenticated,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from infloop.web.dependencies import WebParts
+    from infloop.web.dependencies import WebDependencies
 
 GUARDS: tuple[type[Guard], ...] = (
     Correlated,  # outside everything, so that refusals have an id, too
@@ -46,7 +46,7 @@ class Later:
         self._make = make
         self._made: asyncio.Future[ASGIApp] | None = None
 
-    def get_ready(self) -> asyncio.Future[ASGIApp]:
+    def prepare(self) -> asyncio.Future[ASGIApp]:
         """Begin to make it, if nobody has yet."""
         if self._made is None:
             self._made = asyncio.get_running_loop().run_in_executor(None, self._make)
@@ -54,38 +54,38 @@ class Later:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer as soon as it is made."""
-        made = await asyncio.shield(self.get_ready())
+        made = await asyncio.shield(self.prepare())
         await made(scope, receive, send)
 
 
-def later_api(parts: WebParts, mcp: ASGIApp) -> Later:
+def later_api(web: WebDependencies, mcp: ASGIApp) -> Later:
     """Return the API; `mcp` answers the clients of that protocol."""
 
     def make() -> ASGIApp:
         from infloop.web.api import create_api
 
-        return create_api(parts, mcp)
+        return create_api(web, mcp)
 
     return Later(make)
 
 
-def create_app(parts: WebParts, api: ASGIApp) -> ASGIApp:
+def create_app(web: WebDependencies, api: ASGIApp) -> ASGIApp:
     """Return the application that answers requests: some directly, the others as `api` does."""
-    return _guarded(Directly(api, parts), parts)
+    return _guarded(FastPath(api, web), web)
 
 
-def create_metrics_app(parts: WebParts) -> ASGIApp:
+def create_metrics_app(web: WebDependencies) -> ASGIApp:
     """Return the application that answers `/metrics` without a token, on a port of its own."""
 
     def make() -> ASGIApp:
-        from infloop.web.api import create_measures
+        from infloop.web.api import create_metrics_api
 
-        return create_measures(parts)
+        return create_metrics_api(web)
 
-    return _guarded(Later(make), replace(parts, posture=Posture()))
+    return _guarded(Later(make), replace(web, exposure=Exposure()))
 
 
-def _guarded(inner: ASGIApp, parts: WebParts) -> ASGIApp:
+def _guarded(inner: ASGIApp, web: WebDependencies) -> ASGIApp:
     for guard in reversed(GUARDS):
-        inner = guard(inner, parts)
+        inner = guard(inner, web)
     return inner

@@ -14,14 +14,19 @@ from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from infloop.catalog.saving import Stale
 from infloop.errors import (
     BudgetError,
+    Conflict,
     EgressError,
     Fenced,
+    Forbidden,
     InfloopError,
+    InvalidFile,
     NotFound,
+    Overloaded,
     Problem,
+    RateLimited,
+    Stale,
     StepError,
     StoreError,
     UsageError,
@@ -47,6 +52,10 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (Fenced, 409, "taken-over"),
     (Stale, 409, "stale-version"),
     (StoreError, 503, "store-unavailable"),
+    (Conflict, 409, "conflict"),
+    (Forbidden, 403, "forbidden"),
+    (RateLimited, 429, "rate-limited"),
+    (Overloaded, 503, "overloaded"),
     (UsageError, 400, "invalid-request"),
     (StepError, 502, "provider-failed"),
     (EgressError, 502, "provider-failed"),
@@ -149,10 +158,14 @@ def answer(error: Exception, correlation_id: str) -> Response:
             details |= {"expected": error.expected, "got": error.got}
         return error_response(correlation_id, 400, "invalid-inputs", str(error), **details)
     status, code = next((s, c) for kind, s, c in STATUSES if isinstance(error, kind))
+    code = getattr(error, "code", code)
     more: dict[str, Any] = {}
-    if isinstance(error, WorkflowError) and error.problems:
+    if isinstance(error, WorkflowError | InvalidFile) and error.problems:
         more["problems"] = problem_objects(error.problems)
-    return error_response(correlation_id, status, code, str(error), **more)
+    if isinstance(error, InvalidFile) and error.reason:
+        more["reason"] = error.reason
+    headers = {"retry-after": str(error.retry_after_s)} if isinstance(error, Overloaded) else None
+    return error_response(correlation_id, status, code, str(error), headers, **more)
 
 
 def correlation_id(request: Request) -> str:

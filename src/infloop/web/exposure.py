@@ -39,7 +39,7 @@ INSECURE_BANNER = """\
 
 
 @dataclass(frozen=True, slots=True)
-class Posture:
+class Exposure:
     """What was decided: where to listen, who must say which token, which names are ours."""
 
     host: str = "127.0.0.1"
@@ -54,9 +54,9 @@ class Posture:
         return not self.token
 
 
-def decide_posture(
+def decide_exposure(
     host: str, token: str, allowed_hosts: Sequence[str] = (), *, allow_insecure: bool = False
-) -> Posture:
+) -> Exposure:
     """Return how the server may be reached; raise SettingsError if that would be open to all."""
     warnings: list[str] = []
     names = frozenset(_allowed(name) for name in allowed_hosts if name.strip())
@@ -77,7 +77,7 @@ def decide_posture(
                 "makes one), or listen on 127.0.0.1"
             )
         warnings.append(INSECURE_BANNER.format(where=host[:35]))
-    return Posture(host, token, names, tuple(warnings), insecure=allow_insecure)
+    return Exposure(host, token, names, tuple(warnings), insecure=allow_insecure)
 
 
 def _refuse_unusable(token: str) -> None:
@@ -122,7 +122,7 @@ class Asked:
     forwarded: bool = False
 
 
-def refuse_host(asked: Asked, posture: Posture) -> str:
+def refuse_host(asked: Asked, exposure: Exposure) -> str:
     """Return why the request does not mean this server, or nothing if it does."""
     if len(asked.host) != 1:
         return "a request needs exactly one Host header"
@@ -130,7 +130,7 @@ def refuse_host(asked: Asked, posture: Posture) -> str:
         name, loopback = _named(asked.host[0])
     except EgressError as error:
         return f"the Host header cannot be read: {error}"
-    if loopback or name == asked.arrived_at or name in posture.allowed_hosts:
+    if loopback or name == asked.arrived_at or name in exposure.allowed_hosts:
         return ""
     return (
         f"this server is not called {name!r}; add the name to INFLOOP_ALLOWED_HOSTS if it should be"
@@ -144,9 +144,9 @@ def _named(host: str) -> tuple[str, bool]:
     return name, is_loopback(name)
 
 
-def refuse_forwarded(asked: Asked, posture: Posture) -> str:
+def refuse_forwarded(asked: Asked, exposure: Exposure) -> str:
     """Return why a request that somebody passed on is not answered, or nothing if it is."""
-    if not asked.forwarded or not posture.open or posture.insecure:
+    if not asked.forwarded or not exposure.open or exposure.insecure:
         return ""
     return (
         "a proxy or a tunnel passed this on, and without a token whoever is behind it could run "

@@ -12,17 +12,17 @@ import msgspec
 from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 
+from infloop.application.triggers import Delivery
 from infloop.errors import InfloopError
-from infloop.triggers.webhook import Delivery
 from infloop.web.errors import answer as error_answer
 from infloop.web.guards import WEBHOOKS, Guard, is_webhook
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
+    from infloop.application.triggers import WebhookAnswer
     from infloop.model.values import JsonObject
-    from infloop.triggers.webhook import WebhookAnswer
-    from infloop.web.dependencies import WebParts
+    from infloop.web.dependencies import WebDependencies
 
 ALIVE = "/healthz"
 
@@ -36,14 +36,14 @@ class _Route(NamedTuple):
 _WEBHOOK, _ALIVE = _Route(f"{WEBHOOKS}{{trigger_id}}"), _Route(ALIVE)
 
 
-class Directly(Guard):
+class FastPath(Guard):
     """Answers what needs no route, and passes on everything else."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """WebhookAnswer a request, or pass it on."""
+        """Answer a request, or pass it on."""
         path, method = scope["path"], scope["method"]
         if method == "POST" and is_webhook(path) and path != WEBHOOKS:
-            await _take(self._parts, scope, receive, send)
+            await _take(self._web, scope, receive, send)
         elif method == "GET" and path == ALIVE:
             scope["route"] = _ALIVE
             await _send_json(200, {"status": "ok"}, [], send)
@@ -51,7 +51,7 @@ class Directly(Guard):
             await self._app(scope, receive, send)
 
 
-async def _take(parts: WebParts, scope: Scope, receive: Receive, send: Send) -> None:
+async def _take(web: WebDependencies, scope: Scope, receive: Receive, send: Send) -> None:
     """Take a webhook; what it asks for is durable before it is acknowledged."""
     scope["route"] = _WEBHOOK
     named = scope["state"]["correlation_id"]
@@ -67,13 +67,13 @@ async def _take(parts: WebParts, scope: Scope, receive: Receive, send: Send) -> 
         scope["client"][0] if scope.get("client") else "",
     )
     try:
-        answer = await parts.triggering.receive(delivery, named)
+        answer = await web.application.triggers.receive(delivery, named)
     except InfloopError as error:
         await error_answer(error, named)(scope, receive, send)
         return
-    parts.metrics.webhook(answer.status)
+    web.metrics.webhook(answer.status)
     if answer.status == 429:
-        parts.metrics.limited("webhook")
+        web.metrics.limited("webhook")
     await _send(answer, named, send)
 
 

@@ -14,9 +14,9 @@ from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse
 
+from infloop.application.login import is_token
+from infloop.application.triggers import MAX_BODY_BYTES as MAX_WEBHOOK_BYTES
 from infloop.model.reading import MAX_FILE_BYTES
-from infloop.policy.secrets import same_secret
-from infloop.triggers.webhook import MAX_BODY_BYTES as MAX_WEBHOOK_BYTES
 from infloop.web.credentials import COOKIE, SECURE_COOKIE, bearer
 from infloop.web.errors import Refused, answer, error_response, log
 from infloop.web.exposure import Asked, refuse_forwarded, refuse_host, refuse_origin
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from infloop.application.sessions import Sessions
     from infloop.model.audit import ActorKind
-    from infloop.web.credentials import Sessions
-    from infloop.web.dependencies import WebParts
+    from infloop.web.dependencies import WebDependencies
 
 WEBHOOKS = "/api/webhook/"
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/login", "/logout", "/page.css"})
@@ -70,9 +70,9 @@ def is_webhook(path: str) -> bool:
 class Guard:
     """An application around another one; things that are not HTTP requests pass."""
 
-    def __init__(self, app: ASGIApp, parts: WebParts) -> None:
+    def __init__(self, app: ASGIApp, web: WebDependencies) -> None:
         self._app = app
-        self._parts = parts
+        self._web = web
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Let a request pass, or answer it."""
@@ -164,7 +164,7 @@ class Answered(Guard):
         finally:
             route = getattr(scope.get("route"), "path", "none")
             seconds = asyncio.get_running_loop().time() - begun
-            self._parts.metrics.request(scope["method"], route, status, seconds)
+            self._web.metrics.request(scope["method"], route, status, seconds)
 
 
 class FromHere(Guard):
@@ -186,9 +186,9 @@ class FromHere(Guard):
             server[0] if server else "",
             forwarded=not _FORWARDED.isdisjoint(found),
         )
-        reason = refuse_host(asked, self._parts.posture)
+        reason = refuse_host(asked, self._web.exposure)
         if not reason and not is_webhook(asked.path):
-            reason = refuse_forwarded(asked, self._parts.posture) or refuse_origin(asked)
+            reason = refuse_forwarded(asked, self._web.exposure) or refuse_origin(asked)
         if reason:
             raise Refused(403, "forbidden", reason)
         await self._app(scope, receive, send)
@@ -270,7 +270,7 @@ class Authenticated(Guard):
         path = scope["path"]
         actor: ActorKind | None = "webhook"
         if not is_webhook(path):
-            actor = who(HTTPConnection(scope), self._parts.posture.token, self._parts.sessions)
+            actor = who(HTTPConnection(scope), self._web.exposure.token, self._web.sessions)
         scope["state"]["actor"] = actor or "anonymous"
         if actor or path in OPEN_PATHS:
             await self._app(scope, receive, send)
@@ -292,7 +292,7 @@ def who(connection: HTTPConnection, token: str, sessions: Sessions) -> ActorKind
     given = connection.headers.getlist("authorization")
     if given:
         shown = bearer(given[0]) if len(given) == 1 else None
-        return "api-token" if shown is not None and same_secret(shown, token) else None
+        return "api-token" if shown is not None and is_token(shown, token) else None
     cookies = connection.cookies
     for name in (SECURE_COOKIE, COOKIE):
         if name in cookies and sessions.knows(cookies[name]):

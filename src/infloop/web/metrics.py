@@ -13,8 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from infloop.model.events import Recorded, RunFinished, StepFinished, StepPassed
 
 if TYPE_CHECKING:
+    from infloop.application.health import Load
+    from infloop.application.live import BusMessage
     from infloop.model.values import JsonObject
-    from infloop.runtime.event_bus import Said
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 _SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
@@ -100,7 +101,7 @@ class Metrics:
         """Count a request that came too soon."""
         self._limited.labels(what).inc()
 
-    def watch(self, said: Said) -> None:
+    def watch(self, said: BusMessage) -> None:
         """Count what happens in runs."""
         if not isinstance(said, Recorded):
             self._watch_connections(said)
@@ -124,11 +125,11 @@ class Metrics:
             case {"type": "egress_decided", "verdict": "allowed", "count": int(n)}:
                 self._allowed.inc(n)
 
-    def page(self, *, live: int, queued: int, streams: int, cost_usd: float) -> bytes:
-        """Return everything, with what is known only now."""
-        self._live.set(live)
-        self._queued.set(queued)
+    def page(self, load: Load, *, streams: int) -> bytes:
+        """Return everything, with the gauges as they are now."""
+        self._live.set(load.live_runs)
+        self._queued.set(load.queued_runs)
         self._streams.set(streams)
-        self._cost.inc(max(0.0, cost_usd - self._counted_usd))
-        self._counted_usd = max(self._counted_usd, cost_usd)
+        self._cost.inc(max(0.0, load.cost_usd - self._counted_usd))
+        self._counted_usd = max(self._counted_usd, load.cost_usd)
         return generate_latest(self._registry)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING
 
-from infloop.triggers import kind_named
+from infloop.application.triggers import kind_named
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

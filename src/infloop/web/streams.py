@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING
 import msgspec
 from starlette.responses import Response
 
-from infloop.model.events import Recorded, RunFinished
-from infloop.model.messages import expand
+from infloop.model.events import Recorded
+from infloop.model.messages import Message, RunFinished, expand
 from infloop.web.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 
     from starlette.types import Receive, Scope, Send
 
     from infloop.model.values import JsonObject
-    from infloop.store.base import Journal
 
 HEARTBEAT_SECONDS = 15.0
 GATHER_SECONDS = 0.01
@@ -35,7 +34,7 @@ _CACHED = 4096
 _encoder = msgspec.json.Encoder()
 
 
-def frame(message: JsonObject, name: str = "") -> bytes:
+def frame(message: Message | JsonObject, name: str = "") -> bytes:
     """Return one event as it is written; `name` is what a client resumes from."""
     data = _encoder.encode(message)
     return b"id: %s\ndata: %s\n\n" % (name.encode(), data) if name else b"data: %s\n\n" % data
@@ -44,8 +43,8 @@ def frame(message: JsonObject, name: str = "") -> bytes:
 class Frames:
     """The messages of recorded events as they are written; each is encoded once for all clients."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, scope: Callable[[str], Awaitable[JsonObject]]) -> None:
+        self._scope = scope
         self._made: OrderedDict[int, tuple[Recorded, bytes]] = OrderedDict()
 
     async def of_run(self, recorded: Recorded) -> bytes:
@@ -62,11 +61,11 @@ class Frames:
     async def named(self, recorded: Recorded, name: str) -> bytes:
         """Return an event's messages; only the last has the name, so none is lost on resuming."""
         messages = expand(recorded)
-        if isinstance(recorded.event, RunFinished):
-            messages[-1]["scope"] = await self._journal.scope(recorded.run_id) or {}
-        *first, last = messages or [{}]
-        if not last:
+        if not messages:
             return b""
+        *first, last = messages
+        if isinstance(last, RunFinished):
+            last.scope = await self._scope(recorded.run_id)
         return b"".join(map(frame, first)) + frame(last, name)
 
 

@@ -6,7 +6,6 @@
     git/           our own git calls, and where a repository keeps its files
     planted_files  undoes changes of children to files that git executes
     beneath        opens files beneath a directory by descriptor
-    locks          locks between threads, tasks and processes
     threads        file work in threads, never abandoned
 
 Nothing here starts a process or reads the environment.

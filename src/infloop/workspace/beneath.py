@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -24,7 +23,6 @@ OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking, because the file may have been replaced by a pipe without a writer.
 OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 CREATE_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_DEEPEST_OPEN = 100
 
 
 @contextmanager
@@ -96,30 +94,6 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def remove_tree(directory: int, name: bytes) -> None:
-    """Remove `name`, of any type and any depth; links are not followed."""
-    waiting = [name]
-    while waiting:
-        _remove(directory, waiting.pop(), directory, waiting)
-
-
-def _remove(directory: int, name: bytes, top: int, waiting: list[bytes], depth: int = 0) -> None:
-    with suppress(FileNotFoundError):
-        if not stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
-            return os.unlink(name, dir_fd=directory)
-        if depth == _DEEPEST_OPEN:
-            # One descriptor is open for each level. Move deeper directories to the top instead.
-            moved = b".infloop-removed-" + secrets.token_hex(8).encode()
-            os.rename(name, moved, src_dir_fd=directory, dst_dir_fd=top)
-            return waiting.append(moved)
-        make_accessible(directory, name)
-        with open_directory(directory, name) as inside:
-            for entry in _names(inside):
-                _remove(inside, entry, top, waiting, depth + 1)
-        return os.rmdir(name, dir_fd=directory)
-    return None
-
-
 def make_accessible(directory: int, name: bytes) -> None:
     """Give the owner read and write permission on a file or directory."""
     handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
@@ -140,8 +114,3 @@ def make_writable(descriptor: int) -> int | None:
         return None
     os.fchmod(descriptor, mode | 0o700)
     return mode
-
-
-def _names(descriptor: int) -> list[bytes]:
-    with os.scandir(descriptor) as entries:
-        return [os.fsencode(entry.name) for entry in entries]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
 
     from infloop.runtime.workspaces import Workspaces
-    from infloop.store.base import RunRow
+    from infloop.store.interfaces.run_log import RunRow
     from infloop.workspace.applying.apply import Applied
     from infloop.workspace.worktrees.records import Saved
     from infloop.workspace.worktrees.worktree import WorktreeInfo
@@ -64,8 +64,8 @@ async def _apply(args: argparse.Namespace) -> int:
     from infloop.workspace.snapshots.changes import printable
 
     settings = app.settings()
-    async with app.open_history(settings) as history:
-        row = await find_run(history.journal, args.run)
+    async with app.open_store(settings) as store:
+        row = await find_run(store.run_log, args.run)
     async with app.open_workspaces(settings) as workspaces:
         saved = await _saved(workspaces, _chosen(workspaces.listed(row.id), row, args.node))
         edits = () if args.to else await overlapping_edits(workspaces.store, saved)

@@ -17,8 +17,8 @@ from infloop.cli.run_names import add_run_argument, find_run
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.app import History
     from infloop.settings import Settings
+    from infloop.store.interfaces.store import Store
 
 REASON = "stopped by `infloop cancel`"
 PATIENCE_SECONDS = 15.0
@@ -44,15 +44,15 @@ async def _cancel(settings: Settings, name: str) -> int:
     from infloop.runtime.runs.recovery import shown_status
 
     async with app.open_audit(settings) as audit:
-        async with app.open_history(settings) as history:
-            row = await find_run(history.journal, name)
-            status = await shown_status(row, history.instances)
+        async with app.open_store(settings) as store:
+            row = await find_run(store.run_log, name)
+            status = await shown_status(row, store.liveness)
             if status in ("succeeded", "failed", "cancelled"):
                 raise UsageError(f"run {row.id!r} has {status} already; there is nothing to stop")
             await record(audit, "run.stopped", row)
             if status in ("running", "stalled"):
-                await history.journal.request_stop(row.id, REASON, SystemClock().now_ms())
-                return await _wait(history, row.id)
+                await store.liveness.request_stop(row.id, REASON, SystemClock().now_ms())
+                return await _wait(store, row.id)
         async with app.open_service(settings, audit) as service:
             ended = await service.cancel_undriven(row.id, REASON)
     before = "it had paused" if status == "paused" else "its process had died"
@@ -66,7 +66,7 @@ def _said(run_id: str, status: str, more: str = "") -> int:
     return 0 if status == "cancelled" else 1
 
 
-async def _wait(history: History, run_id: str) -> int:
+async def _wait(store: Store, run_id: str) -> int:
     """Wait until the run's process has done what it was asked for."""
     from infloop.cli.view.advice import short
     from infloop.cli.view.terminal import note
@@ -74,7 +74,7 @@ async def _wait(history: History, run_id: str) -> int:
 
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            async for _ in follow(history.journal, history.instances, run_id):
+            async for _ in follow(store, run_id):
                 pass
     except TimeoutError:
         note(
@@ -82,4 +82,4 @@ async def _wait(history: History, run_id: str) -> int:
             f"as soon as it does (`infloop why {short(run_id)}` shows how it is)"
         )
         return 1
-    return _said(run_id, (await history.journal.run(run_id)).status)
+    return _said(run_id, (await store.run_log.run(run_id)).status)

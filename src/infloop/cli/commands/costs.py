@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from infloop.model.values import JsonObject
     from infloop.settings import Settings
-    from infloop.store.base import Journal, Spending
+    from infloop.store.interfaces.ledger import CallLedger, Spending
 
 GROUPINGS = ("day", "workflow", "provider", "run")
 WIDTH = 80
@@ -65,14 +65,14 @@ async def _costs(args: argparse.Namespace) -> int:
     from infloop import app
     from infloop.cli.view.terminal import json_line, note
     from infloop.runtime.spending.ledger import midnight_ms
-    from infloop.store.base import Calls
+    from infloop.store.interfaces.ledger import CallFilter
 
     chosen = app.settings()
-    calls = Calls(since=midnight_ms(args.since) if args.since else 0)
-    async with app.open_history(chosen) as history:
-        rows = await history.journal.spending(args.by, calls)
-        total = await history.journal.spent(calls)
-        limit = await _limit(history.journal, chosen)
+    calls = CallFilter(since=midnight_ms(args.since) if args.since else 0)
+    async with app.open_store(chosen) as store:
+        rows = await store.ledger.totals(args.by, calls)
+        total = await store.ledger.total(calls)
+        limit = await _limit(store.ledger, chosen)
     if args.json:
         print(json_line({"by": args.by, "rows": [*map(_object, rows)], "total": _object(total)}))
     elif not rows:
@@ -190,16 +190,16 @@ def _doubts(total: Spending) -> Iterator[str]:
         yield from (f"  {text}" for text in said)
 
 
-async def _limit(journal: Journal, chosen: Settings) -> list[str]:
+async def _limit(ledger: CallLedger, chosen: Settings) -> list[str]:
     """Return how much is left, where that is the same for every process."""
     from infloop.cli.view.figures import money
     from infloop.runtime.clock import SystemClock
     from infloop.runtime.spending.ledger import window_start_ms
-    from infloop.store.base import Calls
+    from infloop.store.interfaces.ledger import CallFilter
 
     most, window = chosen.max_total_cost_usd, chosen.cost_window
     if not most or window == "process":
         return []
     since = window_start_ms(window, SystemClock().now_ms())
-    spent = (await journal.spent(Calls(since=since))).usd
+    spent = (await ledger.total(CallFilter(since=since))).usd
     return ["", f"limit {money(most)} a {window}: {money(max(0.0, most - spent))} left"]

@@ -139,9 +139,9 @@ async def _tell(settings: Settings, project: Path, *, keep: bool) -> None:
     from infloop.cli.view.replay import whole_story
     from infloop.cli.view.terminal import plural
 
-    async with app.open_history(settings) as history:
-        row = await find_run(history.journal, "last")
-        story = await whole_story(history.journal, row.id)
+    async with app.open_store(settings) as store:
+        row = await find_run(store.run_log, "last")
+        story = await whole_story(store, row.id)
     rounds = next((step.rounds for step in story.steps() if step.node_type == "loop"), 0)
     print(f"\nwhat happened: {plural(rounds, 'round')}, cost {money(story.cost_usd or 0)}")
     for line in await _changes(project):

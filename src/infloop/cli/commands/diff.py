@@ -61,9 +61,9 @@ async def _spans(args: argparse.Namespace) -> list[Span]:
     from infloop.errors import UsageError
     from infloop.runtime.timeline import spans
 
-    async with app.open_history(app.settings()) as history:
-        row = await find_run(history.journal, args.run)
-        found = await spans(history.journal, row.id, args.step)
+    async with app.open_store(app.settings()) as store:
+        row = await find_run(store.run_log, args.run)
+        found = await spans(store.run_log, row.id, args.step)
     if not found:
         what = f"step {args.step!r} of run {row.id!r}" if args.step else f"run {row.id!r}"
         raise UsageError(

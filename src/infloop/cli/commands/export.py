@@ -49,6 +49,6 @@ async def _record(name: str) -> JsonObject:
     from infloop import app
     from infloop.store.run_records import export_record
 
-    async with app.open_history(app.settings()) as history:
-        row = await find_run(history.journal, name)
-        return await export_record(history.journal, row.id)
+    async with app.open_store(app.settings()) as store:
+        row = await find_run(store.run_log, name)
+        return await export_record(store.run_log, row.id)

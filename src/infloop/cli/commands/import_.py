@@ -38,15 +38,15 @@ async def _import(files: Sequence[str]) -> int:
     from infloop.store.run_records import import_record
 
     refused = 0
-    async with app.open_history(app.settings()) as history:
+    async with app.open_store(app.settings()) as store:
         for file in files:
             try:
-                row = await import_record(history.journal, _read(file))
+                row = await import_record(store.run_log, _read(file))
             except UsageError as error:
                 note(f"{file}: {error}")
                 refused += 1
                 continue
-            await history.journal.index_run(row.id)
+            await store.run_log.index_runs(row.id)
             print(f"{short(row.id)}  {row.status}  {one_line(row.workflow_name)}")
     return 2 if refused else 0
 

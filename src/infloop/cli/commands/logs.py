@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import AsyncIterator
 
-    from infloop.app import History
     from infloop.model.events import Recorded
+    from infloop.store.interfaces.store import Store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,24 +43,24 @@ async def _logs(args: argparse.Namespace) -> int:
     from infloop import app
     from infloop.cli.view.plain import JsonView, PlainView
 
-    async with app.open_history(app.settings()) as history:
-        row = await find_run(history.journal, args.run)
+    async with app.open_store(app.settings()) as store:
+        row = await find_run(store.run_log, args.run)
         view = JsonView() if args.json else PlainView(started_at=row.started_at)
-        async for batch in _batches(history, row.id, follow=args.follow):
+        async for batch in _batches(store, row.id, follow=args.follow):
             view.show([item for item in batch if concerns(item, args.step)])
         view.close()
     return 0
 
 
-async def _batches(history: History, run_id: str, *, follow: bool) -> AsyncIterator[list[Recorded]]:
+async def _batches(store: Store, run_id: str, *, follow: bool) -> AsyncIterator[list[Recorded]]:
     if follow:
         from infloop.runtime.runs.service import follow as follow_run
 
-        async for batch in follow_run(history.journal, history.instances, run_id):
+        async for batch in follow_run(store, run_id):
             yield batch
         return
     after = 0
-    while batch := await history.journal.events(run_id, after):
+    while batch := await store.run_log.events(run_id, after):
         yield batch
         after = batch[-1].seq
 

@@ -73,7 +73,7 @@ async def _begin(service: RunService, audit: AuditLog, args: argparse.Namespace)
     from infloop.cli.view.terminal import note
 
     if args.run:
-        row = await find_run(service.journal, args.run)
+        row = await find_run(service.store.run_log, args.run)
         return [await _begin_one(service, audit, row.id, args)]
     found = await service.recover()
     for line in found.files:
@@ -92,7 +92,7 @@ async def _begin_one(
     from infloop.cli.view.terminal import note, plural
     from infloop.cli.watching import begun
 
-    row = await service.journal.run(run_id)
+    row = await service.store.run_log.run(run_id)
     await record(audit, "run.resumed", row)
     await service.resume(run_id, take_over=args.take_over, max_cost_usd=args.max_cost_usd)
     note(f"run {short(run_id)} goes on after {plural(row.steps, 'step')}")

@@ -48,7 +48,7 @@ async def _rewind(args: argparse.Namespace) -> int:
 
     settings = app.settings()
     async with app.open_audit(settings) as audit, app.open_service(settings, audit) as service:
-        row = await find_run(service.journal, args.run)
+        row = await find_run(service.store.run_log, args.run)
         plan = await service.plan_rewind(row.id, args.to)
         if not _agreed(plan, yes=args.yes):
             note("nothing was changed")
@@ -67,7 +67,7 @@ async def _begin(service: RunService, run_id: str, step: str) -> list[Begun]:
     seq = await service.find_step(run_id, step)
     new = await service.rewind(run_id, step)
     watched = begun(service, new, seq - 1)
-    for each in await replaced(service.journal, new, seq):
+    for each in await replaced(service.store.run_log, new, seq):
         note(
             f"{each.directory} as it was before is kept: `infloop worktrees restore "
             f"{each.replaced} PATH` writes it to a new directory"

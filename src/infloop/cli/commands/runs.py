@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import AsyncIterator
 
-    from infloop.app import History
     from infloop.model.values import JsonObject
-    from infloop.store.base import RunRow, SearchHit, StoredStatus
+    from infloop.store.interfaces.run_log import RunRow, SearchHit, StoredStatus
+    from infloop.store.interfaces.store import Store
 
 STATUSES = ("running", "stalled", "interrupted", "paused", "succeeded", "failed", "cancelled")
 MOST = 100_000
@@ -54,9 +54,9 @@ async def _runs(args: argparse.Namespace) -> int:
     from infloop.cli.view.terminal import json_line, note
 
     count = 0
-    async with app.open_history(app.settings()) as history:
-        async for row, hit in _found(history, args):
-            status = await _status(history, row)
+    async with app.open_store(app.settings()) as store:
+        async for row, hit in _found(store, args):
+            status = await _status(store, row)
             if args.status not in (None, status):
                 continue
             if args.json:
@@ -72,18 +72,17 @@ async def _runs(args: argparse.Namespace) -> int:
 
 
 async def _found(
-    history: History, args: argparse.Namespace
+    store: Store, args: argparse.Namespace
 ) -> AsyncIterator[tuple[RunRow, SearchHit | None]]:
     """Yield runs, newest first, that may be meant; what is shown is still to be counted."""
-    journal = history.journal
     if args.search is not None:
-        for hit in await journal.search(args.search, limit=MOST):
+        for hit in await store.run_log.search(args.search, limit=MOST):
             if args.workflow in (None, hit.run.workflow_id):
                 yield hit.run, hit
         return
     before = None
     page_size = min(args.limit, 200)
-    while page := await journal.runs(
+    while page := await store.run_log.runs(
         workflow_id=args.workflow, status=_stored(args.status), limit=page_size, before=before
     ):
         for row in page:
@@ -95,10 +94,10 @@ def _stored(status: str | None) -> StoredStatus | None:
     return "running" if status in ("stalled", "interrupted") else status  # type: ignore[return-value]
 
 
-async def _status(history: History, row: RunRow) -> str:
+async def _status(store: Store, row: RunRow) -> str:
     from infloop.runtime.runs.recovery import shown_status
 
-    return await shown_status(row, history.instances)
+    return await shown_status(row, store.liveness)
 
 
 def run_object(row: RunRow, status: str) -> JsonObject:
@@ -123,7 +122,7 @@ def run_object(row: RunRow, status: str) -> JsonObject:
 
 
 def _hit_object(hit: SearchHit) -> JsonObject:
-    return {"match": {"step": hit.path, "in": hit.kind, "text": hit.snippet, "places": hit.places}}
+    return {"match": {"step": hit.path, "in": hit.kind, "text": hit.snippet, "places": hit.matches}}
 
 
 def _print_row(row: RunRow, status: str, hit: SearchHit | None, *, first: bool) -> None:
@@ -140,5 +139,5 @@ def _print_row(row: RunRow, status: str, hit: SearchHit | None, *, first: bool) 
     )
     if hit is not None:
         place = f"{one_line(hit.path)} {hit.kind}".strip()
-        more = f" (and {hit.places - 1} more places)" if hit.places > 1 else ""
+        more = f" (and {hit.matches - 1} more places)" if hit.matches > 1 else ""
         print(f"          {place}: {one_line(hit.snippet, 160)}{more}")

@@ -17,12 +17,12 @@ from infloop.cli.run_names import add_run_argument, find_run
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.app import History
     from infloop.cli.view.run_view import Step, Story
     from infloop.model.events import Recorded
     from infloop.model.values import JsonObject
-    from infloop.store.base import RunRow
-    from infloop.store.instances import ShownStatus
+    from infloop.store.interfaces.liveness import RunStatus
+    from infloop.store.interfaces.run_log import RunRow
+    from infloop.store.interfaces.store import Store
 
 PAGE_CHARS = 4_000
 PAGE_MOST = 10_000_000
@@ -65,15 +65,15 @@ async def _show(args: argparse.Namespace) -> int:
     from infloop.runtime.runs.recovery import shown_status
     from infloop.runtime.runs.taint_report import from_outside
 
-    async with app.open_history(app.settings()) as history:
-        row = await find_run(history.journal, args.run)
+    async with app.open_store(app.settings()) as store:
+        row = await find_run(store.run_log, args.run)
         if args.output:
-            return await _page(history, row, args)
+            return await _page(store, row, args)
         if args.step:
-            return await _step(history, row, args)
-        status = await shown_status(row, history.instances)
-        story = await whole_story(history.journal, row.id)
-        outside = await from_outside(history.journal, row)
+            return await _step(store, row, args)
+        status = await shown_status(row, store.liveness)
+        story = await whole_story(store, row.id)
+        outside = await from_outside(store.run_log, row)
     if args.json:
         from infloop.cli.view.terminal import json_line
 
@@ -86,7 +86,7 @@ async def _show(args: argparse.Namespace) -> int:
 # -- the whole run ---------------------------------------------------------------------------
 
 
-def _print_run(row: RunRow, status: ShownStatus, story: Story, outside: list[str]) -> None:
+def _print_run(row: RunRow, status: RunStatus, story: Story, outside: list[str]) -> None:
     from infloop.cli.view.advice import advice_lines
     from infloop.cli.view.outline import outline
     from infloop.cli.view.terminal import indented
@@ -109,7 +109,7 @@ def _print_run(row: RunRow, status: ShownStatus, story: Story, outside: list[str
 
 
 def header(
-    row: RunRow, status: ShownStatus, story: Story, outside: list[str]
+    row: RunRow, status: RunStatus, story: Story, outside: list[str]
 ) -> list[tuple[str, str]]:
     """Return what a run is, as names and values; `outside` is what holds something untrusted."""
     from infloop.cli.view.explain import cause_text, inputs_text
@@ -208,19 +208,19 @@ def _step_object(step: Step) -> JsonObject:
 # -- one step --------------------------------------------------------------------------------
 
 
-async def _step(history: History, row: RunRow, args: argparse.Namespace) -> int:
+async def _step(store: Store, row: RunRow, args: argparse.Namespace) -> int:
     """Show everything about one step: the last time it was begun and ended."""
     from infloop.cli.view.terminal import json_line, one_line
     from infloop.errors import UsageError
-    from infloop.model.messages import expand
+    from infloop.model.messages import expand, to_json
 
-    items = await _about(history, row.id, args.step)
+    items = await _about(store, row.id, args.step)
     if not items:
         raise UsageError(
             f"run {row.id!r} has no step {args.step!r}; `infloop show` lists its steps"
         )
     for item in items:
-        for message in expand(item):
+        for message in map(to_json, expand(item)):
             if args.json:
                 print(json_line(message))
                 continue
@@ -231,13 +231,13 @@ async def _step(history: History, row: RunRow, args: argparse.Namespace) -> int:
     return 0
 
 
-async def _about(history: History, run_id: str, path: str) -> list[Recorded]:
+async def _about(store: Store, run_id: str, path: str) -> list[Recorded]:
     """Return the events of the step's last visit."""
     from infloop.model.events import StepStarted, step_path
 
     found: list[Recorded] = []
     after = 0
-    while batch := await history.journal.events(run_id, after, include_output=False):
+    while batch := await store.run_log.events(run_id, after, include_output=False):
         for item in batch:
             if step_path(item.event) == path:
                 if isinstance(item.event, StepStarted):
@@ -270,14 +270,14 @@ def _print_value(name: str, value: object, prefix: str) -> None:
 # -- one output ------------------------------------------------------------------------------
 
 
-async def _page(history: History, row: RunRow, args: argparse.Namespace) -> int:
+async def _page(store: Store, row: RunRow, args: argparse.Namespace) -> int:
     """Print part of one output, and on stderr where it stands and how to read on."""
     from infloop.cli.view.terminal import json_line, note, safe
     from infloop.errors import NotFound, UsageError
 
     limit = min(args.limit, PAGE_MOST)
     try:
-        page = await history.journal.output_page(row.id, args.step, args.output, args.offset, limit)
+        page = await store.run_log.output_page(row.id, args.step, args.output, args.offset, limit)
     except NotFound as error:
         raise UsageError(str(error)) from None
     end = page.offset + len(page.text)

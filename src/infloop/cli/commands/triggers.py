@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_arguments(add: argparse.ArgumentParser) -> None:
-    from infloop.triggers import KINDS
+    from infloop.application.triggers import KINDS
 
     add.add_argument("workflow", metavar="WORKFLOW", help="the id of the workflow to start")
     add.add_argument("--name", metavar="TEXT", default="", help="what people call it")
@@ -158,12 +158,12 @@ def _show(chosen: Settings, lookup: CatalogLookup, trigger: Trigger) -> int:
 
 
 def _add(lookup: CatalogLookup, args: argparse.Namespace) -> int:
+    from infloop.application.triggers import kind_named
     from infloop.catalog.triggers import new_trigger_id
     from infloop.cli.view import triggers as trigger_lines
     from infloop.errors import UsageError
     from infloop.model.trigger import parse_trigger
     from infloop.model.values import compact_json
-    from infloop.triggers import kind_named
 
     now = _now_ms()
     raw: JsonObject = {
@@ -195,8 +195,8 @@ def _add(lookup: CatalogLookup, args: argparse.Namespace) -> int:
 
 def _kind(args: argparse.Namespace) -> JsonObject:
     """Return the kind of a new trigger and the fields that belong to it."""
+    from infloop.application.triggers import KINDS
     from infloop.errors import UsageError
-    from infloop.triggers import KINDS
 
     chosen = [kind for kind in KINDS if kind.is_chosen(args)] or [KINDS[0]]
     if len(chosen) > 1:
@@ -267,10 +267,10 @@ def _test(lookup: CatalogLookup, trigger: Trigger, args: argparse.Namespace) -> 
     from pathlib import Path
 
     from infloop import app
+    from infloop.application.triggers import kind_named
     from infloop.catalog.files import read_bounded
     from infloop.cli.view.terminal import INDENT, json_line, one_line
     from infloop.errors import UsageError
-    from infloop.triggers import kind_named
     from infloop.triggers.firing import Firing
     from infloop.triggers.trial import trial_delivery
     from infloop.triggers.webhook import QueuePosition, Webhooks

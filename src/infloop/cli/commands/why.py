@@ -14,11 +14,11 @@ from infloop.cli.run_names import add_run_argument, find_run
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.app import History
     from infloop.cli.view.explain import Evidence
     from infloop.cli.view.run_view import Story
     from infloop.model.approval import Approval
-    from infloop.store.base import Journal, RunRow
+    from infloop.store.interfaces.run_log import RunLog, RunRow
+    from infloop.store.interfaces.store import Store
 
 SAID_SEQS = 2_000
 MOST_ANCESTORS = 10
@@ -53,17 +53,17 @@ async def _gather(name: str) -> Evidence:
     from infloop.runtime.clock import SystemClock
     from infloop.runtime.runs.recovery import shown_status
 
-    async with app.open_history(app.settings()) as history:
-        row = await find_run(history.journal, name)
-        status = await shown_status(row, history.instances)
-        story = await whole_story(history.journal, row.id)
+    async with app.open_store(app.settings()) as store:
+        row = await find_run(store.run_log, name)
+        status = await shown_status(row, store.liveness)
+        story = await whole_story(store, row.id)
         return Evidence(
             row=row,
             status=status,
             story=story,
-            ancestors=await _ancestors(history.journal, row),
-            process=await history.journal.instance(row.owner),
-            said=await _said(history, row, story),
+            ancestors=await _ancestors(store.run_log, row),
+            process=await store.liveness.instance(row.owner),
+            said=await _said(store, row, story),
             now=SystemClock().now_ms(),
             asked=await _asked(row.id) if status == "running" else (),
         )
@@ -77,21 +77,21 @@ async def _asked(run_id: str) -> list[Approval]:
         return [each for each in await approvals.waiting() if each.run_id == run_id]
 
 
-async def _ancestors(journal: Journal, row: RunRow) -> list[RunRow]:
+async def _ancestors(run_log: RunLog, row: RunRow) -> list[RunRow]:
     """Return the runs this one was rewound from, nearest first, as far as they are known."""
     from infloop.errors import NotFound
 
     found: list[RunRow] = []
     while row.cause.parent_run and len(found) < MOST_ANCESTORS:
         try:
-            row = await journal.run(row.cause.parent_run)
+            row = await run_log.run(row.cause.parent_run)
         except NotFound:
             break
         found.append(row)
     return found
 
 
-async def _said(history: History, row: RunRow, story: Story) -> str:
+async def _said(store: Store, row: RunRow, story: Story) -> str:
     """Return the last that was said by the step this is about."""
     from infloop.cli.view.advice import blamed_step
     from infloop.cli.view.run_view import SAID_CHARS
@@ -103,7 +103,7 @@ async def _said(history: History, row: RunRow, story: Story) -> str:
         return ""
     last = step.last_seq or row.last_seq
     after, text = max(step.seq, last - SAID_SEQS), ""
-    while batch := await history.journal.events(row.id, after, last):
+    while batch := await store.run_log.events(row.id, after, last):
         pieces = (
             i.event.text for i in batch if isinstance(i.event, Output) and i.event.path in paths
         )

@@ -9,7 +9,7 @@ from infloop.cli.view.terminal import one_line
 
 if TYPE_CHECKING:
     from infloop.cli.view.run_view import Story
-    from infloop.store.instances import ShownStatus
+    from infloop.store.interfaces.liveness import RunStatus
 
 SHORT_ID = 8
 WIDEST = 44
@@ -20,7 +20,7 @@ def short(run_id: str) -> str:
     return one_line(run_id[:SHORT_ID])
 
 
-def next_commands(run_id: str, status: ShownStatus, story: Story) -> list[tuple[str, str]]:
+def next_commands(run_id: str, status: RunStatus, story: Story) -> list[tuple[str, str]]:
     """Return commands, each with what it does."""
     name = short(run_id)
     again = (f"infloop resume {name}", "goes on where it was; finished steps do not run again")
@@ -93,9 +93,7 @@ def _is_end(path: str, story: Story) -> bool:
     return last is not None and last.path == path and last.node_type == "end"
 
 
-def advice_lines(
-    run_id: str, status: ShownStatus, story: Story, *, after: str = "run"
-) -> list[str]:
+def advice_lines(run_id: str, status: RunStatus, story: Story, *, after: str = "run") -> list[str]:
     """Return the commands as lines to read and copy; `after` is the command that was just given."""
     commands = [
         (command, does)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from infloop.model.approval import Approval
     from infloop.model.events import Cause
     from infloop.model.values import JsonObject
-    from infloop.store.base import InstanceRow, RunRow
-    from infloop.store.instances import ShownStatus
+    from infloop.store.interfaces.liveness import InstanceRow, RunStatus
+    from infloop.store.interfaces.run_log import RunRow
 
 LAST_LINES = 8
 INPUT_CHARS = 80
@@ -36,7 +36,7 @@ class Evidence:
     """What is known of a run."""
 
     row: RunRow
-    status: ShownStatus
+    status: RunStatus
     story: Story
     ancestors: Sequence[RunRow]
     process: InstanceRow | None
@@ -163,7 +163,7 @@ def _process(known: Evidence) -> str:
 
 
 def _last_sign(known: Evidence) -> str:
-    beat = known.process.beat_at if known.process else 0
+    beat = known.process.heartbeat_at if known.process else 0
     return f"its last sign of life was at {moment(max(beat, known.story.last_at))}"
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from infloop.cli.view.run_view import Step, Story
     from infloop.cli.view.summary import Summary
     from infloop.model.approval import Approval
+    from infloop.model.clock import Clock
     from infloop.model.events import Recorded
-    from infloop.runtime.clock import Clock
 
 POSITIONS = 6
 TEXT_LINES = 6

@@ -26,7 +26,7 @@ from infloop.model.events import (
     TemplateWarning,
     TreeRestored,
 )
-from infloop.model.messages import expand
+from infloop.model.messages import expand, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -178,7 +178,7 @@ class JsonView:
         """Print the events' messages."""
         for item in items:
             for message in expand(item):
-                print(json_line(message))
+                print(json_line(to_json(message)))
         print(end="", flush=True)
 
     def tick(self) -> None:

@@ -8,40 +8,42 @@ from typing import TYPE_CHECKING
 from infloop.cli.view.run_view import Story
 from infloop.engine.state import decode_state
 from infloop.model.events import Recorded, StepStarted
-from infloop.store.base import Calls
+from infloop.store.interfaces.ledger import CallFilter
 
 if TYPE_CHECKING:
     from infloop.cli.view.labels import Labels
     from infloop.engine.state import State, Step
-    from infloop.store.base import Journal, Loaded
+    from infloop.store.interfaces.ledger import CallLedger
+    from infloop.store.interfaces.run_log import LoadedRun, RunLog
+    from infloop.store.interfaces.store import Store
 
 AT_ONCE = 10_000
 
 
-async def whole_story(journal: Journal, run_id: str) -> Story:
+async def whole_story(store: Store, run_id: str) -> Story:
     """Return all that the journal says of a run, without its output."""
     story = Story()
     after = 0
-    while batch := await journal.events(run_id, after, limit=AT_ONCE, include_output=False):
+    while batch := await store.run_log.events(run_id, after, limit=AT_ONCE, include_output=False):
         story.tell(batch)
         after = batch[-1].seq
-    await count_doubts(journal, run_id, story)
+    await count_doubts(store.ledger, run_id, story)
     return story
 
 
-async def count_doubts(journal: Journal, run_id: str, story: Story) -> None:
+async def count_doubts(ledger: CallLedger, run_id: str, story: Story) -> None:
     """Let the story know whether all that the run cost is known."""
-    story.cost_is_incomplete = (await journal.spent(Calls(run_id=run_id))).incomplete > 0
+    story.cost_is_incomplete = (await ledger.total(CallFilter(run_id=run_id))).incomplete > 0
 
 
-async def story_so_far(journal: Journal, loaded: Loaded, labels: Labels) -> Story:
+async def story_so_far(run_log: RunLog, loaded: LoadedRun, labels: Labels) -> Story:
     """Return how a run came to where it was loaded, told from its last checkpoint on.
 
     So it costs the same however long the run is; what was done before is counted and not listed.
     """
     story = Story()
     if loaded.checkpoint is not None:
-        story.tell(await journal.events(loaded.run.id, limit=1, include_output=False))
+        story.tell(await run_log.events(loaded.run.id, limit=1, include_output=False))
         _tell_state(story, decode_state(loaded.checkpoint.state), labels)
     story.tell(loaded.events)
     return story

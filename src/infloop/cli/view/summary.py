@@ -12,7 +12,7 @@ from infloop.cli.view.terminal import one_line, plural, safe
 
 if TYPE_CHECKING:
     from infloop.cli.view.run_view import Story
-    from infloop.store.base import RunRow
+    from infloop.store.interfaces.run_log import RunRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infloop.application.triggers import kind_named
 from infloop.cli.view.figures import moment
 from infloop.cli.view.terminal import INDENT, one_line, plural, problem_lines
-from infloop.triggers import kind_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from infloop.errors import StepError
+from infloop.lowlevel.uncancelled import wait_uncancelled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -66,12 +67,7 @@ async def listen(
 async def _end(running: asyncio.Task[ChildResult]) -> None:
     """End the program; when this returns nothing of it is left, however often we are cancelled."""
     running.cancel()
-    cancelled = False
-    while not running.done():
-        try:
-            await asyncio.wait({running})
-        except asyncio.CancelledError:
-            cancelled = True
+    cancelled = await wait_uncancelled(running)
     if not running.cancelled():
         running.exception()  # whoever leaves early does not want to know
     if cancelled:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infloop.errors import GuardError, StepError
-from infloop.sandbox.finishing import to_the_end
+from infloop.lowlevel.uncancelled import run_uncancelled
 from infloop.workspace.git.repository_paths import GitPaths, git_paths
 from infloop.workspace.planted_files import find_repositories, undo_changes
 from infloop.workspace.threads import in_thread
@@ -67,8 +67,7 @@ class InPlace:
         try:
             yield places._replace(read=(*places.read, *marks))
         finally:
-            for root, known in before.items():
-                await to_the_end(self._put_right(root, known, say))
+            await run_uncancelled(self._put_all_right(before, say))
 
     async def _look(self, root: Path) -> Repositories:
         """Return the repositories beneath a directory; one too large to look after is refused."""
@@ -80,7 +79,13 @@ class InPlace:
                 "agent work in a worktree (useWorktree) or in a smaller directory"
             ) from None
 
-    async def _put_right(
+    async def _put_all_right(
+        self, before: dict[Path, Repositories], say: Callable[[str], None]
+    ) -> None:
+        for root, known in before.items():
+            await self._undo_changes(root, known, say)
+
+    async def _undo_changes(
         self, root: Path, before: Repositories, say: Callable[[str], None]
     ) -> None:
         try:

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from infloop.lowlevel.remove_tree import remove_tree
 from infloop.providers.base import NO_USAGE, Notice
-from infloop.sandbox.view.private_directories import remove_tree
 from infloop.workspace import beneath
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from infloop.model.events import DirectoryId
 from infloop.runtime.blocking_calls import PATIENCE_S, aside
 
 if TYPE_CHECKING:
-    from infloop.store.base import Journal
+    from infloop.store.interfaces.run_log import RunLog
 
 MOST_REMEMBERED = 10_000
 """How many paths are known by heart; what the journal knows is more."""
@@ -41,9 +41,9 @@ class Workdir(NamedTuple):
 class Workdirs:
     """The directories in which runs work, of all runs that the journal knows of."""
 
-    def __init__(self, journal: Journal, own_device: int, boot_id: str) -> None:
+    def __init__(self, run_log: RunLog, own_device: int, boot_id: str) -> None:
         """`own_device` is that of the data directory; `boot_id` changes when the machine starts."""
-        self._journal = journal
+        self._run_log = run_log
         self._own_device = own_device
         self._mounts = _mounts(boot_id)
         self._near: set[str] = set()
@@ -54,14 +54,14 @@ class Workdirs:
         """Return what is at a path, for who is about to work there; GuardError if nobody may."""
         found = await self._look(named)
         plain = os.path.normpath(named)  # noqa: ASYNC240  (it looks at the text alone)
-        if found.path != plain and await self._journal.was_real(plain):
+        if found.path != plain and await self._run_log.has_worked_in(plain):
             raise GuardError(
                 f"{plain!r} leads to {found.path!r}, and was a directory itself when a run worked "
                 "there: somebody may have put a link in its place. If it is to be there, "
                 f"work in {found.path!r} by its own name; otherwise remove the link"
             )
         if found.id is not None and found.path not in self._noted:
-            await self._journal.note_real(found.path)
+            await self._run_log.note_worked_in(found.path)
             _remember(self._noted, found.path)
         return found
 

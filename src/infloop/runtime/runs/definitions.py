@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from infloop.engine.graph import compile_program
 from infloop.policy.taint import refusals
-from infloop.store.base import definition_hash
+from infloop.store.interfaces.run_log import definition_hash
 
 if TYPE_CHECKING:
     from infloop.engine.graph import Definition, Program

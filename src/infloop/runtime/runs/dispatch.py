@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import BudgetError, Fenced, NotFound, StoreError, UsageError, WorkflowError
 from infloop.model.audit import SYSTEM
-from infloop.store.queue import Full, Queued, QueuedRun, return_from_the_dead
+from infloop.store.interfaces.queue import Enqueued, QueuedRun, QueueFull, requeue_from_dead_owners
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from infloop.engine.graph import Definition
+    from infloop.model.clock import Clock
     from infloop.model.events import Cause
     from infloop.model.values import JsonObject
-    from infloop.runtime.clock import Clock
     from infloop.runtime.runs.service import RunService
     from infloop.store.audit.log import AuditLog
-    from infloop.store.base import RunRow
-    from infloop.store.queue import Queue, QueueEntry
+    from infloop.store.interfaces.queue import QueueEntry, RunQueue
+    from infloop.store.interfaces.run_log import RunRow
 
     Load = Callable[[str], Awaitable[Definition]]
     """Reads a workflow as it is now; raises UsageError when it is gone, WorkflowError when bad."""
@@ -72,7 +72,7 @@ class Dispatcher:
     def __init__(
         self,
         service: RunService,
-        queue: Queue,
+        queue: RunQueue,
         clock: Clock,
         audit: AuditLog,
         load: Load,
@@ -95,7 +95,7 @@ class Dispatcher:
 
     # -- asking ------------------------------------------------------------------------------
 
-    async def put(self, asked: Asked) -> Queued | Full:
+    async def put(self, asked: Asked) -> Enqueued | QueueFull:
         """Let a run wait for its turn; it is durable when this returns."""
         run_id = str(uuid.uuid4())
         run = QueuedRun(
@@ -111,7 +111,7 @@ class Dispatcher:
             {"workdir": asked.workdir, "triggerId": asked.trigger_id},
         )
         put = await self.queue.put(run, limit=self._room.queued)
-        if isinstance(put, Queued) and not put.repeated:
+        if isinstance(put, Enqueued) and not put.repeated:
             if self._own is not None:
                 self._own.add(put.id)
             self._say(
@@ -137,12 +137,12 @@ class Dispatcher:
 
         It may begin between two looks, so the journal is asked again.
         """
-        journal = self._service.journal
+        run_log = self._service.store.run_log
         try:
-            return await journal.run(run_id)
+            return await run_log.run(run_id)
         except NotFound:
             entry = await self.queue.entry(queue_id(run_id))
-            return entry if entry.state != "started" else await journal.run(run_id)
+            return entry if entry.state != "started" else await run_log.run(run_id)
 
     @property
     def held(self) -> str:
@@ -160,7 +160,7 @@ class Dispatcher:
             with suppress(StoreError):  # the disk may have room again, the lock be free
                 await self._give_back()
                 if loop.time() - tidied >= TIDY_SECONDS:
-                    await return_from_the_dead(self.queue, self._service.instances)
+                    await requeue_from_dead_owners(self.queue, self._service.store.liveness)
                     tidied = loop.time()
                 while await self._may_spend() and await self._fill():
                     pass
@@ -193,9 +193,9 @@ class Dispatcher:
             return False
         counts = Counter(live.values())
         # How many there may be of a workflow is known once one of them has been read.
-        room = {name: most - counts[name] for name, most in self._most.items()}
+        slots = {name: most - counts[name] for name, most in self._most.items()}
         owner = self._service.instance.id
-        taken = await self.queue.take_some(owner, free, room=room, among=self._own)
+        taken = await self.queue.take(owner, free, slots=slots, only=self._own)
         names = {entry.run.workflow_id for entry in taken}
         # What begins together is read once.
         definitions = {name: asyncio.ensure_future(self._load(name)) for name in names}
@@ -234,7 +234,7 @@ class Dispatcher:
         """Let wait again what was taken and could not begin; what fails is tried again."""
         while self._unbegun:
             with suppress(Fenced):
-                await self.queue.give_back(self._unbegun[-1], self._service.instance.id)
+                await self.queue.requeue(self._unbegun[-1], self._service.instance.id)
             self._unbegun.pop()
 
     async def _begin(self, entry: QueueEntry, definition: Definition) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonObject
     from infloop.nodes.base import Outcome
     from infloop.runtime.runs.recorder import Recorder
-    from infloop.store.base import Journal
+    from infloop.store.interfaces.run_log import RunLog
 
     Say = Callable[[str, str], None]
     Performer = Callable[[Perform, Say], Awaitable[Outcome]]
@@ -58,13 +58,13 @@ class RunLoop:
         self,
         program: Program,
         state: State,
-        journal: Journal,
+        run_log: RunLog,
         tidy_up: Callable[[], Awaitable[None]],
         clean: Callable[[Event], Event],
     ) -> None:
         self._program = program
         self._state = state
-        self._journal = journal
+        self._run_log = run_log
         self._tidy_up = tidy_up
         self._clean = clean
         self._commands: deque[Command] = deque()
@@ -226,7 +226,7 @@ class RunLoop:
         self._since_checkpoint = 0
         # A large state is saved less often, so that checkpoints stay small beside the events.
         self._checkpoint_after = max(CHECKPOINT_EVENTS, len(data) // 16)
-        self._journal.checkpoint(self.recorder.run_id, self.recorder.epoch, self.recorder.seq, data)
+        self._run_log.checkpoint(self.recorder.run_id, self.recorder.epoch, self.recorder.seq, data)
 
     def _act(self, perform: Perform) -> Awaitable[Outcome]:
         def say(text: str, stream: str) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from infloop.store.base import InstanceRow
+    from infloop.store.interfaces.liveness import InstanceRow
 
 _NAME = re.compile(r".+\.(i-[0-9a-f]{16})", re.ASCII)  # noqa: TID251  (fixed)
 _MOST_FREE = 32

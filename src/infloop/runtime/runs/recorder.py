@@ -16,10 +16,10 @@ from infloop.model.events import Event, Output, Recorded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from infloop.model.clock import Clock
     from infloop.model.values import JsonObject
-    from infloop.runtime.clock import Clock
     from infloop.runtime.runs.feed import Feed
-    from infloop.store.base import Journal
+    from infloop.store.interfaces.run_log import RunLog
 
 BATCH_ITEMS = 512
 BATCH_CHARS = 64 << 10
@@ -32,7 +32,7 @@ class Recorder:
 
     def __init__(
         self,
-        journal: Journal,
+        run_log: RunLog,
         feed: Feed,
         clock: Clock,
         run_id: str,
@@ -41,7 +41,7 @@ class Recorder:
         seq: int,
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._journal = journal
+        self._run_log = run_log
         self._feed = feed
         self._clock = clock
         self.run_id = run_id
@@ -99,7 +99,7 @@ class Recorder:
         items, self._unwritten, self._unwritten_chars = self._unwritten, [], 0
         if not items and self._last_write is not None:
             return self._last_write
-        future = self._journal.append(self.run_id, self.epoch, items, scope=scope)
+        future = self._run_log.append(self.run_id, self.epoch, items, scope=scope)
         last = items[-1].seq if items else self.seq
         self._in_flight += len(items)
         self._last_write = future

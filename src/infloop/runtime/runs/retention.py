@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from infloop.store.base import Journal
+    from infloop.store.interfaces.run_log import RunLog
 
 GATHER_SECONDS = 0.25
 MOST_INDEXED = 20
@@ -28,9 +28,9 @@ class Tidying:
     """Keeps `history` runs of each workflow; `forgotten` is called when some are forgotten."""
 
     def __init__(
-        self, journal: Journal, history: int, forgotten: Callable[[], Awaitable[None]]
+        self, run_log: RunLog, history: int, forgotten: Callable[[], Awaitable[None]]
     ) -> None:
-        self._journal = journal
+        self._run_log = run_log
         self._history = history
         self._forgotten = forgotten
         self._ended: dict[str, str] = {}
@@ -63,9 +63,9 @@ class Tidying:
 
     async def _tidy(self, ended: dict[str, str]) -> None:
         gone = [
-            await self._journal.prune(workflow_id, self._history)
+            await self._run_log.prune(workflow_id, self._history)
             for workflow_id in set(ended.values())
         ]
-        await self._journal.index_run(*[*ended][-MOST_INDEXED:])
+        await self._run_log.index_runs(*[*ended][-MOST_INDEXED:])
         if any(gone):
             await self._forgotten()

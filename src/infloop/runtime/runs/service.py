@@ -57,24 +57,25 @@ from infloop.runtime.runs.retention import Tidying
 from infloop.runtime.runs.step_powers import AllRuns, RunDoors
 from infloop.runtime.spending.ledger import Ledger, abandon_dead_calls
 from infloop.runtime.timeline import Moment, moments, unfinished
-from infloop.store.base import NewRun, Ownership
+from infloop.store.interfaces.run_log import NewRun, Ownership
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from infloop.engine.commands import Command
     from infloop.engine.graph import Program
+    from infloop.model.clock import Clock
     from infloop.model.values import JsonObject
     from infloop.runtime.approvals import Approvals
-    from infloop.runtime.clock import Clock
     from infloop.runtime.confinement.disk_reserve import RunDisks
     from infloop.runtime.confinement.egress_log import Decided
     from infloop.runtime.runs.definitions import Known
     from infloop.runtime.runs.dependencies import Parts
     from infloop.runtime.runs.loop import Performer, Say
     from infloop.runtime.workspaces import RunWorkspace, Workspaces
-    from infloop.store.base import Journal, Loaded, RunRow
-    from infloop.store.instances import Instance, Instances, ShownStatus
+    from infloop.store.interfaces.liveness import Instance, RunStatus
+    from infloop.store.interfaces.run_log import LoadedRun, RunRow
+    from infloop.store.interfaces.store import Store
     from infloop.workspace.snapshots.changes import Change
 
 SEQ_GAP = 10_000
@@ -85,7 +86,6 @@ INSIDE = frozenset({"cli", "api", "mcp", "schedule", "file", "rewind", "import"}
 
 POLL_SECONDS = 0.2
 BEAT_SECONDS = 5.0
-FOLLOW_SECONDS = 0.1
 
 _log = logging.getLogger("infloop.runs")
 
@@ -116,25 +116,23 @@ class RunService:
 
     def __init__(
         self,
-        journal: Journal,
-        instances: Instances,
+        store: Store,
         instance: Instance,
         clock: Clock,
         parts: Parts,
     ) -> None:
-        self.journal = journal
-        self.instances = instances
+        self.store = store
         self.instance = instance
         self._clock = clock
         self._parts = parts
         clean = parts.leaks.known.redact
-        self._ledger = Ledger(journal, instance.id, clock, parts.budget, clean)
+        self._ledger = Ledger(store.ledger, instance.id, clock, parts.budget, clean)
         self._live: dict[str, LiveRun] = {}
         self._audit = RunAudit(parts.audit, clock)
         self._on_end: list[Callable[[], None]] = []
         self._definitions = Definitions()
-        self._tidying = Tidying(journal, parts.history_limit, self._drop_forgotten)
-        self._workdirs = Workdirs(journal, parts.own_device, instance.row.boot_id)
+        self._tidying = Tidying(store.run_log, parts.history_limit, self._drop_forgotten)
+        self._workdirs = Workdirs(store.run_log, parts.own_device, instance.row.boot_id)
         self.news = News()
         self._all_runs = AllRuns(
             parts,
@@ -222,7 +220,7 @@ class RunService:
             correlation_id,
             cause,
         )
-        epoch = await (create or self.journal.create_run)(new, first)
+        epoch = await (create or self.store.run_log.create_run)(new, first)
         self._audit.note("run.started", new, actor=Actor("cli") if cause.kind == "cli" else SYSTEM)
         state, commands = advance(known.program, State(), event, now)
         live = self._go(known.program, state, commands, event, first, epoch, files, fence)
@@ -287,10 +285,10 @@ class RunService:
         With `max_cost_usd` it may spend that much in all, within what the operator allows.
         """
         await self.refuse_if_spent()
-        row = await self.journal.run(run_id)
+        row = await self.store.run_log.run(run_id)
         _refuse_imported(row)
         await self._refuse_live(row, take_over=take_over)
-        loaded = await self.journal.load(run_id)
+        loaded = await self.store.run_log.load(run_id)
         state = rebuild(compile_program(decode_definition(loaded.definition)), loaded)
         if state.finished:
             raise UsageError(
@@ -302,7 +300,9 @@ class RunService:
         await self._workdirs.enter_again(run_id, workdir, state.directory)
         await self._parts.reserve.refuse(workdir)
         ownership = await self._take_over(row, "resumed", force=take_over)
-        await self._continue(await self.journal.load(run_id), ownership, max_cost_usd=max_cost_usd)
+        await self._continue(
+            await self.store.run_log.load(run_id), ownership, max_cost_usd=max_cost_usd
+        )
         return run_id
 
     async def cancel_undriven(self, run_id: str, reason: str) -> RunFinished:
@@ -310,18 +310,20 @@ class RunService:
 
         Return how it ended: one that had come to its end, and only not recorded it, keeps that end.
         """
-        row = await self.journal.run(run_id)
-        status = await shown_status(row, self.instances)
+        row = await self.store.run_log.run(run_id)
+        status = await shown_status(row, self.store.liveness)
         if status not in ("paused", "interrupted"):
             raise UsageError(f"run {run_id!r} is {status} by now: neither paused nor interrupted")
         ownership = await self._take_over(row, "cancelled")
-        await self._continue(await self.journal.load(run_id), ownership, stop=StopRequested(reason))
+        await self._continue(
+            await self.store.run_log.load(run_id), ownership, stop=StopRequested(reason)
+        )
         return await self.wait(run_id)
 
     async def _take_over(self, row: RunRow, outcome: str, *, force: bool = False) -> Ownership:
         """Become the owner of a run; `outcome` says what becomes of it if its process had died."""
         await self._end_left_behind()
-        ownership = await self.journal.take_over(
+        ownership = await self.store.run_log.take_over(
             row.id, self.instance.id, expect_dead=None if force else row.owner, force=force
         )
         if row.status == "running":
@@ -331,12 +333,12 @@ class RunService:
     async def _end_left_behind(self) -> None:
         """End what dead processes left running, before anything works on the same files."""
         if self._parts.records:
-            for line in await end_left_behind(self._parts.records.directory, self.instances):
+            for line in await end_left_behind(self._parts.records.directory, self.store.liveness):
                 _log.warning("%s", line)
 
     async def _refuse_live(self, row: RunRow, *, take_over: bool) -> None:
         """Raise if the run's process lives, or may live and nobody said to take it over."""
-        status = await shown_status(row, self.instances)
+        status = await shown_status(row, self.store.liveness)
         if status == "running":
             raise UsageError(
                 f"run {row.id!r} is running in another process; `infloop logs --follow {row.id}` "
@@ -364,11 +366,11 @@ class RunService:
         # A worktree that was made later is no more: going on, the run makes a new one.
         found = [
             each
-            for each in await moments(self.journal, run_id, seq)
+            for each in await moments(self.store.run_log, run_id, seq)
             if each.visited or not workspaces.is_worktree(each.directory)
         ]
         if found:
-            await self._refuse_live(await self.journal.run(run_id), take_over=False)
+            await self._refuse_live(await self.store.run_log.run(run_id), take_over=False)
         return found
 
     async def rewind(self, run_id: str, step: str) -> str:
@@ -378,12 +380,12 @@ class RunService:
         they are now is kept first, and the new run's record says as which snapshot.
         """
         await self.refuse_if_spent()
-        row = await self.journal.run(run_id)
+        row = await self.store.run_log.run(run_id)
         _refuse_imported(row)
         seq = await self.find_step(run_id, step)
         past = await self._moments(run_id, seq)
         await self._end_left_behind()
-        loaded = await self.journal.load(run_id, until_seq=seq - 1)
+        loaded = await self.store.run_log.load(run_id, until_seq=seq - 1)
         workdir, _ = await self._workdirs.enter((await self._first_event(loaded)).workdir)
         await self._parts.reserve.refuse(workdir)
         new = NewRun(
@@ -397,7 +399,7 @@ class RunService:
             Cause("rewind", parent_run=run_id, parent_step=step, untrusted=row.cause.untrusted),
         )
         restores = await self._keep_replaced(new, past)
-        ownership = await self.journal.fork(run_id, seq, new)
+        ownership = await self.store.run_log.fork(run_id, seq, new)
         self._audit.note("run.started", new)
         if restores:
             first = ownership.last_seq + SEQ_GAP
@@ -405,9 +407,9 @@ class RunService:
                 Recorded(new.id, seq, new.started_at, new.correlation_id, event)
                 for seq, event in enumerate(restores, first)
             ]
-            await self.journal.append(new.id, ownership.epoch, announced)
+            await self.store.run_log.append(new.id, ownership.epoch, announced)
             ownership = Ownership(ownership.epoch, announced[-1].seq)
-        await self._continue(await self.journal.load(new.id), ownership)
+        await self._continue(await self.store.run_log.load(new.id), ownership)
         return new.id
 
     async def _keep_replaced(self, run: NewRun, past: list[Moment]) -> list[TreeRestored]:
@@ -422,7 +424,7 @@ class RunService:
     async def find_step(self, run_id: str, step: str) -> int:
         """Return where in the sequence a step, or a round such as `loop-1[3]`, first began."""
         after, seen = 0, list[str]()
-        while batch := await self.journal.events(run_id, after, include_output=False):
+        while batch := await self.store.run_log.events(run_id, after, include_output=False):
             for item in batch:
                 event = item.event
                 if isinstance(event, StepStarted | StepPassed):
@@ -438,7 +440,7 @@ class RunService:
 
     async def _continue(
         self,
-        loaded: Loaded,
+        loaded: LoadedRun,
         ownership: Ownership,
         *,
         max_cost_usd: float | None = None,
@@ -458,7 +460,7 @@ class RunService:
         first = Recorded(
             loaded.run.id, ownership.last_seq + SEQ_GAP, now, loaded.run.correlation_id, resumed
         )
-        await self.journal.append(loaded.run.id, ownership.epoch, [first])
+        await self.store.run_log.append(loaded.run.id, ownership.epoch, [first])
         state, _ = advance(program, rebuild(program, loaded), resumed, now)
         commands = outstanding(program, state, now)
         if stop:
@@ -476,7 +478,7 @@ class RunService:
         )
         live.feed.publish(first)
 
-    async def _bring_back(self, loaded: Loaded, ownership: Ownership) -> RunWorkspace | None:
+    async def _bring_back(self, loaded: LoadedRun, ownership: Ownership) -> RunWorkspace | None:
         """Let a run have its files again: those it goes back to, and its worktrees."""
         run, workspaces = loaded.run, self._parts.workspaces
         if workspaces is None:
@@ -491,13 +493,13 @@ class RunService:
             ended = RunFinished("failed", reason, interrupted=True)
             at = self._clock.now_ms()
             last = Recorded(run.id, seq, at, run.correlation_id, ended)
-            await self.journal.append(run.id, ownership.epoch, [last])
+            await self.store.run_log.append(run.id, ownership.epoch, [last])
             self._audit.note("run.finished", run, outcome=ended.status)
             raise
         return files
 
-    async def _first_event(self, loaded: Loaded) -> RunStarted:
-        for item in await self.journal.events(loaded.run.id, limit=1, include_output=False):
+    async def _first_event(self, loaded: LoadedRun) -> RunStarted:
+        for item in await self.store.run_log.events(loaded.run.id, limit=1, include_output=False):
             if isinstance(item.event, RunStarted):
                 return item.event
         raise NotFound(f"run {loaded.run.id!r} has no beginning; it cannot be continued")
@@ -522,15 +524,15 @@ class RunService:
                 await files.close(loop.post)
 
         leaks = self._parts.leaks
-        loop = RunLoop(program, state, self.journal, tidy_up, leaks.event)
+        loop = RunLoop(program, state, self.store.run_log, tidy_up, leaks.event)
 
         async def read(after_seq: int, limit: int) -> list[Recorded]:
             await loop.recorder.durable()
-            return await self.journal.events(run_id, after_seq, limit=limit)
+            return await self.store.run_log.events(run_id, after_seq, limit=limit)
 
         feed = Feed(read, first.seq - 1, self.news.publish if self.news.watched else None)
         loop.recorder = Recorder(
-            self.journal,
+            self.store.run_log,
             feed,
             self._clock,
             run_id,
@@ -555,7 +557,7 @@ class RunService:
             self._parts.markers.put(run_id, started.workflow_id, first.time)
         live.task = asyncio.create_task(self._drive(live, commands))
         self._live[run_id] = live
-        self.journal.expect(len(self._live))
+        self.store.run_log.expect_runs(len(self._live))
         return live
 
     async def _drive(self, live: LiveRun, commands: Sequence[Command]) -> None:
@@ -581,7 +583,7 @@ class RunService:
             del self._live[live.id]
             if self._parts.markers:
                 self._parts.markers.remove(live.id)
-            self.journal.expect(len(self._live))
+            self.store.run_log.expect_runs(len(self._live))
 
     def _tell_of_end(self, _: object) -> None:
         for tell in self._on_end:
@@ -591,7 +593,7 @@ class RunService:
         """Drop the snapshots of forgotten runs, at most once a day."""
         workspaces = self._parts.workspaces
         if workspaces is not None and not workspaces.dropped_lately():
-            await workspaces.drop_forgotten(partial(is_known, self.journal))
+            await workspaces.drop_forgotten(partial(is_known, self.store.run_log))
 
     def _note_connections(self, run_id: str, decided: Decided) -> None:
         """Write decisions about connections into the audit log, and tell who counts them."""
@@ -607,24 +609,24 @@ class RunService:
         First of all, whatever dead processes left running is ended.
         """
         records = self._parts.records
-        ended = await end_left_behind(records.directory, self.instances) if records else []
+        ended = await end_left_behind(records.directory, self.store.liveness) if records else []
         if self._parts.markers:
-            await self._parts.markers.clear(partial(is_dead, self.instances))
-        await abandon_dead_calls(self.journal, self.instances, self._clock)
+            await self._parts.markers.clear(partial(is_dead, self.store.liveness))
+        await abandon_dead_calls(self.store.ledger, self.store.liveness, self._clock)
         if self._parts.approvals is not None:
             await self._parts.approvals.tidy()
         found = await reconcile(
-            self.journal, self.instances, self.instance.id, self._clock, SEQ_GAP
+            self.store.run_log, self.store.liveness, self.instance.id, self._clock, SEQ_GAP
         )
         found.files.extend(ended)
         for run_id in found.failed:
-            row = await self.journal.run(run_id)
+            row = await self.store.run_log.run(run_id)
             self._audit.note("run.recovered", row, outcome="failed")
         workspaces = self._parts.workspaces
         if workspaces is not None:
-            found.files.extend(await workspaces.recover(partial(is_over, self.journal)))
+            found.files.extend(await workspaces.recover(partial(is_over, self.store.run_log)))
         if self._parts.homes:
-            await self._parts.homes.recover(partial(is_over, self.journal))
+            await self._parts.homes.recover(partial(is_over, self.store.run_log))
         return found
 
     # -- live runs ---------------------------------------------------------------------------
@@ -661,16 +663,16 @@ class RunService:
         live = self._live.get(run_id)
         return live.loop.glance() if live is not None else None
 
-    async def status(self, row: RunRow) -> ShownStatus:
+    async def status(self, row: RunRow) -> RunStatus:
         """Return what a run is, by evidence: `running` only if its process lives."""
-        return await shown_status(row, self.instances)
+        return await shown_status(row, self.store.liveness)
 
     async def wait(self, run_id: str) -> RunFinished:
         """Return how a run finished, once it has."""
         live = self._live.get(run_id)
         if live is not None:
             return await asyncio.shield(live.finished)
-        row = await self.journal.run(run_id)
+        row = await self.store.run_log.run(run_id)
         if row.status == "running":
             raise UsageError(f"run {run_id!r} is not running in this process")
         return RunFinished(row.status, row.error, row.failed_step)
@@ -681,7 +683,7 @@ class RunService:
         if live is not None:
             live.loop.stop(reason)
         else:
-            await self.journal.request_stop(run_id, reason, self._clock.now_ms())
+            await self.store.liveness.request_stop(run_id, reason, self._clock.now_ms())
 
     async def cancel(self, row: RunRow, reason: str) -> None:
         """Stop a run: ask whoever drives it, or settle it if nobody does."""
@@ -697,7 +699,7 @@ class RunService:
             async for batch in live.feed.listen(after_seq):
                 yield batch
             return
-        async for batch in follow(self.journal, self.instances, run_id, after_seq):
+        async for batch in follow(self.store, run_id, after_seq):
             yield batch
 
     # -- tending -----------------------------------------------------------------------------
@@ -710,11 +712,11 @@ class RunService:
             self._keep_room()
             self._parts.leaks.look()
             if loop.time() - beaten >= BEAT_SECONDS:
-                await self.instance.beat()
+                await self.instance.heartbeat()
                 beaten = loop.time()
-            version = self.journal.version()
+            version = self.store.changes.version()
             if version != seen and self._live:
-                for request in await self.journal.pending_requests(self.instance.id):
+                for request in await self.store.liveness.stop_requests(self.instance.id):
                     live = self._live.get(request.run_id)
                     if live is not None:
                         live.loop.stop(request.reason)
@@ -758,7 +760,7 @@ async def _begin_nothing(_perform: Perform, _say: Say) -> Outcome:
     raise StepError("cancelled before it began")
 
 
-def rebuild(program: Program, loaded: Loaded) -> State:
+def rebuild(program: Program, loaded: LoadedRun) -> State:
     """Return the state that a run's stored events add up to."""
     state = decode_state(loaded.checkpoint.state) if loaded.checkpoint else State()
     for item in loaded.events:
@@ -766,19 +768,14 @@ def rebuild(program: Program, loaded: Loaded) -> State:
     return state
 
 
-async def follow(
-    journal: Journal, instances: Instances, run_id: str, after_seq: int = 0
-) -> AsyncGenerator[list[Recorded]]:
+async def follow(store: Store, run_id: str, after_seq: int = 0) -> AsyncGenerator[list[Recorded]]:
     """Yield a run's stored sequence, and go on while the process that drives it lives."""
     while True:
-        version = journal.version()
-        status = await shown_status(await journal.run(run_id), instances)
-        while batch := await journal.events(run_id, after_seq):
+        version = store.changes.version()
+        status = await shown_status(await store.run_log.run(run_id), store.liveness)
+        while batch := await store.run_log.events(run_id, after_seq):
             yield batch
             after_seq = batch[-1].seq
         if status not in ("running", "stalled"):
             return
-        for _ in range(int(BEAT_SECONDS / FOLLOW_SECONDS)):  # then see whether it still lives
-            if journal.version() != version:
-                break
-            await asyncio.sleep(FOLLOW_SECONDS)
+        await store.changes.wait(version, BEAT_SECONDS)  # then see whether it still lives

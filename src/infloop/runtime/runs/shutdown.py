@@ -17,10 +17,11 @@ SETTLE_SECONDS = 10.0
 
 async def settle_runs(service: RunService, reason: str) -> None:
     """Stop the runs that go on, but for those that the next start goes on with."""
+    run_log = service.store.run_log
     stopped: list[str] = []
     for run_id in service.live():
         with suppress(NotFound):
-            if not await wants_resume(service.journal, await service.journal.run(run_id)):
+            if not await wants_resume(run_log, await run_log.run(run_id)):
                 await service.stop(run_id, reason)
                 stopped.append(run_id)
     with suppress(TimeoutError):

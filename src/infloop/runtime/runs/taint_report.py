@@ -8,10 +8,10 @@ from infloop.engine.graph import decode_definition
 from infloop.policy.taint import reached
 
 if TYPE_CHECKING:
-    from infloop.store.base import Journal, RunRow
+    from infloop.store.interfaces.run_log import RunLog, RunRow
 
 
-async def from_outside(journal: Journal, row: RunRow) -> list[str]:
+async def from_outside(run_log: RunLog, row: RunRow) -> list[str]:
     """Return what holds something untrusted: `inputs.NAME`, and the nodes that it arrives at.
 
     A node of a called workflow is `WORKFLOW/NODE`. As the rules look at the file, so does this: a
@@ -20,7 +20,7 @@ async def from_outside(journal: Journal, row: RunRow) -> list[str]:
     inputs = row.cause.untrusted
     if not inputs:
         return []
-    loaded = await journal.load(row.id, until_seq=0)
+    loaded = await run_log.load(row.id, until_seq=0)
     definition = decode_definition(loaded.definition)
     root = definition.root
     nodes = (

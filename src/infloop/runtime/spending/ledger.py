@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from infloop.errors import BudgetError, StepError
+from infloop.lowlevel.uncancelled import wait_uncancelled
 from infloop.policy.spending import (
     MAX_UNREPORTED_COSTS,
     Budget,
@@ -33,18 +34,19 @@ from infloop.policy.spending import (
 )
 from infloop.providers.base import NO_USAGE, Cost, Done, Notice, Usage
 from infloop.runtime.spending.broker_usage import unreported
-from infloop.store.base import Bill, Booking, Calls, Cap, NewCall, UsedUp
+from infloop.store.interfaces.ledger import Bill, CallFilter, Cap, CapReached, NewCall
+from infloop.store.interfaces.liveness import dead_owners
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
     from datetime import date
 
+    from infloop.model.clock import Clock
     from infloop.policy.spending import Window
     from infloop.providers.base import Part, Provider, Request
-    from infloop.runtime.clock import Clock
     from infloop.runtime.spending.broker_usage import Seen
-    from infloop.store.base import Journal
-    from infloop.store.instances import Instances
+    from infloop.store.interfaces.ledger import CallLedger
+    from infloop.store.interfaces.liveness import Liveness
 
 CHARGE_SECONDS = 0.1
 """How long tokens may wait until they are written; money does not wait."""
@@ -57,7 +59,7 @@ class Ledger:
 
     def __init__(
         self,
-        journal: Journal,
+        ledger: CallLedger,
         instance: str,
         clock: Clock,
         budget: Budget,
@@ -65,7 +67,7 @@ class Ledger:
     ) -> None:
         """Take who cleans the names of models: they are what the provider says."""
         self._clean = clean
-        self._journal = journal
+        self._ledger = ledger
         self._instance = instance
         self._clock = clock
         self._began = clock.now_ms()
@@ -75,7 +77,7 @@ class Ledger:
         """Raise BudgetError if all that may be spent in this window is spent."""
         if not self.budget.max_usd:
             return
-        spent = await self._journal.spent(self._in_window())
+        spent = await self._ledger.total(self._in_window())
         if used_up(spent.usd, self.budget.max_usd):
             raise BudgetError(total_refusal(spent.usd, self.budget))
 
@@ -95,20 +97,20 @@ class Ledger:
             self._clock.now_ms(),
         )
         if not (self.budget.max_usd or self.budget.require_known_cost or max_run_usd):
-            return BookedCall(self._journal, self._clock, self._clean, call)
+            return BookedCall(self._ledger, self._clock, self._clean, call)
         caps = self._caps(request.run_id, max_run_usd)
-        reserving = asyncio.ensure_future(self._journal.reserve_call(call, caps))
-        try:
-            reserved = await asyncio.shield(reserving)
-        except asyncio.CancelledError:
-            if not isinstance(reserved := await reserving, UsedUp):
-                await ReservedCall(self._journal, self._clock, self._clean, reserved).settle(
+        reserving = asyncio.ensure_future(self._ledger.reserve(call, caps))
+        cancelled = await wait_uncancelled(reserving)
+        reserved = reserving.result()
+        if cancelled:
+            if not isinstance(reserved, CapReached):
+                await ReservedCall(self._ledger, self._clock, self._clean, reserved).settle(
                     known=True
                 )
-            raise
-        if isinstance(reserved, UsedUp):
+            raise asyncio.CancelledError
+        if isinstance(reserved, CapReached):
             raise BudgetError(self._refusal(reserved))
-        return ReservedCall(self._journal, self._clock, self._clean, reserved)
+        return ReservedCall(self._ledger, self._clock, self._clean, reserved)
 
     async def refusal(self, run_id: str, max_run_usd: float, untold: int) -> str:
         """Return why a run may spend nothing more, or nothing.
@@ -119,23 +121,23 @@ class Ledger:
         if caps and untold > MAX_UNREPORTED_COSTS:
             return unreported_cost_refusal(untold)
         for cap in caps:
-            spent = await self._journal.spent(cap.calls)
+            spent = await self._ledger.total(cap.calls)
             if used_up(spent.usd, cap.limit_usd):
-                return self._refusal(UsedUp(cap, spent.usd))
+                return self._refusal(CapReached(cap, spent.usd))
         return ""
 
     def _caps(self, run_id: str, max_run_usd: float) -> list[Cap]:
         return [
             *([Cap(self._in_window(), self.budget.max_usd)] if self.budget.max_usd else ()),
-            *([Cap(Calls(run_id=run_id), max_run_usd)] if max_run_usd else ()),
+            *([Cap(CallFilter(run_id=run_id), max_run_usd)] if max_run_usd else ()),
         ]
 
-    def _in_window(self) -> Calls:
+    def _in_window(self) -> CallFilter:
         if self.budget.window == "process":
-            return Calls(instance=self._instance, since=self._began)
-        return Calls(since=window_start_ms(self.budget.window, self._clock.now_ms()))
+            return CallFilter(instance=self._instance, since=self._began)
+        return CallFilter(since=window_start_ms(self.budget.window, self._clock.now_ms()))
 
-    def _refusal(self, used: UsedUp) -> str:
+    def _refusal(self, used: CapReached) -> str:
         if used.cap.calls.run_id:
             return run_refusal(used.spent_usd, used.cap.limit_usd)
         return total_refusal(used.spent_usd, self.budget)
@@ -209,13 +211,13 @@ class ReservedCall(OpenCall):
 
     def __init__(
         self,
-        journal: Journal,
+        ledger: CallLedger,
         clock: Clock,
         clean: Callable[[str], str],
         id: int,  # noqa: A002  (its name)
     ) -> None:
         super().__init__(clock, clean)
-        self._journal = journal
+        self._ledger = ledger
         self._id = id
         self._timer: asyncio.TimerHandle | None = None
 
@@ -227,13 +229,11 @@ class ReservedCall(OpenCall):
 
     async def _close(self, time: int, *, known: bool) -> None:
         self._stop_waiting()
-        await asyncio.shield(
-            self._journal.settle_call(self._id, self._bill(), known=known, time=time)
-        )
+        await asyncio.shield(self._ledger.settle(self._id, self._bill(), known=known, time=time))
 
     def _write(self) -> asyncio.Future[None]:
         self._stop_waiting()
-        return self._journal.charge_call(self._id, self._bill())
+        return self._ledger.charge(self._id, self._bill())
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
@@ -248,22 +248,16 @@ class BookedCall(OpenCall):
     """
 
     def __init__(
-        self, journal: Journal, clock: Clock, clean: Callable[[str], str], call: NewCall
+        self, ledger: CallLedger, clock: Clock, clean: Callable[[str], str], call: NewCall
     ) -> None:
         super().__init__(clock, clean)
-        self._journal = journal
-        self._booking = Booking(call)
-        journal.book(self._booking)
+        self._tracked = ledger.track(call)
 
     async def _charge(self, *, money: bool) -> None:
-        self._booking.bill = self._bill()
-        self._journal.book(self._booking)
+        self._tracked.charge(self._bill())
 
     async def _close(self, time: int, *, known: bool) -> None:
-        self._booking.bill = self._bill()
-        self._booking.known = known
-        self._booking.settled_at = time
-        self._journal.book(self._booking)
+        self._tracked.settle(self._bill(), known=known, time=time)
 
 
 class Metered:
@@ -366,11 +360,10 @@ async def _see(seen: Seen, call: OpenCall) -> None:
     await call.see(seen.usage, seen.usd)
 
 
-async def abandon_dead_calls(journal: Journal, instances: Instances, clock: Clock) -> None:
+async def abandon_dead_calls(ledger: CallLedger, liveness: Liveness, clock: Clock) -> None:
     """Close the calls of processes that died; they keep what they had cost by then."""
-    for instance in await journal.callers():
-        if await instances.liveness(instance) == "dead":
-            await journal.abandon_calls(instance, clock.now_ms())
+    for owner in await dead_owners(liveness, await ledger.owners()):
+        await ledger.abandon(owner, clock.now_ms())
 
 
 def window_start_ms(window: Window, now_ms: int) -> int:

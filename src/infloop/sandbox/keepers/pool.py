@@ -13,9 +13,9 @@ answer is killed, and the server ends what it left behind (see strays).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
+from infloop.lowlevel.uncancelled import run_uncancelled
 from infloop.sandbox.base import ChildResult
 from infloop.sandbox.keepers.child import Child
 from infloop.sandbox.keepers.connection import Keeper, Order, Outfit, spawn_frame
@@ -84,7 +84,7 @@ class KeeperPool:
             await child.settled.wait()
         except BaseException:
             child.end()
-            await _to_the_end(child.settled)
+            await run_uncancelled(child.settled.wait())
             raise
         finally:
             if listeners:
@@ -93,13 +93,16 @@ class KeeperPool:
 
     async def close(self) -> None:
         """End every child and every keeper; calls that wait for a child return."""
+        await run_uncancelled(self._close())
+
+    async def _close(self) -> None:
         self._closed = True
         children = [keeper.child for keeper in self._busy if keeper.child]
         for child in children:
             child.error = "the sandbox was closed"
             child.end()
         for child in children:
-            await _to_the_end(child.settled)
+            await child.settled.wait()
         while self._idle:
             self._retire(self._idle.pop())
         while self._burials:
@@ -148,10 +151,3 @@ class KeeperPool:
         burial = asyncio.get_running_loop().create_task(keeper.bury())
         self._burials.add(burial)
         burial.add_done_callback(self._burials.discard)
-
-
-async def _to_the_end(settled: asyncio.Event) -> None:
-    """Wait although this task is cancelled, again and again if need be; others rely on the end."""
-    while not settled.is_set():
-        with contextlib.suppress(asyncio.CancelledError):
-            await settled.wait()

@@ -10,11 +10,12 @@ A group is locked while its server lives. One that a killed server left is remov
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from infloop.lowlevel.directory_lock import try_lock_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,8 +49,11 @@ def bounded_group(parent: Path, memory_bytes: int) -> Iterator[int]:
     group = parent / f"{_PREFIX}{secrets.token_hex(8)}"
     group.mkdir()
     try:
-        with _locked(group), _joinable(group, memory_bytes) as joining:
-            yield joining
+        with try_lock_directory(group) as locked:
+            if not locked:
+                raise BlockingIOError(f"another process removes the cgroup {str(group)!r}")
+            with _joinable(group, memory_bytes) as joining:
+                yield joining
     finally:
         group.rmdir()
 
@@ -57,19 +61,9 @@ def bounded_group(parent: Path, memory_bytes: int) -> Iterator[int]:
 def remove_left(parent: Path) -> None:
     """Remove the groups of servers that are gone; their processes are gone too, or it stays."""
     for group in parent.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError), _locked(group):
-            group.rmdir()
-
-
-@contextlib.contextmanager
-def _locked(group: Path) -> Iterator[None]:
-    """Hold the lock of a group; raise OSError when somebody else does."""
-    held = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(held)
+        with contextlib.suppress(OSError), try_lock_directory(group) as locked:
+            if locked:
+                group.rmdir()
 
 
 @contextlib.contextmanager

@@ -153,6 +153,7 @@ class _Known:
             return
         self._held = [*self._held, level]
         draft = self._cache.with_suffix(f".{os.getpid()}")
+        draft.touch(mode=0o600)  # another user who could write it would choose our level
         draft.write_text(json.dumps({"key": self._key, "held": self._held}), encoding="utf-8")
         draft.replace(self._cache)
 

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from infloop.errors import GuardError, MissingPart, SettingsError
+from infloop.lowlevel.uncancelled import run_uncancelled
 from infloop.sandbox.base import ChildResult
 from infloop.sandbox.fence import Fence
-from infloop.sandbox.finishing import to_the_end
 from infloop.sandbox.keepers.pool import KeeperPool
 from infloop.sandbox.kernel import landlock
 from infloop.sandbox.kernel.connect_broker import ConnectBroker
@@ -131,7 +131,7 @@ class GuardSandbox(KeptSandbox):
         private = await stack.enter_async_context(private_directories(self._scratch, self._user))
         peers = await _open_peers(fence)
         broker = ConnectBroker(peers)
-        stack.push_async_callback(lambda: to_the_end(broker.close()))
+        stack.push_async_callback(lambda: run_uncancelled(broker.close()))
         programs = self._programs(program, request.env, fence)
         ruleset = landlock.ruleset(
             read=_outermost((*self._system, *programs, *fence.read)),

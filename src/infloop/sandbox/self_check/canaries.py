@@ -18,11 +18,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from infloop.lowlevel.remove_tree import remove_tree
 from infloop.sandbox.base import ChildRequest
 from infloop.sandbox.keepers.keeper import all_processes
 from infloop.sandbox.keepers.pool import KeeperPool
 from infloop.sandbox.launch import Launch
-from infloop.sandbox.view.private_directories import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping

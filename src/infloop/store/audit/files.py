@@ -18,9 +18,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import AuditError, StoreError
+from infloop.lowlevel.directory_lock import lock_directory, try_lock_directory
 from infloop.model.audit import SYSTEM, EventName, Fact
 from infloop.store.audit.hash_chain import FIRST_PREV, hash_of, seal
-from infloop.store.directory_lock import alone_at_once, alone_in
 from infloop.store.files import FILE_MODE, private_directory, sync_directory, write_private
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class AuditFiles:
         with _explained(self._directory), ExitStack() as opened:
             if self._end is None:
                 private_directory(self._directory)
-            with alone_in(self._directory, _LOCK_SECONDS, "writing the audit log"):
+            with lock_directory(self._directory, _LOCK_SECONDS, "writing the audit log"):
                 descriptor = self._open(opened)
                 end = self._settle(descriptor)
                 own, lines, last = self._lines(end, facts)
@@ -99,7 +99,7 @@ class AuditFiles:
         when the file is full.
         """
         with _explained(self._directory), ExitStack() as opened:
-            if self._end is None or not opened.enter_context(alone_at_once(self._directory)):
+            if self._end is None or not opened.enter_context(try_lock_directory(self._directory)):
                 return False
             descriptor = self._open(opened)
             end = self._settle(descriptor)
@@ -222,7 +222,7 @@ def open_log(directory: Path) -> Iterator[list[OpenFile]]:
     with _explained(directory), ExitStack() as opened:
         files: list[OpenFile] = []
         if directory.is_dir():
-            with alone_in(directory, _LOCK_SECONDS, "writing the audit log"):
+            with lock_directory(directory, _LOCK_SECONDS, "writing the audit log"):
                 for path in (*earlier_files(directory), directory / CURRENT):
                     with suppress(FileNotFoundError):
                         descriptor = _open_to_read(path, opened)

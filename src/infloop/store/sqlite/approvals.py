@@ -1,34 +1,31 @@
-"""Questions that wait for a person, and what became of them, in the journal's database.
-
-Promises
-  * The first answer counts, whoever else answers at the same moment, in whatever process.
-  * A question that has an answer, is over or was withdrawn stays so.
-  * A row is kept for 90 days, longer than its run may be; the details of a question that nobody
-    decided on because it was withdrawn are not.
-
-`owner` is the process that waits for the answer (`store.instances`): when it is dead, nobody does.
-"""
+"""Questions that wait for a person, in the database."""
 
 from __future__ import annotations
 
-import asyncio
-import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from infloop.errors import NotFound, UsageError
+from infloop.errors import NotFound
 from infloop.model.approval import STATES, Answer, Approval, ApprovalState
 from infloop.model.audit import Actor
+from infloop.store.interfaces.approvals import (
+    KEPT_MS,
+    AlreadySettled,
+    ApprovalStore,
+    refusal,
+)
 from infloop.store.sqlite.compression import pack, unpack
 from infloop.store.sqlite.encoding import mended_text, to_json
 
 if TYPE_CHECKING:
+    import asyncio
+    import sqlite3
+
     from infloop.store.sqlite.readers import Readers
     from infloop.store.sqlite.writer import Writer
 
-REMEMBERED_MS = 90 * 86_400_000
 _PRUNED_AT_ONCE = 200
 
 _COLUMNS = (
@@ -41,62 +38,48 @@ _NOTHING = pack(b"{}")
 _actor = msgspec.json.Decoder(Actor).decode
 
 
-class AlreadySettled(UsageError):
-    """The question has an answer, or nobody waits for one any more; the message says which."""
-
-
-class SqliteApprovals:
-    """The questions of all processes of this machine that open the same journal."""
+class SqliteApprovals(ApprovalStore):
+    """The questions of all processes of this machine that open the same database."""
 
     def __init__(self, writer: Writer, readers: Readers) -> None:
         self._writer = writer
         self._readers = readers
 
     async def ask(self, approval: Approval, owner: str) -> None:
-        """Keep a question that `owner` waits for."""
         await self._writer.submit(partial(_ask, approval=approval, owner=owner))
 
     async def answer(
         self, approval_id: str, answer: Answer, who: Actor, note: str, time: int
     ) -> Approval:
-        """Answer a question; raise AlreadySettled if it waits no more, NotFound if unknown."""
         work = partial(_answer, name=approval_id, answer=answer, who=who, note=note, time=time)
         return await self._writer.submit(work)
 
     async def expire(self, approval_id: str, time: int) -> Approval:
-        """Let a question be over unless it has an answer; return what became of it."""
         return await self._writer.submit(partial(_expire, name=approval_id, time=time))
 
     async def expire_due(self, time: int) -> None:
-        """Let all questions be over whose time has come."""
         await self._writer.submit(partial(_expire_due, time=time))
 
     def withdraw(self, approval_id: str, note: str, time: int) -> asyncio.Future[None]:
-        """Take a question back unless it has an answer; it is on its way when this returns."""
         return self._writer.submit(
             lambda connection: _withdraw(connection, "id = ?", approval_id, note, time)
         )
 
-    async def withdraw_of(self, owner: str, note: str, time: int) -> None:
-        """Take back what a process asked that died."""
+    async def withdraw_all(self, owner: str, note: str, time: int) -> None:
         await self._writer.submit(
             lambda connection: _withdraw(connection, "owner = ?", owner, note, time)
         )
 
     async def read(self, approval_id: str) -> Approval:
-        """Return a question; raise NotFound if it is unknown."""
         return await self._readers.run(_read, approval_id)
 
     async def waiting(self, *, limit: int = 1_000) -> list[Approval]:
-        """Return what waits for an answer, the oldest first."""
         return await self._readers.run(_read_all, "waiting", "ASC", limit)
 
     async def settled(self, state: ApprovalState, *, limit: int = 1_000) -> list[Approval]:
-        """Return what became `state`, the newest first."""
         return await self._readers.run(_read_all, state, "DESC", limit)
 
     async def owners(self) -> list[str]:
-        """Return the processes that wait for answers."""
         return await self._readers.run(_read_owners)
 
 
@@ -104,7 +87,7 @@ def _ask(connection: sqlite3.Connection, approval: Approval, owner: str) -> None
     connection.execute(
         "DELETE FROM approval WHERE key IN (SELECT key FROM approval WHERE asked_at < ?"
         " AND state <> 'waiting' LIMIT ?)",
-        (approval.asked_at - REMEMBERED_MS, _PRUNED_AT_ONCE),
+        (approval.asked_at - KEPT_MS, _PRUNED_AT_ONCE),
     )
     connection.execute(
         "INSERT INTO approval (id, run, workflow, path, kind, title, details, asked_at, expires_at,"
@@ -136,12 +119,6 @@ def _answer(
     if not changed:
         raise AlreadySettled(refusal(found))
     return found
-
-
-def refusal(approval: Approval) -> str:
-    """Return why a question takes no answer."""
-    what = approval.account if approval.state != "waiting" else "nobody answered in time"
-    return f"{approval.id!r} takes no answer any more: {what}"
 
 
 def _expire(connection: sqlite3.Connection, name: str, time: int) -> Approval:

@@ -15,7 +15,7 @@ import msgspec
 
 from infloop.errors import NotFound
 from infloop.model.values import compact_json
-from infloop.store.base import TextPage
+from infloop.store.interfaces.run_log import TextPage
 from infloop.store.sqlite.compression import pack, unpack
 from infloop.store.sqlite.encoding import to_json
 

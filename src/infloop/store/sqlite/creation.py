@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from infloop.errors import NotFound, StoreError
 from infloop.model.events import Recorded, RunStarted
 from infloop.model.values import compact_json
-from infloop.store.base import NewRun, Ownership, definition_hash
+from infloop.store.interfaces.run_log import NewRun, Ownership, definition_hash
 from infloop.store.sqlite.append import Figures, insert_stretches, store_items
 from infloop.store.sqlite.batches import LAST_ROW, decode_stretch, encode_stretches, row_id
 from infloop.store.sqlite.blobs import whole_texts

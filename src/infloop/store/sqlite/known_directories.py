@@ -1,4 +1,4 @@
-"""The paths that were directories themselves when a run worked there."""
+"""The paths at which runs have worked in a real directory, not a link."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import sqlite3
 
-MOST_PLACES = 10_000
-"""How many are known; of more, the oldest are forgotten."""
+MOST_PATHS = 10_000
+"""How many paths are kept; beyond that the oldest are deleted."""
 
 
-def was_real(connection: sqlite3.Connection, path: str) -> bool:
-    """Say whether a path is known."""
+def is_known(connection: sqlite3.Connection, path: str) -> bool:
+    """Return whether a path was added."""
     found = connection.execute("SELECT 1 FROM place WHERE path = ?", (os.fsencode(path),))
     return found.fetchone() is not None
 
 
-def note_real(connection: sqlite3.Connection, path: str) -> None:
-    """Make a path known."""
+def add(connection: sqlite3.Connection, path: str) -> None:
+    """Add a path."""
     connection.execute("INSERT OR IGNORE INTO place (path) VALUES (?)", (os.fsencode(path),))
     connection.execute(
-        "DELETE FROM place WHERE key <= (SELECT max(key) FROM place) - ?", (MOST_PLACES,)
+        "DELETE FROM place WHERE key <= (SELECT max(key) FROM place) - ?", (MOST_PATHS,)
     )

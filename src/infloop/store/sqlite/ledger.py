@@ -1,22 +1,35 @@
-"""What every call of a provider cost, and how much is left to spend.
+"""The ledger in the database: what every provider call cost.
 
-A call is reserved before the provider is asked, charged while it works and settled when it is over.
-Rows are only added and amounts only grow, whoever writes last and however often; they outlive the
-runs they belong to. Amounts are kept as whole billionths of a dollar, so that sums are exact.
+Amounts are stored as whole billionths of a dollar, so that sums are exact.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import NotFound
 from infloop.policy.spending import MAX_USD, used_up
-from infloop.store.base import Bill, Booking, Calls, Cap, Grouping, NewCall, Spending, UsedUp
+from infloop.store.interfaces.ledger import (
+    Bill,
+    CallFilter,
+    CallLedger,
+    Cap,
+    CapReached,
+    Grouping,
+    NewCall,
+    Spending,
+    TrackedCall,
+)
 from infloop.store.sqlite.encoding import mended_text
 
 if TYPE_CHECKING:
+    import asyncio
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from infloop.store.sqlite.readers import Readers
+    from infloop.store.sqlite.writer import Writer
 
 BILLION = 1_000_000_000
 MOST_TOKENS = 1_000_000_000_000
@@ -46,40 +59,128 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
-def reserve(connection: sqlite3.Connection, call: NewCall, caps: Sequence[Cap]) -> int | UsedUp:
-    """Store a call that is about to be made and return its id, unless a cap is used up."""
+class SqliteLedger(CallLedger):
+    """The calls of all processes of this machine that open the same database."""
+
+    def __init__(self, writer: Writer, readers: Readers) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._unwritten: list[_TrackedCall] = []
+
+    async def reserve(self, call: NewCall, caps: Sequence[Cap] = ()) -> int | CapReached:
+        work = partial(_reserve, call=call, caps=caps)
+        return await self._writer.submit(work, small=not caps)
+
+    def charge(self, call: int, bill: Bill) -> asyncio.Future[None]:
+        return self._writer.submit(partial(_charge, call=call, bill=bill), small=True)
+
+    def settle(self, call: int, bill: Bill, *, known: bool, time: int) -> asyncio.Future[None]:
+        work = partial(_settle, call=call, bill=bill, known=known, time=time)
+        return self._writer.submit(work, small=True)
+
+    def track(self, call: NewCall) -> TrackedCall:
+        tracked = _TrackedCall(call, self._write_soon)
+        self._write_soon(tracked)
+        return tracked
+
+    def _write_soon(self, tracked: _TrackedCall) -> None:
+        urgent = tracked.bill.usd > 0
+        if tracked.unwritten and not urgent:
+            return  # its latest values are written when its turn comes
+        if not tracked.unwritten:
+            tracked.unwritten = True
+            self._unwritten.append(tracked)
+        self._writer.ride(self._take_unwritten, urgent=urgent)
+
+    def _take_unwritten(self) -> Callable[[sqlite3.Connection], None]:
+        changes = [each.take_change() for each in self._unwritten]
+        self._unwritten = []
+        return partial(_write_changes, changes=changes)
+
+    async def abandon(self, instance: str, time: int) -> int:
+        return await self._writer.submit(partial(_abandon, instance=instance, time=time))
+
+    async def owners(self) -> list[str]:
+        await self._writer.settle()
+        return await self._readers.run(_read_owners)
+
+    async def total(self, calls: CallFilter | None = None) -> Spending:
+        await self._writer.settle()
+        return await self._readers.run(_read_total, calls or CallFilter())
+
+    async def totals(self, by: Grouping, calls: CallFilter | None = None) -> list[Spending]:
+        await self._writer.settle()
+        return await self._readers.run(_read_totals, by, calls or CallFilter())
+
+
+class _TrackedCall(TrackedCall):
+    """A call whose latest values wait to be written; `id` is set when its row is inserted."""
+
+    def __init__(self, call: NewCall, write_soon: Callable[[_TrackedCall], None]) -> None:
+        self.call = call
+        self.id: int | None = None
+        self.unwritten = False
+        self.bill = Bill()
+        self._known = False
+        self._settled_at: int | None = None
+        self._write_soon = write_soon
+
+    def charge(self, bill: Bill) -> None:
+        self.bill = bill
+        self._write_soon(self)
+
+    def settle(self, bill: Bill, *, known: bool, time: int) -> None:
+        self.bill = bill
+        self._known = known
+        self._settled_at = time
+        self._write_soon(self)
+
+    def take_change(self) -> _Change:
+        """Return the values to be written now; a later change is written again."""
+        self.unwritten = False
+        return _Change(self, self.bill, self._known, self._settled_at)
+
+
+class _Change(NamedTuple):
+    call: _TrackedCall
+    bill: Bill
+    known: bool
+    settled_at: int | None
+
+
+def _reserve(
+    connection: sqlite3.Connection, call: NewCall, caps: Sequence[Cap]
+) -> int | CapReached:
     for cap in caps:
         spent = _cost(connection, cap.calls)
         if used_up(spent, cap.limit_usd):
-            return UsedUp(cap, spent)
-    return _insert(connection, Booking(call))
+            return CapReached(cap, spent)
+    return _insert(connection, _row(call, Bill(), known=False, settled_at=None))
 
 
-def write_bookings(connection: sqlite3.Connection, bookings: Sequence[Booking]) -> None:
-    """Store calls as they are now."""
-    over: list[tuple[object, ...]] = []
-    for booking in bookings:
-        booking.waiting = False  # first: what changes from now on is written again
-        if booking.id is not None and _update(connection, booking.id, booking.bill):
-            if booking.settled_at is not None:
-                _close(connection, booking.id, known=booking.known, time=booking.settled_at)
-        elif booking.settled_at is None:
-            booking.id = _insert(connection, booking)
+def _write_changes(connection: sqlite3.Connection, changes: Sequence[_Change]) -> None:
+    settled: list[tuple[object, ...]] = []
+    for tracked, bill, known, settled_at in changes:
+        if tracked.id is not None and _update(connection, tracked.id, bill):
+            if settled_at is not None:
+                _close(connection, tracked.id, known=known, time=settled_at)
+            continue
+        row = _row(tracked.call, bill, known=known, settled_at=settled_at)
+        if settled_at is None:
+            tracked.id = _insert(connection, row)
         else:
-            over.append(_row(booking))
-    if over:
-        connection.executemany(_INSERT, over)
+            settled.append(row)
+    if settled:
+        connection.executemany(_INSERT, settled)
 
 
-def _insert(connection: sqlite3.Connection, booking: Booking) -> int:
-    key = connection.execute(_INSERT, _row(booking)).lastrowid
+def _insert(connection: sqlite3.Connection, row: tuple[object, ...]) -> int:
+    key = connection.execute(_INSERT, row).lastrowid
     assert key is not None
     return key
 
 
-def _row(booking: Booking) -> tuple[object, ...]:
-    # Read once: the event loop goes on changing it.
-    call, bill, settled_at = booking.call, booking.bill, booking.settled_at
+def _row(call: NewCall, bill: Bill, *, known: bool, settled_at: int | None) -> tuple[object, ...]:
     return (
         call.run_id,
         call.workflow_id,
@@ -91,7 +192,7 @@ def _row(booking: Booking) -> tuple[object, ...]:
         call.instance,
         call.reserved_at,
         *_amounts(bill),
-        booking.known,
+        known,
         settled_at,
         None if settled_at is None else "settled",
     )
@@ -123,22 +224,19 @@ def _close(connection: sqlite3.Connection, call: int, *, known: bool, time: int)
     )
 
 
-def charge(connection: sqlite3.Connection, call: int, bill: Bill) -> None:
-    """Note what a call has cost so far; less than what is noted changes nothing."""
+def _charge(connection: sqlite3.Connection, call: int, bill: Bill) -> None:
     if not _update(connection, call, bill):
         raise NotFound(f"the ledger has no call {call}; its database was replaced or changed")
 
 
-def settle(
+def _settle(
     connection: sqlite3.Connection, call: int, bill: Bill, *, known: bool, time: int
 ) -> None:
-    """Note that a call is over and what it cost, and whether that is all of it."""
-    charge(connection, call, bill)
+    _charge(connection, call, bill)
     _close(connection, call, known=known, time=time)
 
 
-def abandon(connection: sqlite3.Connection, instance: str, time: int) -> int:
-    """Close the calls that a process left open when it died; return how many there were."""
+def _abandon(connection: sqlite3.Connection, instance: str, time: int) -> int:
     return connection.execute(
         "UPDATE call SET outcome = 'abandoned', settled_at = ?"
         " WHERE instance = ? AND outcome IS NULL",
@@ -146,21 +244,18 @@ def abandon(connection: sqlite3.Connection, instance: str, time: int) -> int:
     ).rowcount
 
 
-def callers(connection: sqlite3.Connection) -> list[str]:
-    """Return the processes that have calls open."""
+def _read_owners(connection: sqlite3.Connection) -> list[str]:
     rows = connection.execute("SELECT DISTINCT instance FROM call WHERE outcome IS NULL")
     return [instance for (instance,) in rows]
 
 
-def read_spent(connection: sqlite3.Connection, calls: Calls) -> Spending:
-    """Return what all these calls cost together."""
+def _read_total(connection: sqlite3.Connection, calls: CallFilter) -> Spending:
     where, values = _conditions(calls)
     row = connection.execute(f"SELECT {_SUMS} FROM call WHERE {where}", values).fetchone()  # noqa: S608  (constants)
     return _spending("", *row)
 
 
-def read_spending(connection: sqlite3.Connection, by: Grouping, calls: Calls) -> list[Spending]:
-    """Return what these calls cost, in the order of the groups' names."""
+def _read_totals(connection: sqlite3.Connection, by: Grouping, calls: CallFilter) -> list[Spending]:
     where, values = _conditions(calls)
     rows = connection.execute(
         f"SELECT {_KEYS[by]}, {_SUMS} FROM call WHERE {where} GROUP BY 1 ORDER BY 1",  # noqa: S608  (constants)
@@ -173,7 +268,7 @@ def _spending(key: str, calls: int, cost: int, *rest: int) -> Spending:
     return Spending(key, calls, cost / BILLION, *rest)
 
 
-def _cost(connection: sqlite3.Connection, calls: Calls) -> float:
+def _cost(connection: sqlite3.Connection, calls: CallFilter) -> float:
     where, values = _conditions(calls)
     (cost,) = connection.execute(
         f"SELECT coalesce(sum(cost), 0) FROM call WHERE {where}",  # noqa: S608  (constants)
@@ -182,7 +277,7 @@ def _cost(connection: sqlite3.Connection, calls: Calls) -> float:
     return float(cost / BILLION)
 
 
-def _conditions(calls: Calls) -> tuple[str, list[object]]:
+def _conditions(calls: CallFilter) -> tuple[str, list[object]]:
     where, values = "TRUE", list[object]()
     for column, value in (("run = ?", calls.run_id), ("instance = ?", calls.instance)):
         if value:

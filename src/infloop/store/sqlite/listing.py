@@ -8,7 +8,7 @@ import msgspec
 
 from infloop.errors import NotFound
 from infloop.model.events import Cause
-from infloop.store.base import Cursor, RunRow, StoredStatus
+from infloop.store.interfaces.run_log import Cursor, RunRow, StoredStatus
 
 if TYPE_CHECKING:
     import sqlite3
@@ -75,12 +75,12 @@ def list_runs(
     return [run_row(row) for row in rows]
 
 
-def runs_named(connection: sqlite3.Connection, beginning: str, limit: int) -> list[RunRow]:
-    """Return up to `limit` runs whose id begins with `beginning`."""
+def runs_with_prefix(connection: sqlite3.Connection, prefix: str, limit: int) -> list[RunRow]:
+    """Return up to `limit` runs whose id starts with `prefix`."""
     rows = connection.execute(
         f"SELECT {RUN_COLUMNS} FROM run WHERE id >= ? AND substr(id, 1, ?) = ?"  # noqa: S608  (a constant)
         " ORDER BY id LIMIT ?",
-        (beginning, len(beginning), beginning, limit),
+        (prefix, len(prefix), prefix, limit),
     )
     return [run_row(row) for row in rows]
 

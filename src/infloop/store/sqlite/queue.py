@@ -1,5 +1,4 @@
-"""The run queue in the journal's database, through its one writer."""
-
+"""The run queue in the database."""
 
 from __future__ import annotations
 
@@ -13,7 +12,14 @@ import msgspec
 from infloop.errors import Fenced, NotFound, StoreError
 from infloop.model.events import Cause
 from infloop.model.values import JsonObject, compact_json
-from infloop.store.queue import REMEMBERED_MS, Full, Queue, Queued, QueuedRun, QueueEntry
+from infloop.store.interfaces.queue import (
+    KEPT_MS,
+    Enqueued,
+    QueuedRun,
+    QueueEntry,
+    QueueFull,
+    RunQueue,
+)
 from infloop.store.sqlite import creation
 from infloop.store.sqlite.compression import pack, unpack
 from infloop.store.sqlite.encoding import mended_text, to_json
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from infloop.model.events import Recorded
-    from infloop.store.base import NewRun
+    from infloop.store.interfaces.run_log import NewRun
     from infloop.store.sqlite.readers import Readers
     from infloop.store.sqlite.writer import Writer
 
@@ -37,27 +43,27 @@ _NOTHING = pack(b"{}")
 _cause = msgspec.json.Decoder(Cause).decode
 
 
-class SqliteQueue(Queue):
-    """The queue of all processes of this machine that open the same journal."""
+class SqliteQueue(RunQueue):
+    """The queue of all processes of this machine that open the same database."""
 
     def __init__(self, writer: Writer, readers: Readers, output_cap: int) -> None:
         self._writer = writer
         self._readers = readers
         self._output_cap = output_cap
 
-    async def put(self, run: QueuedRun, *, limit: int) -> Queued | Full:
+    async def put(self, run: QueuedRun, *, limit: int) -> Enqueued | QueueFull:
         return await self._writer.submit(partial(_put, run=run, limit=limit))
 
-    async def take_some(
+    async def take(
         self,
         owner: str,
-        most: int,
+        limit: int = 1,
         *,
-        room: Mapping[str, int],
-        among: Collection[str] | None = None,
+        slots: Mapping[str, int] | None = None,
+        only: Collection[str] | None = None,
     ) -> list[QueueEntry]:
-        chosen = None if among is None else json.dumps([*among])
-        work = partial(_take_some, owner=owner, most=most, room=room, chosen=chosen)
+        ids = None if only is None else json.dumps([*only])
+        work = partial(_take, owner=owner, limit=limit, slots=slots or {}, ids=ids)
         return await self._writer.submit(work)
 
     async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
@@ -69,8 +75,8 @@ class SqliteQueue(Queue):
 
         return await self._writer.submit(work)
 
-    async def give_back(self, entry_id: str, owner: str) -> None:
-        await self._writer.submit(partial(_give_back, entry_id=entry_id, owner=owner))
+    async def requeue(self, entry_id: str, owner: str) -> None:
+        await self._writer.submit(partial(_requeue, entry_id=entry_id, owner=owner))
 
     async def drop(self, entry_id: str, owner: str, reason: str) -> None:
         await self._writer.submit(lambda c: _leave(c, entry_id, owner, "dropped", reason))
@@ -97,15 +103,15 @@ class SqliteQueue(Queue):
     async def owners(self) -> list[str]:
         return await self._readers.run(_read_owners)
 
-    async def forget_owner(self, owner: str) -> int:
-        return await self._writer.submit(partial(_forget_owner, owner=owner))
+    async def requeue_all(self, owner: str) -> int:
+        return await self._writer.submit(partial(_requeue_all, owner=owner))
 
 
 # -- adding ----------------------------------------------------------------------------------------
 
 
-def _put(connection: sqlite3.Connection, run: QueuedRun, limit: int) -> Queued | Full:
-    forgotten = run.queued_at - REMEMBERED_MS
+def _put(connection: sqlite3.Connection, run: QueuedRun, limit: int) -> Enqueued | QueueFull:
+    forgotten = run.queued_at - KEPT_MS
     _prune(connection, forgotten)
     known = _answered(connection, mended_text(run.idempotency_key), forgotten)
     if known is not None:
@@ -117,10 +123,10 @@ def _put(connection: sqlite3.Connection, run: QueuedRun, limit: int) -> Queued |
         (run.priority,),
     ).fetchone()
     if waiting + taken >= limit:
-        return Full(limit)
+        return QueueFull(limit)
     position = waiting - behind + 1
     _insert(connection, run, position)
-    return Queued(run.id, run.run_id, position)
+    return Enqueued(run.id, run.run_id, position)
 
 
 def _prune(connection: sqlite3.Connection, before: int) -> None:
@@ -132,7 +138,7 @@ def _prune(connection: sqlite3.Connection, before: int) -> None:
     )
 
 
-def _answered(connection: sqlite3.Connection, key: str, forgotten: int) -> Queued | None:
+def _answered(connection: sqlite3.Connection, key: str, forgotten: int) -> Enqueued | None:
     if not key:
         return None
     row = connection.execute(
@@ -140,7 +146,7 @@ def _answered(connection: sqlite3.Connection, key: str, forgotten: int) -> Queue
         " AND (queued_at >= ? OR state IN ('waiting', 'taken'))",
         (key, forgotten),
     ).fetchone()
-    return Queued(row[0], row[1], row[2], repeated=True) if row else None
+    return Enqueued(row[0], row[1], row[2], repeated=True) if row else None
 
 
 def _insert(connection: sqlite3.Connection, run: QueuedRun, position: int) -> None:
@@ -172,18 +178,18 @@ def _insert(connection: sqlite3.Connection, run: QueuedRun, position: int) -> No
 # -- handing out -----------------------------------------------------------------------------------
 
 
-def _take_some(
+def _take(
     connection: sqlite3.Connection,
     owner: str,
-    most: int,
-    room: Mapping[str, int],
-    chosen: str | None,
+    limit: int,
+    slots: Mapping[str, int],
+    ids: str | None,
 ) -> list[QueueEntry]:
-    left = dict(room)
+    left = dict(slots)
     taken: list[QueueEntry] = []
-    while len(taken) < most:
+    while len(taken) < limit:
         full = json.dumps([name for name, count in left.items() if count < 1])
-        entry = _take(connection, owner, full, chosen)
+        entry = _take_one(connection, owner, full, ids)
         if entry is None:
             break
         taken.append(entry)
@@ -192,9 +198,10 @@ def _take_some(
     return taken
 
 
-def _take(
-    connection: sqlite3.Connection, owner: str, passed: str, chosen: str | None
+def _take_one(
+    connection: sqlite3.Connection, owner: str, full: str, ids: str | None
 ) -> QueueEntry | None:
+    """Take the next entry, none of the workflows in `full`; both lists are JSON."""
     rows = connection.execute(
         "UPDATE queued SET state = 'taken', owner = ?1 WHERE key = (SELECT key FROM queued"  # noqa: S608  (constants)
         " WHERE state = 'waiting' AND workflow NOT IN (SELECT value FROM json_each(?2))"
@@ -202,7 +209,7 @@ def _take(
         " ORDER BY priority DESC, key LIMIT 1)"
         " AND NOT EXISTS (SELECT 1 FROM queue_hold WHERE owner = ?1)"
         f" RETURNING {_COLUMNS}",
-        (owner, passed, chosen),
+        (owner, full, ids),
     ).fetchall()
     return _entry(rows[0], 0) if rows else None
 
@@ -221,7 +228,7 @@ def _leave(
     return str(left[0][0])
 
 
-def _give_back(connection: sqlite3.Connection, entry_id: str, owner: str) -> None:
+def _requeue(connection: sqlite3.Connection, entry_id: str, owner: str) -> None:
     given = connection.execute(
         "UPDATE queued SET state = 'waiting', owner = ''"
         " WHERE id = ? AND state = 'taken' AND owner = ?",
@@ -254,7 +261,7 @@ def _release(connection: sqlite3.Connection, owner: str) -> None:
     connection.execute("DELETE FROM queue_hold WHERE owner = ?", (owner,))
 
 
-def _forget_owner(connection: sqlite3.Connection, owner: str) -> int:
+def _requeue_all(connection: sqlite3.Connection, owner: str) -> int:
     _release(connection, owner)
     return connection.execute(
         "UPDATE queued SET state = 'waiting', owner = '' WHERE state = 'taken' AND owner = ?",

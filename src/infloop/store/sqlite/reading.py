@@ -9,7 +9,7 @@ import msgspec
 from infloop.errors import NotFound
 from infloop.model.events import Output, Recorded, StepFinished, StepPassed
 from infloop.model.values import JsonObject, JsonValue, compact_json
-from infloop.store.base import Checkpoint, Loaded, TextPage
+from infloop.store.interfaces.run_log import Checkpoint, LoadedRun, TextPage
 from infloop.store.sqlite.batches import LAST_ROW, Kind, decode_stretch, row_id
 from infloop.store.sqlite.blobs import cut_page, decode_references, put_back, read_page, whole_texts
 from infloop.store.sqlite.compression import unpack
@@ -85,7 +85,7 @@ def _weight(row: tuple[int, Kind, str, str | None, bytes]) -> int:
     return len(row[4]) + texts
 
 
-def load_run(connection: sqlite3.Connection, run_id: str, until_seq: int | None) -> Loaded:
+def load_run(connection: sqlite3.Connection, run_id: str, until_seq: int | None) -> LoadedRun:
     """Return the run's nearest checkpoint and the events after it."""
     key, run = read_run(connection, run_id)
     until = _END if until_seq is None else until_seq
@@ -104,7 +104,7 @@ def load_run(connection: sqlite3.Connection, run_id: str, until_seq: int | None)
         for item in items
         if after_seq < item.seq <= until
     ]
-    return Loaded(run, unpack(definition), checkpoint, events)
+    return LoadedRun(run, unpack(definition), checkpoint, events)
 
 
 def read_scope(connection: sqlite3.Connection, run_id: str) -> JsonObject | None:

@@ -22,7 +22,7 @@ from infloop.model.events import (
     StepStarted,
 )
 from infloop.model.values import as_text
-from infloop.store.base import Place, RunRow, SearchHit
+from infloop.store.interfaces.run_log import RunRow, SearchHit, TextKind
 from infloop.store.sqlite.encoding import mended_text
 from infloop.store.sqlite.listing import LAST_SEQ, RUN_COLUMNS, read_run, run_row
 from infloop.store.sqlite.reading import every_event
@@ -54,7 +54,7 @@ class Documents(NamedTuple):
 
     key: int
     last_seq: int
-    texts: list[tuple[str, Place, str]]
+    texts: list[tuple[str, TextKind, str]]
 
 
 class _Excerpt:
@@ -115,7 +115,7 @@ def still_there(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[
 
 def _gather_run(connection: sqlite3.Connection, run_id: str) -> Documents:
     key, run = read_run(connection, run_id)
-    texts: list[tuple[str, Place, str]] = []
+    texts: list[tuple[str, TextKind, str]] = []
     room = RUN_CHARACTERS
     for (path, kind), excerpt in _excerpts(connection, key, run).items():
         text = excerpt.text()[:room]
@@ -127,8 +127,8 @@ def _gather_run(connection: sqlite3.Connection, run_id: str) -> Documents:
 
 def _excerpts(
     connection: sqlite3.Connection, key: int, run: RunRow
-) -> dict[tuple[str, Place], _Excerpt]:
-    excerpts: dict[tuple[str, Place], _Excerpt] = {}
+) -> dict[tuple[str, TextKind], _Excerpt]:
+    excerpts: dict[tuple[str, TextKind], _Excerpt] = {}
     if run.error:  # first, so that no limit can leave it out
         excerpts[run.failed_step, "error"] = _Excerpt()
         excerpts[run.failed_step, "error"].add(run.error)
@@ -142,7 +142,7 @@ def _excerpts(
     return excerpts
 
 
-def _texts(recorded: Recorded) -> Iterator[tuple[str, Place, str]]:
+def _texts(recorded: Recorded) -> Iterator[tuple[str, TextKind, str]]:
     match recorded.event:
         case Output(path=path, text=text):
             yield path, "log", text
@@ -228,16 +228,16 @@ def find(connection: sqlite3.Connection, query: str, limit: int) -> list[SearchH
         "WITH matching AS MATERIALIZED ("  # noqa: S608  (constants)
         "  SELECT rowid AS id, rank FROM document_words WHERE document_words MATCH ?"
         "), best AS ("
-        "  SELECT document.run, document.id, path, kind, min(rank), count(*) AS places"
+        "  SELECT document.run, document.id, path, kind, min(rank), count(*) AS matches"
         "  FROM matching JOIN document ON document.id = matching.id GROUP BY document.run"
-        f") SELECT best.id, path, kind, places, {RUN_COLUMNS}"
+        f") SELECT best.id, path, kind, matches, {RUN_COLUMNS}"
         " FROM best JOIN run ON run.key = best.run ORDER BY started_at DESC, run.id DESC LIMIT ?",
         (query, limit),
     ).fetchall()
     return [
-        SearchHit(run_row(row[4:]), path, kind, *_snippet(connection, query, document), places)
+        SearchHit(run_row(row[4:]), path, kind, *_snippet(connection, query, document), matches)
         for row in rows
-        for document, path, kind, places in [row[:4]]
+        for document, path, kind, matches in [row[:4]]
     ]
 
 

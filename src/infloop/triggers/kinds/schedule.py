@@ -73,9 +73,12 @@ class ScheduleKind(TriggerKind):
             report.error("schedule", str(error))
 
     def source(self, services: SourceServices) -> Scheduler:
-        async def start(trigger: Trigger, due_ms: int, missed: Missed | None) -> bool:
+        async def start(
+            trigger: Trigger, due_ms: int, missed: Missed | None, correlation_id: str = ""
+        ) -> bool:
             values = schedule_values(Timetable(_schedule(trigger)), due_ms, missed)
-            return await services.start(trigger, values, schedule_key(trigger, due_ms))
+            key = schedule_key(trigger, due_ms)
+            return await services.start(trigger, values, key, correlation_id)
 
         states = ScheduleStates(services.state_dir / STATE_FILE)
         return Scheduler(services.triggers, start, services.notify, states, services.clock)

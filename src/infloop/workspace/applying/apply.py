@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import UsageError
-from infloop.workspace import locks
+from infloop.lowlevel.directory_lock import hold_directory
 from infloop.workspace.applying.merge import (
     DEFAULT_AUTHOR,
     MergeConflict,
@@ -97,7 +97,7 @@ async def apply(
     if refused := {path: why for path, why in protected.items() if not _allows(allow, path)}:
         return ProtectedChanges(refused)
     # The lock keeps new objects from being pruned before a ref protects them.
-    async with repo.lock(), locks.shared(store.directory):
+    async with repo.lock(), hold_directory(store.directory, shared=True):
         if to_branch is None:
             done = await _to_tree(store, repo, base, wanted)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from infloop.workspace import locks
+from infloop.lowlevel.directory_lock import hold_directory
 from infloop.workspace.snapshots.changes import EMPTY_TREE, printable
 from infloop.workspace.snapshots.trees import PathEntry, write_tree
 from infloop.workspace.threads import in_thread
@@ -107,7 +107,7 @@ async def edit_tree(
             _remove_obstacles(entries, folders, path)
             entries[path] = entry
     store.objects.prepare()
-    async with locks.shared(store.directory):
+    async with hold_directory(store.directory, shared=True):
         return await in_thread(lambda _: _write_tree(store, entries))
 
 
@@ -133,7 +133,7 @@ async def _write(store: SnapshotStore, content: bytes) -> str:
         with store.objects.batch() as batch:
             return batch.add("commit", content).hex()
 
-    async with locks.shared(store.directory):
+    async with hold_directory(store.directory, shared=True):
         return await in_thread(lambda _: work())
 
 

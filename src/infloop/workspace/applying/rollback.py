@@ -14,7 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from infloop.workspace import beneath, locks
+from infloop.lowlevel.directory_lock import hold_directory
+from infloop.lowlevel.remove_tree import remove_tree_at
+from infloop.workspace import beneath
 from infloop.workspace.snapshots.restore import STAGING_NAME
 from infloop.workspace.snapshots.restore_plan import merge_update, parent_paths
 from infloop.workspace.snapshots.trees import Difference
@@ -68,7 +70,7 @@ async def recover(store: SnapshotStore) -> list[Path]:
         if not pending.exists():
             pending.end(store)
             continue
-        async with locks.exclusive(Path(pending.common)):
+        async with hold_directory(Path(pending.common)):
             # Its own process may have finished in the meantime.
             if pending in _all(store):
                 await _lock_and_roll_back(store, pending)
@@ -135,4 +137,4 @@ def _remove_staging(root: Path) -> None:
         for entry in os.scandir(directory):
             name = os.fsencode(entry.name)
             if STAGING_NAME.fullmatch(name) and entry.is_dir(follow_symlinks=False):
-                beneath.remove_tree(directory, name)
+                remove_tree_at(directory, name)

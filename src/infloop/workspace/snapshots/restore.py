@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from infloop.errors import StepError
+from infloop.lowlevel.remove_tree import remove_tree_at
 from infloop.workspace import beneath
 from infloop.workspace.snapshots.objects import EXECUTABLE, LINK
 
@@ -110,7 +111,7 @@ class StagingDirectory:
     def close(self) -> None:
         """Remove the directory with its content, and restore the permissions of the root."""
         os.close(self.descriptor)
-        beneath.remove_tree(self._root, self._name)
+        remove_tree_at(self._root, self._name)
         if self.root_mode is not None:
             os.fchmod(self._root, self.root_mode)
 

@@ -32,7 +32,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from infloop.errors import InfloopError, NotFound, StepError
-from infloop.workspace import beneath, locks
+from infloop.lowlevel.directory_lock import hold_directory
+from infloop.workspace import beneath
 from infloop.workspace.git.commands import Git, GitContext, is_id
 from infloop.workspace.snapshots import metadata
 from infloop.workspace.snapshots.changes import Change, changes
@@ -217,7 +218,7 @@ class SnapshotStore:
         more are removed from disk. Returns the number of dropped snapshots that had no owner.
         """
         self.objects.prepare()
-        async with locks.exclusive(self.directory):
+        async with hold_directory(self.directory):
             for owner in gone:
                 self._refs.drop_owner(owner)
             dropped = self._refs.drop(set(keep), GRACE_S)
@@ -242,7 +243,7 @@ class SnapshotStore:
                 self._refs.keep(found.stored.id, owner)
             return found
 
-        async with locks.shared(self.directory):
+        async with hold_directory(self.directory, shared=True):
             found = await in_thread(work)
         self._cache(found.stored)
         return found
@@ -363,7 +364,7 @@ class SnapshotStore:
         if self.objects.pack_count() <= _MAX_PACKS:
             return
         with suppress(InfloopError):
-            async with locks.exclusive(self.directory, deadline_s=0):
+            async with hold_directory(self.directory, timeout_s=0):
                 await self.git.call(self.trees.context, "repack", "--geometric=2", "-d", "-q", "-l")
 
 

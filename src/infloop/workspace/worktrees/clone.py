@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import InfloopError, StepError
+from infloop.lowlevel.remove_tree import remove_tree
 from infloop.workspace.git.commands import Git, GitContext, is_id
 from infloop.workspace.snapshots.objects import object_ids_in
 from infloop.workspace.snapshots.walk import TreeLimits
@@ -224,8 +225,8 @@ async def _commits_in(git: Git, context: GitContext) -> list[str]:
 
 @contextmanager
 def _scratch_repository(path: Path, repo: Repository) -> Iterator[GitContext]:
-    shutil.rmtree(path, ignore_errors=True)
+    remove_tree(path)
     try:
         yield GitContext(path.parent, git_dir=_write(path, repo, "ref: refs/heads/none", {}))
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infloop.errors import InfloopError, StepError
+from infloop.lowlevel.remove_tree import remove_tree_at
 from infloop.workspace import beneath
 from infloop.workspace.git.commands import GitContext, is_id
 from infloop.workspace.snapshots.walk import TreeLimits
@@ -47,7 +48,7 @@ class LinkedKind:
             # A git that was killed may have created only the directory, whose name is unique.
             with suppress(StepError), beneath.open_root(worktrees) as directory:
                 for name in {path.name, (admin or path).name}:
-                    beneath.remove_tree(directory, os.fsencode(name))
+                    remove_tree_at(directory, name)
                 if not any(worktrees.iterdir()):
                     worktrees.rmdir()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infloop.errors import StepError, UsageError
-from infloop.workspace import locks
+from infloop.lowlevel.directory_lock import hold_directory
 from infloop.workspace.git.commands import GitContext, is_id, reason
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Repository:
 
     def lock(self) -> AbstractAsyncContextManager[None]:
         """Lock the repository against other infloop processes that create worktrees of it."""
-        return locks.exclusive(self.common)
+        return hold_directory(self.common)
 
     async def commit(self, ref: str) -> str | None:
         """Resolve `ref` to a commit in the user's work tree; None if there is none."""

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.errors import UsageError
+from infloop.lowlevel.remove_tree import remove_tree_at
 from infloop.workspace import beneath
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _is_folder(root: int, path: bytes) -> bool:
 def _remove(root: int, path: bytes) -> None:
     with suppress(FileNotFoundError, NotADirectoryError):
         with beneath.open_parent(root, path) as (above, name):
-            beneath.remove_tree(above, name)
+            remove_tree_at(above, name)
         while path := path.rpartition(b"/")[0]:
             try:
                 with beneath.open_parent(root, path) as (above, name):
@@ -124,7 +125,7 @@ def _copy(source: int, target: int, path: bytes, *, is_link: bool) -> None:
             _copy_file(taken, name, above, temporary)
         with suppress(NotADirectoryError, FileNotFoundError):
             if stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
-                beneath.remove_tree(above, name)
+                remove_tree_at(above, name)
         os.rename(temporary, name, src_dir_fd=above, dst_dir_fd=above)
 
 

@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import shutil
@@ -23,7 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from infloop.errors import StepError, UsageError
-from infloop.workspace import beneath, locks
+from infloop.lowlevel.directory_lock import hold_directory
+from infloop.lowlevel.lock_file import LockFile, is_held, remove_if_free
+from infloop.lowlevel.remove_tree import remove_tree_at
+from infloop.lowlevel.uncancelled import run_uncancelled
+from infloop.workspace import beneath
 from infloop.workspace.snapshots.store import SnapshotStore
 from infloop.workspace.threads import in_thread
 from infloop.workspace.worktrees import checkout, repository, saving, uncommitted
@@ -106,13 +109,13 @@ class Worktrees:
         }
         self._new_kind: KindName = "clone" if confine else "worktree"
         self._owner = secrets.token_hex(8)
-        self._presence: locks.Presence | None = None
+        self._owner_lock: LockFile | None = None
 
     def close(self) -> None:
         """Give up the ownership of all worktrees; the remaining ones are then orphaned."""
-        if self._presence:
-            self._presence.close()
-            self._presence = None
+        if self._owner_lock:
+            self._owner_lock.release()
+            self._owner_lock = None
 
     async def create(
         self,
@@ -154,7 +157,7 @@ class Worktrees:
             self._records.write(record)
         except BaseException:
             # Nobody has worked in it yet, so nothing is lost.
-            await asyncio.shield(self._discard(record))
+            await run_uncancelled(self._discard(record))
             raise
         return _worktree(record)
 
@@ -196,7 +199,7 @@ class Worktrees:
             try:
                 return _worktree(await self._recreate(record, wanted))
             except BaseException:
-                await asyncio.shield(self._discard(record))
+                await run_uncancelled(self._discard(record))
                 raise
 
     async def rewind(self, worktree: Worktree, snapshot: str) -> None:
@@ -256,7 +259,8 @@ class Worktrees:
                     await self._discard(record)
                 else:
                     done.append(await self.remove(record.name))
-            locks.remove_absent(self._directory / "owners")
+            for path in (self._directory / "owners").glob("[!.]*"):
+                remove_if_free(path)
         return done
 
     async def forget(self, name: str) -> None:
@@ -355,7 +359,7 @@ class Worktrees:
     async def _lock(self) -> AsyncIterator[None]:
         """Lock all worktrees that are not in use."""
         self._hold_owner_lock()
-        async with locks.exclusive(self._directory):
+        async with hold_directory(self._directory):
             yield
 
     def _write_first_record(
@@ -389,9 +393,10 @@ class Worktrees:
         return record
 
     def _hold_owner_lock(self) -> None:
-        if self._presence is None:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._presence = locks.Presence(self._owner_file(self._owner))
+        if self._owner_lock is None:
+            for path in (self._directory, self._directory / "owners"):
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._owner_lock = LockFile(self._owner_file(self._owner))
 
     def _owner_file(self, owner: str) -> Path:
         return self._directory / "owners" / owner
@@ -399,7 +404,7 @@ class Worktrees:
     def _status(self, record: Record) -> Status:
         if record.stage == "removed":
             return "saved"
-        return "in use" if locks.is_present(self._owner_file(record.owner)) else "orphaned"
+        return "in use" if is_held(self._owner_file(record.owner)) else "orphaned"
 
     def _record(self, worktree: Worktree | str) -> Record:
         name = worktree if isinstance(worktree, str) else worktree.name
@@ -426,7 +431,7 @@ class Worktrees:
 
     def _delete_files(self, name: str) -> None:
         with beneath.open_root(self._directory) as directory:
-            beneath.remove_tree(directory, os.fsencode(name))
+            remove_tree_at(directory, name)
 
 
 async def _existing_commit(repo: Repository, saved: Saved) -> str | None:

@@ -1,0 +1,147 @@
+"""What provider calls cost, and how much may still be spent.
+
+Promises of every implementation:
+
+- A call that was reserved stays in the ledger, whatever happens to its process or its run.
+- Amounts of a call only grow: a smaller bill that arrives late changes nothing.
+- Sums of money are exact to a billionth of a dollar.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+Grouping: TypeAlias = Literal["day", "workflow", "provider", "run"]
+
+
+class NewCall(msgspec.Struct, frozen=True):
+    """A provider call that is about to be made; `instance` is the process that makes it."""
+
+    run_id: str
+    workflow_id: str
+    path: str
+    attempt: int
+    provider: str
+    model: str
+    kind: Literal["agent", "judge"]
+    instance: str
+    reserved_at: int
+
+
+class Bill(NamedTuple):
+    """What a call has cost so far, in total."""
+
+    usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallFilter:
+    """Selects calls: of one run, of one process, reserved at or after a time. All by default."""
+
+    run_id: str = ""
+    instance: str = ""
+    since: int = 0
+
+
+class Cap(NamedTuple):
+    """The most that the selected calls may cost together; 0 means no limit."""
+
+    calls: CallFilter
+    limit_usd: float
+
+
+class CapReached(NamedTuple):
+    """A cap that leaves nothing to spend, and what was spent."""
+
+    cap: Cap
+    spent_usd: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What a group of calls cost together.
+
+    Of the `calls`, `unknown` have ended without reporting their full cost, `open` have not ended,
+    and `abandoned` were open when their process died. `usd` is what they reported.
+    """
+
+    key: str
+    calls: int
+    usd: float
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    unknown: int
+    open: int
+    abandoned: int
+
+    @property
+    def incomplete(self) -> int:
+        """How many calls may have cost more than `usd` says."""
+        return self.unknown + self.open + self.abandoned
+
+
+class TrackedCall(ABC):
+    """A call under no cap. Changes are written soon, together with other writes.
+
+    A charge of money is committed at the latest with the next append to a run log.
+    """
+
+    @abstractmethod
+    def charge(self, bill: Bill) -> None:
+        """Note what the call has cost so far."""
+
+    @abstractmethod
+    def settle(self, bill: Bill, *, known: bool, time: int) -> None:
+        """Note that the call has ended; `known` says whether `bill` is its full cost."""
+
+
+class CallLedger(ABC):
+    """The calls of all processes that share the store."""
+
+    @abstractmethod
+    async def reserve(self, call: NewCall, caps: Sequence[Cap] = ()) -> int | CapReached:
+        """Store a call before it is made and return its id, or the cap that forbids it.
+
+        Checking the caps and reserving are one transaction.
+        """
+
+    @abstractmethod
+    def charge(self, call: int, bill: Bill) -> asyncio.Future[None]:
+        """Queue what a reserved call has cost so far."""
+
+    @abstractmethod
+    def settle(self, call: int, bill: Bill, *, known: bool, time: int) -> asyncio.Future[None]:
+        """Queue the end of a reserved call; `known` says whether `bill` is its full cost."""
+
+    @abstractmethod
+    def track(self, call: NewCall) -> TrackedCall:
+        """Store a call that needs no reservation, soon."""
+
+    @abstractmethod
+    async def abandon(self, instance: str, time: int) -> int:
+        """Close the open calls of a process that died; return how many there were."""
+
+    @abstractmethod
+    async def owners(self) -> list[str]:
+        """Return the processes that have open calls."""
+
+    @abstractmethod
+    async def total(self, calls: CallFilter | None = None) -> Spending:
+        """Return what the selected calls cost together."""
+
+    @abstractmethod
+    async def totals(self, by: Grouping, calls: CallFilter | None = None) -> list[Spending]:
+        """Return what the selected calls cost by local day, workflow, provider or run."""

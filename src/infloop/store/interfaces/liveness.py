@@ -1,0 +1,107 @@
+"""Processes that own runs: which of them are alive, and which of their runs should stop.
+
+Promises of every implementation:
+
+- A process is `alive` from `register` until it ends, however it ends, or closes its instance.
+- A process that ended is `dead`. The answer never depends on its cooperation.
+- A process that exists and has not sent a heartbeat for `FROZEN_AFTER_MS` is `frozen`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from infloop.store.interfaces.run_log import StoredStatus
+
+OwnerState: TypeAlias = Literal["alive", "frozen", "dead"]
+RunStatus: TypeAlias = Literal["stalled", "interrupted"] | StoredStatus
+
+FROZEN_AFTER_MS = 15_000
+"""How old the last heartbeat of a live process may be; it sends several in that time."""
+
+
+def derive_status(stored: StoredStatus, owner: OwnerState) -> RunStatus:
+    """Return the status of a run from its stored status and the state of its owner."""
+    if stored != "running" or owner == "alive":
+        return stored
+    return "stalled" if owner == "frozen" else "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRow:
+    """A process that owns runs. The process id, its start time and the boot id identify it."""
+
+    id: str
+    pid: int
+    process_started: str
+    boot_id: str
+    host: str
+    started_at: int
+    heartbeat_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """A request to the owner of a run to stop it."""
+
+    run_id: str
+    reason: str
+    time: int
+
+
+class Instance(ABC):
+    """This process, registered as an owner of runs."""
+
+    row: InstanceRow
+
+    @property
+    def id(self) -> str:
+        """The owner id of this process."""
+        return self.row.id
+
+    @abstractmethod
+    async def heartbeat(self) -> None:
+        """Store that this process is running normally."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End the registration; runs that have not settled are interrupted from now on."""
+
+
+class Liveness(ABC):
+    """All processes that share the store. An owner id is the id of an instance."""
+
+    @abstractmethod
+    async def register(self) -> Instance:
+        """Register this process as an owner of runs."""
+
+    @abstractmethod
+    async def state(self, instance_id: str) -> OwnerState:
+        """Return whether a process is alive; an unknown one is dead."""
+
+    @abstractmethod
+    async def instance(self, instance_id: str) -> InstanceRow | None:
+        """Return the description of a process, if it is known."""
+
+    @abstractmethod
+    async def instances(self) -> list[InstanceRow]:
+        """Return all known processes, oldest first."""
+
+    @abstractmethod
+    async def sweep(self) -> None:
+        """Forget dead processes, except those that own runs that have not settled."""
+
+    @abstractmethod
+    async def request_stop(self, run_id: str, reason: str, time: int) -> None:
+        """Ask the owner of a run to stop it; the request stands until the run settles."""
+
+    @abstractmethod
+    async def stop_requests(self, instance_id: str) -> list[StopRequest]:
+        """Return the requests for the unsettled runs of a process."""
+
+
+async def dead_owners(liveness: Liveness, owners: list[str]) -> list[str]:
+    """Return those of `owners` that are dead."""
+    return [owner for owner in owners if await liveness.state(owner) == "dead"]

@@ -1,0 +1,165 @@
+"""The run queue: runs that wait for their turn.
+
+Promises of every implementation:
+
+- An acknowledged entry becomes a run exactly once, whichever process dies at whatever moment: the
+  run is created and the entry ends in one transaction.
+- Entries are handed out by priority, highest first, and within a priority in the order added.
+- The queue never exceeds its limit, also when several processes add at the same time. An entry
+  that was taken counts until its run exists.
+- An entry that a process took and did not start is handed out again after the process died.
+- Adding with an idempotency key that was used within a day returns the first answer.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from infloop.model.events import Cause
+from infloop.store.interfaces.liveness import dead_owners
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from infloop.model.events import Recorded
+    from infloop.model.values import JsonObject
+    from infloop.store.interfaces.liveness import Liveness
+    from infloop.store.interfaces.run_log import NewRun
+
+QueueState: TypeAlias = Literal["waiting", "taken", "started", "removed", "dropped"]
+
+KEPT_MS = 86_400_000
+"""How long an entry and its idempotency key are kept after the entry was added."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedRun:
+    """A run to be started when there is a free slot.
+
+    `run_id` is the id that the run will have. `extra` is anything else that its start needs.
+    """
+
+    id: str
+    run_id: str
+    workflow_id: str
+    inputs: JsonObject
+    correlation_id: str
+    queued_at: int
+    cause: Cause = field(default_factory=Cause)
+    priority: int = 0
+    idempotency_key: str = ""
+    extra: JsonObject = field(default_factory=dict)
+
+
+class Enqueued(NamedTuple):
+    """An entry was added, or `repeated` an earlier one. `position` counts from 1."""
+
+    id: str
+    run_id: str
+    position: int
+    repeated: bool = False
+
+
+class QueueFull(NamedTuple):
+    """Nothing was added: the queue has as many entries as it may have."""
+
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEntry:
+    """An entry of the queue.
+
+    `position` counts from 1 while the entry waits and is 0 otherwise. `owner` is the process that
+    took it. `reason` says why it was dropped. `inputs` and `extra` of an entry that has left the
+    queue are empty.
+    """
+
+    run: QueuedRun
+    state: QueueState
+    position: int
+    owner: str = ""
+    reason: str = ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its run has not started yet and still can."""
+        return self.state in ("waiting", "taken")
+
+
+class RunQueue(ABC):
+    """The queue of all processes that share the store. An owner is the id of an instance."""
+
+    @abstractmethod
+    async def put(self, run: QueuedRun, *, limit: int) -> Enqueued | QueueFull:
+        """Add an entry, unless its idempotency key is known or the queue is full."""
+
+    @abstractmethod
+    async def take(
+        self,
+        owner: str,
+        limit: int = 1,
+        *,
+        slots: Mapping[str, int] | None = None,
+        only: Collection[str] | None = None,
+    ) -> list[QueueEntry]:
+        """Hand out the next entries, at most `limit`, and none while `owner` is on hold.
+
+        `slots` limits the entries per workflow; a workflow that it does not name gets one. With
+        `only`, no other entries than these are handed out.
+        """
+
+    @abstractmethod
+    async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
+        """Create the run of an entry that `run.owner` took, as `RunLog.create_run` does.
+
+        Returns the run's epoch. Raises `Fenced` if that owner has not taken the entry.
+        """
+
+    @abstractmethod
+    async def requeue(self, entry_id: str, owner: str) -> None:
+        """Return an entry to its old place; `Fenced` if `owner` has not taken it."""
+
+    @abstractmethod
+    async def drop(self, entry_id: str, owner: str, reason: str) -> None:
+        """End an entry without a run; `Fenced` if `owner` has not taken it."""
+
+    @abstractmethod
+    async def remove(self, entry_id: str) -> bool:
+        """Remove a waiting entry; return whether it was waiting."""
+
+    @abstractmethod
+    async def entry(self, entry_id: str) -> QueueEntry:
+        """Return an entry, also one that left the queue within a day, or raise `NotFound`."""
+
+    @abstractmethod
+    async def entries(self, *, limit: int = 1000) -> list[QueueEntry]:
+        """Return the entries in the queue: first the taken, then the waiting in order."""
+
+    @abstractmethod
+    async def count(self) -> int:
+        """Return the number of entries in the queue, taken ones included."""
+
+    @abstractmethod
+    async def hold(self, owner: str, reason: str, since: int) -> None:
+        """Hand out nothing to `owner` until `release`; a hold ends with its process."""
+
+    @abstractmethod
+    async def release(self, owner: str) -> None:
+        """End the hold of `owner`."""
+
+    @abstractmethod
+    async def owners(self) -> list[str]:
+        """Return the processes that are on hold or have entries taken."""
+
+    @abstractmethod
+    async def requeue_all(self, owner: str) -> int:
+        """Requeue what a dead process took and end its hold; return the number of entries."""
+
+
+async def requeue_from_dead_owners(queue: RunQueue, liveness: Liveness) -> int:
+    """Requeue the entries that dead processes had taken; return their number."""
+    dead = await dead_owners(liveness, await queue.owners())
+    return sum([await queue.requeue_all(owner) for owner in dead])

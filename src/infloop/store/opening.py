@@ -1,0 +1,21 @@
+"""Opens the store: the one place that chooses a database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infloop.store.sqlite.store import open_sqlite_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from infloop.store.interfaces.store import Store
+
+
+async def open_store(data_dir: Path, clock: Callable[[], int]) -> Store:
+    """Open the store of a data directory, creating both if they are missing.
+
+    `clock` returns the time in milliseconds, for heartbeats.
+    """
+    return await open_sqlite_store(data_dir, clock)

@@ -1,0 +1,33 @@
+"""Change notification on SQLite: the database's own change counter, polled."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from infloop.store.interfaces.changes import Changes
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_POLL_SECONDS = 0.1
+
+
+class SqliteChanges(Changes):
+    """Reads the counter on a connection of its own, so that it sees every other connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def version(self) -> int:
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+    async def wait(self, version: int, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while self.version() == version and (left := deadline - loop.time()) > 0:  # noqa: ASYNC110  (other processes)
+            await asyncio.sleep(min(_POLL_SECONDS, left))
+
+    def close(self) -> None:
+        self._connection.close()

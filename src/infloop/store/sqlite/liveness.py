@@ -1,0 +1,186 @@
+"""Processes that own runs: a lock file proves that one exists, a heartbeat that it is not frozen.
+
+The heartbeats, descriptions and stop requests are in the database; the lock files are in a
+directory beside it (see `lowlevel/lock_file`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infloop.errors import NotFound
+from infloop.lowlevel.lock_file import LockFile, is_held, remove_if_free
+from infloop.store.files import private_directory
+from infloop.store.interfaces.liveness import (
+    FROZEN_AFTER_MS,
+    Instance,
+    InstanceRow,
+    Liveness,
+    OwnerState,
+    StopRequest,
+)
+from infloop.store.sqlite.encoding import mended_text
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+    from infloop.store.sqlite.readers import Readers
+    from infloop.store.sqlite.writer import Writer
+
+
+class SqliteInstance(Instance):
+    """This process: its row and its lock file."""
+
+    def __init__(
+        self, writer: Writer, row: InstanceRow, lock: LockFile, clock: Callable[[], int]
+    ) -> None:
+        self.row = row
+        self._writer = writer
+        self._lock = lock
+        self._clock = clock
+
+    async def heartbeat(self) -> None:
+        await self._writer.submit(partial(_heartbeat, instance_id=self.id, time=self._clock()))
+
+    async def close(self) -> None:
+        self._lock.release()
+        await self._writer.submit(partial(_delete_instance, instance_id=self.id))
+
+
+class SqliteLiveness(Liveness):
+    """The processes of this machine that open the same database; `locks` has their lock files."""
+
+    def __init__(
+        self, writer: Writer, readers: Readers, locks: Path, clock: Callable[[], int]
+    ) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._locks = locks
+        self._clock = clock
+
+    async def register(self) -> Instance:
+        instance_id = f"i-{secrets.token_hex(8)}"
+        path = self._path(instance_id)
+        private_directory(path.parent)
+        lock = LockFile(path)
+        now = self._clock()
+        row = InstanceRow(
+            id=instance_id,
+            pid=os.getpid(),
+            process_started=_process_started(),
+            boot_id=_boot_id(),
+            host=os.uname().nodename,
+            started_at=now,
+            heartbeat_at=now,
+        )
+        await self._writer.submit(partial(_insert_instance, instance=row))
+        return SqliteInstance(self._writer, row, lock, self._clock)
+
+    async def state(self, instance_id: str) -> OwnerState:
+        if not is_held(self._path(instance_id)):
+            return "dead"
+        row = await self.instance(instance_id)
+        if row is not None and self._clock() - row.heartbeat_at > FROZEN_AFTER_MS:
+            return "frozen"
+        return "alive"
+
+    async def instance(self, instance_id: str) -> InstanceRow | None:
+        rows = await self._readers.run(_read_instances, instance_id)
+        return rows[0] if rows else None
+
+    async def instances(self) -> list[InstanceRow]:
+        return await self._readers.run(_read_instances, None)
+
+    async def sweep(self) -> None:
+        for path in sorted(self._locks.glob("*.lock")):
+            remove_if_free(path)
+        for row in await self.instances():
+            if not is_held(self._path(row.id)):
+                await self._writer.submit(partial(_delete_instance, instance_id=row.id))
+
+    async def request_stop(self, run_id: str, reason: str, time: int) -> None:
+        work = partial(_request_stop, run_id=run_id, reason=reason, time=time)
+        await self._writer.submit(work)
+
+    async def stop_requests(self, instance_id: str) -> list[StopRequest]:
+        return await self._readers.run(_read_stop_requests, instance_id)
+
+    def _path(self, instance_id: str) -> Path:
+        return self._locks / f"{instance_id}.lock"
+
+
+def _insert_instance(connection: sqlite3.Connection, instance: InstanceRow) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO instance VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            instance.id,
+            instance.pid,
+            instance.process_started,
+            instance.boot_id,
+            instance.host,
+            instance.started_at,
+            instance.heartbeat_at,
+        ),
+    )
+
+
+def _heartbeat(connection: sqlite3.Connection, instance_id: str, time: int) -> None:
+    connection.execute("UPDATE instance SET beat_at = ? WHERE id = ?", (time, instance_id))
+
+
+def _read_instances(connection: sqlite3.Connection, instance_id: str | None) -> list[InstanceRow]:
+    """Return one process, or all of them, oldest first."""
+    rows = connection.execute(
+        "SELECT id, pid, process_started, boot_id, host, started_at, beat_at FROM instance"
+        " WHERE ?1 IS NULL OR id = ?1 ORDER BY started_at, id",
+        (instance_id,),
+    )
+    return [InstanceRow(*row) for row in rows]
+
+
+def _delete_instance(connection: sqlite3.Connection, instance_id: str) -> None:
+    """Delete a process, unless it owns a run that has not settled."""
+    connection.execute(
+        "DELETE FROM instance WHERE id = ?1 AND NOT EXISTS"
+        " (SELECT 1 FROM run WHERE status = 'running' AND owner = ?1)",
+        (instance_id,),
+    )
+
+
+def _request_stop(connection: sqlite3.Connection, run_id: str, reason: str, time: int) -> None:
+    stored = connection.execute(
+        "INSERT OR REPLACE INTO stop_request SELECT key, ?, ? FROM run WHERE id = ?",
+        (mended_text(reason), time, run_id),
+    ).rowcount
+    if not stored:
+        raise NotFound(f"there is no run {run_id!r} to stop")
+
+
+def _read_stop_requests(connection: sqlite3.Connection, instance_id: str) -> list[StopRequest]:
+    rows = connection.execute(
+        "SELECT run.id, reason, time FROM stop_request JOIN run ON run.key = stop_request.run"
+        " WHERE owner = ? AND status = 'running' ORDER BY time, run.id",
+        (instance_id,),
+    )
+    return [StopRequest(*row) for row in rows]
+
+
+def _process_started() -> str:
+    """Return the kernel's start time of this process; with the pid it identifies a process."""
+    try:
+        stat = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # not Linux; the value is only shown to people
+        return ""
+    return stat.rpartition(")")[2].split()[19]
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

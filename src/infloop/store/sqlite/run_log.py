@@ -1,0 +1,212 @@
+"""The run log on SQLite: each method hands a function to the writer or to a reader."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+from infloop.errors import UsageError
+from infloop.store.interfaces.run_log import (
+    Cursor,
+    LoadedRun,
+    NewRun,
+    Ownership,
+    RunLog,
+    RunRow,
+    SearchHit,
+    StoredStatus,
+    TextPage,
+)
+from infloop.store.sqlite import (
+    append,
+    creation,
+    known_directories,
+    listing,
+    ownership,
+    pruning,
+    reading,
+    search,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+    import sqlite3
+    from collections.abc import Sequence
+
+    from infloop.model.events import Recorded
+    from infloop.model.values import JsonObject
+    from infloop.store.sqlite.readers import Readers
+    from infloop.store.sqlite.writer import Writer
+
+
+class SqliteRunLog(RunLog):
+    """Runs in one database file; output beyond `output_cap` bytes of a run is dropped."""
+
+    def __init__(self, writer: Writer, readers: Readers, output_cap: int) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._output_cap = output_cap
+        self._gaps = append.Gaps()
+
+    async def create_run(
+        self,
+        run: NewRun,
+        first: Recorded,
+        rest: Sequence[Recorded] = (),
+        *,
+        scope: JsonObject | None = None,
+    ) -> int:
+        items = (first, *rest)
+        work = partial(
+            creation.create_run, run=run, items=items, scope=scope, output_cap=self._output_cap
+        )
+        return await self._writer.submit(work)
+
+    def append(
+        self,
+        run_id: str,
+        epoch: int,
+        items: Sequence[Recorded],
+        *,
+        scope: JsonObject | None = None,
+    ) -> asyncio.Future[None]:
+        if not items:
+            return self._writer.submit(_nothing)
+        first_seq = items[0].seq
+
+        def work(connection: sqlite3.Connection) -> None:
+            self._gaps.check(run_id, epoch, first_seq)
+            append.append(connection, run_id, epoch, items, scope, self._output_cap)
+
+        failed = partial(self._gaps.open, run_id, epoch, first_seq)
+        return self._writer.submit(work, failed=failed, small=True)
+
+    def checkpoint(self, run_id: str, epoch: int, seq: int, state: bytes) -> asyncio.Future[None]:
+        return self._writer.submit(
+            lambda connection: append.checkpoint(connection, run_id, epoch, seq, state)
+        )
+
+    async def take_over(
+        self, run_id: str, owner: str, *, expect_dead: str | None = None, force: bool = False
+    ) -> Ownership:
+        if (expect_dead is None) != force:
+            raise UsageError("take_over needs either the owner that was found dead, or force")
+        return await self._writer.submit(
+            lambda connection: ownership.take_over(connection, run_id, owner, expect_dead)
+        )
+
+    async def fork(self, run_id: str, before_seq: int, run: NewRun) -> Ownership:
+        return await self._writer.submit(
+            lambda connection: creation.fork(connection, run_id, before_seq, run)
+        )
+
+    def expect_runs(self, count: int) -> None:
+        self._writer.alone = count == 1
+
+    async def flush(self) -> None:
+        await self._writer.submit(_nothing)
+        error, self._gaps.first_error = self._gaps.first_error, None
+        if error is not None:
+            raise error
+
+    async def run(self, run_id: str) -> RunRow:
+        _, row = await self._readers.run(listing.read_run, run_id)
+        return row
+
+    async def scope(self, run_id: str) -> JsonObject | None:
+        return await self._readers.run(reading.read_scope, run_id)
+
+    async def events(
+        self,
+        run_id: str,
+        after_seq: int = 0,
+        until_seq: int | None = None,
+        *,
+        limit: int = 1000,
+        include_output: bool = True,
+    ) -> list[Recorded]:
+        return await self._readers.run(
+            reading.read_events, run_id, after_seq, until_seq, limit, include_output
+        )
+
+    async def load(self, run_id: str, *, until_seq: int | None = None) -> LoadedRun:
+        return await self._readers.run(reading.load_run, run_id, until_seq)
+
+    async def output_page(
+        self, run_id: str, path: str, field: str, offset: int, limit: int
+    ) -> TextPage:
+        return await self._readers.run(reading.output_page, run_id, path, field, offset, limit)
+
+    async def runs(
+        self,
+        *,
+        workflow_id: str | None = None,
+        status: StoredStatus | None = None,
+        limit: int = 50,
+        before: Cursor | None = None,
+    ) -> list[RunRow]:
+        return await self._readers.run(listing.list_runs, workflow_id, status, limit, before)
+
+    async def runs_with_prefix(self, prefix: str, *, limit: int = 10) -> list[RunRow]:
+        return await self._readers.run(listing.runs_with_prefix, prefix, limit)
+
+    async def count(
+        self, *, workflow_id: str | None = None, status: StoredStatus | None = None
+    ) -> int:
+        return await self._readers.run(listing.count_runs, workflow_id, status)
+
+    async def prune(self, workflow_id: str, keep: int) -> int:
+        doomed = await self._readers.run(pruning.runs_to_forget, workflow_id, keep)
+        gone = 0
+        for start in range(0, len(doomed), pruning.RUNS_AT_ONCE):
+            some = doomed[start : start + pruning.RUNS_AT_ONCE]
+            gone += await self._writer.submit(partial(pruning.forget_runs, run_ids=some))
+        if gone:
+            await self._shrink()
+        return gone
+
+    async def _shrink(self) -> None:
+        if await self._readers.run(pruning.free_pages) < pruning.WORTH_RETURNING:
+            return
+        await self._writer.submit(search.tidy)
+        before = inf
+        # In pieces, so that appends get their turn in between, and not for ever, because other
+        # runs may come and go at the same time.
+        while 0 < (free := await self._writer.submit(pruning.return_pages, bare=True)) < before:
+            before = free
+        await self._writer.submit(pruning.empty_log, bare=True)
+
+    async def index_runs(self, *run_ids: str) -> None:
+        left = await self._readers.run(search.still_there, run_ids)
+        while left:
+            gathered = await self._readers.run(search.gather, left)
+            await self._index(gathered)
+            left = left[len(gathered) :]
+
+    async def _index(self, gathered: list[search.Documents]) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            for documents in gathered:
+                search.replace_documents(connection, documents)
+
+        await self._writer.submit(work)
+
+    async def search(self, query: str, *, limit: int = 20) -> list[SearchHit]:
+        words = search.words_query(query)
+        if not words:
+            return []
+        key = 0
+        while gathered := await self._readers.run(search.gather_unindexed, key):
+            await self._index(gathered)
+            key = gathered[-1].key
+        return await self._readers.run(search.find, words, limit)
+
+    async def has_worked_in(self, path: str) -> bool:
+        return await self._readers.run(known_directories.is_known, path)
+
+    async def note_worked_in(self, path: str) -> None:
+        await self._writer.submit(partial(known_directories.add, path=path))
+
+
+def _nothing(_connection: sqlite3.Connection) -> None:
+    """Work that only waits its turn."""

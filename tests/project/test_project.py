@@ -1,0 +1,265 @@
+"""The project itself: its layers, its words, its make targets, its first steps on a new machine."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.paths import ROOT
+
+SOURCE = ROOT / "src/infloop"
+
+# Written in pieces, so that this file does not hold what it forbids.
+FORBIDDEN = (
+    "pypi" + ".org",
+    "python" + "hosted",
+    "npmjs" + ".",
+    "crates" + ".io",
+    "docker" + ".io",
+    "the " + "original",
+    "contract " + "section",
+    ".." + "/shared",
+    "/work/" + "main",
+    "/work/" + "shared",
+)
+
+
+def project_files() -> Iterator[Path]:
+    """Every file that belongs to the project, whether or not it is in a git checkout."""
+    ignored = {line.strip().rstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
+    ignored |= {".git", ".venv-bench"}
+    waiting = [ROOT]
+    while waiting:
+        for entry in waiting.pop().iterdir():
+            if entry.name in ignored or str(entry.relative_to(ROOT)) in ignored:
+                continue
+            if entry.is_dir():
+                waiting.append(entry)
+            else:
+                yield entry
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def packages() -> set[str]:
+    """What stands directly below `infloop`: packages, and modules without one."""
+    return {
+        entry.stem
+        for entry in SOURCE.iterdir()
+        if (entry.suffix == ".py" and entry.stem != "__init__") or (entry / "__init__.py").exists()
+    }
+
+
+def contract(name: str) -> dict[str, Any]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = project["tool"]["importlinter"]["contracts"]
+    (found,) = [contract for contract in contracts if contract["id"] == name]
+    return dict(found)
+
+
+def test_the_layers_name_every_package_once() -> None:
+    layers = contract("layers")
+    assert layers["exhaustive"] is True
+    named = [name.strip(" ()") for layer in layers["layers"] for name in layer.split("|")]
+    assert packages() <= set(named)
+    assert len(named) == len(set(named))
+
+
+def test_a_layer_without_brackets_exists() -> None:
+    layers = contract("layers")["layers"]
+    certain = {name for layer in layers for name in re.split(r"\s*\|\s*", layer) if name[0] != "("}
+    assert certain <= packages()
+
+
+@pytest.mark.parametrize(
+    ("rule", "allowed"),
+    [("spawner", {"sandbox", "supervisor"}), ("connector", {"sandbox", "egress"})],
+)
+def test_every_other_package_is_held_to_the(rule: str, allowed: set[str]) -> None:
+    held = {module.removeprefix("infloop.") for module in contract(rule)["source_modules"]}
+    assert packages() - held <= allowed | {"__main__", "errors"}
+
+
+@pytest.mark.parametrize("word", FORBIDDEN)
+def test_no_file_says(word: str) -> None:
+    found = [
+        str(file.relative_to(ROOT))
+        for file in project_files()
+        if word in file.read_text(encoding="utf-8", errors="replace").lower()
+    ]
+    assert found == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [str(file) for file in modules() if not ast.get_docstring(ast.parse(file.read_text()))]
+    assert silent == []
+
+
+def test_help_loads_nothing_that_is_slow_to_load() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "infloop", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    loaded = {line.rpartition("|")[2].strip().split(".")[0] for line in ran.stderr.splitlines()}
+    assert "argparse" in loaded
+    assert not loaded & {"asyncio", "pydantic", "rich"}
+
+
+@pytest.mark.parametrize(
+    "target", ["demo", "test", "check", "bench", "console", "docs", "lock", "clean"]
+)
+def test_make_knows(target: str) -> None:
+    dry = subprocess.run(
+        ["make", "--dry-run", target],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert dry.returncode == 0, dry.stderr
+
+
+def test_console_says_that_there_are_no_sources_yet(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    made = subprocess.run(
+        ["make", "console"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert made.returncode != 0
+    assert "there are no console sources yet" in made.stderr
+
+
+@pytest.mark.claim("D58")
+def test_the_security_file_says_how_to_report_and_lists_advisories() -> None:
+    text = (ROOT / "SECURITY.md").read_text()
+    assert "## Reporting a weakness" in text
+    assert text.partition("## Advisories")[2].strip() == "None."
+
+
+def test_the_check_that_decides_can_be_run() -> None:
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+    commands = (ROOT / ".ci/run").read_text().splitlines()
+    assert "export INFLOOP_TEST_REQUIRE_PARTS=1" in commands
+    assert commands.index("tools/test_parts.sh") < commands.index("make test")
+    assert {"make lint", "make test"} < set(commands)
+
+
+# -- the first steps on a new machine ------------------------------------------------------------
+
+PYTHON = """#!/bin/sh
+case "$*" in
+    *ensurepip*) test -z "$NO_VENV" || test -e "$BIN/has-venv" ;;
+    "-c "*) ;;
+    *"-m venv"*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+    *) echo "python $*" >> "$LOG" ;;
+esac
+"""
+APT = """#!/bin/sh
+echo "apt-get $*" >> "$LOG"
+case "$*" in
+    *install*python3-venv*) cp "$BIN/../python" "$BIN/python3"; touch "$BIN/has-venv" ;;
+    *install*-venv*) touch "$BIN/has-venv" ;;
+esac
+case "$*" in *install*git*) touch "$BIN/git" && chmod +x "$BIN/git" ;; esac
+"""
+
+
+class Machine:
+    """A machine whose programs are the few that a test puts on it."""
+
+    def __init__(self, folder: Path, **programs: str) -> None:
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.log = folder / "log"
+        self.bin.mkdir()
+        (folder / "python").write_text(PYTHON)
+        for name in ("sh", "cp", "mkdir", "rm", "touch", "chmod", "xargs", "echo", "test"):
+            real = shutil.which(name)
+            assert real is not None
+            (self.bin / name).symlink_to(real)
+        for name, text in {"uname": "#!/bin/sh\necho Linux\n", **programs}.items():
+            (self.bin / name.replace("_", "-").replace("python3-", "python3.")).write_text(text)
+        for file in (*self.bin.iterdir(), folder / "python"):
+            if not file.is_symlink():
+                file.chmod(0o755)
+
+    def bootstrap(self, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", str(ROOT / "tools/bootstrap.sh"), ".venv", "some.lock"],
+            cwd=self.folder,
+            env={"PATH": str(self.bin), "BIN": str(self.bin), "LOG": str(self.log), **variables},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def logged(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+
+ROOT_USER = "#!/bin/sh\necho 0\n"
+SOME_USER = "#!/bin/sh\necho 1000\n"
+
+
+def test_a_complete_machine_gets_an_environment_from_the_lock_file(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, python3_12=PYTHON, git="", id=SOME_USER)
+    made = machine.bootstrap()
+    assert made.returncode == 0, made.stderr
+    assert "python -m pip install --quiet --require-hashes -r some.lock" in machine.logged()
+    assert "python -m pip install --quiet --no-deps -e ." in machine.logged()
+    assert (tmp_path / ".venv/.ready").exists()
+
+
+def test_a_user_is_told_what_is_missing_and_how_to_get_it(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, python3_11=PYTHON, apt_get=APT, id=SOME_USER)
+    made = machine.bootstrap(NO_VENV="1")
+    assert made.returncode == 1
+    assert "missing: python3.11-venv git\n" in made.stderr
+    assert "sudo apt-get install python3.11-venv git\n" in made.stderr
+    assert machine.logged() == []
+
+
+def test_a_user_without_apt_is_told_what_to_install(tmp_path: Path) -> None:
+    made = Machine(tmp_path, id=SOME_USER).bootstrap()
+    assert made.returncode == 1
+    assert "install Python 3.11 or newer with its venv module, and git" in made.stderr
+
+
+def test_root_gets_what_is_missing_installed_after_one_update(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, apt_get=APT, id=ROOT_USER)
+    made = machine.bootstrap(NO_VENV="1")
+    assert made.returncode == 0, made.stderr
+    assert machine.logged()[:2] == [
+        "apt-get update -qq",
+        "apt-get install -y -qq --no-install-recommends python3 python3-venv git",
+    ]
+    assert (tmp_path / ".venv/.ready").exists()
+
+
+def test_a_system_whose_python_is_too_old_needs_another_one(tmp_path: Path) -> None:
+    old = "#!/bin/sh\nexit 1\n"
+    made = Machine(tmp_path, python3=old, git="", apt_get=APT, id=SOME_USER).bootstrap()
+    assert made.returncode == 1
+    assert "sudo apt-get install python3.11 python3.11-venv\n" in made.stderr
+
+
+def test_another_system_than_linux_is_refused(tmp_path: Path) -> None:
+    made = Machine(tmp_path, uname="#!/bin/sh\necho Darwin\n").bootstrap()
+    assert made.returncode == 1
+    assert "infloop runs on Linux" in made.stderr

@@ -1,0 +1,212 @@
+"""kill -9 at any moment: no child lives on, and every interrupted run is recorded once."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import secrets
+import shutil
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from infloop.model.events import RunFinished
+from infloop.sandbox.keepers.keeper import Process, all_processes, below, read_process, send_signal
+from support.canaries import place
+from support.confinement import need_bubblewrap
+from support.eventually import eventually
+from support.forking import Forker, forker
+from support.runs import world
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KILLS = 36
+LANES = 2
+PATIENCE_S = 3.0
+USER = "nobody" if os.geteuid() == 0 else ""
+
+
+def marked(numbers: range) -> list[int]:
+    """The living processes that have one of the numbers among their arguments."""
+    found = []
+    for process in all_processes():
+        _, mark, rest = command_line(process.pid).partition(b"86400.")
+        number = rest[:10]
+        if mark and number.isdigit() and int(number) in numbers:
+            found.append(process.pid)
+    return found
+
+
+def command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def gone(numbers: range, others: list[Process], *, but_held: bool = False) -> None:
+    """Wait until none of them lives."""
+
+    def left() -> list[int]:
+        pids = [*marked(numbers), *(each.pid for each in others if lives(each))]
+        return [] if but_held and all(is_held(each) for each in pids) else pids
+
+    def what() -> str:
+        return f"all are gone: {[(pid, command_line(pid)) for pid in left()]}"
+
+    eventually(lambda: not left(), what, within_s=PATIENCE_S)
+
+
+def is_held(pid: int) -> bool:
+    """Whether it is a bubblewrap that has not let its program begin, and never will.
+
+    It may not yet have asked to die with its parent: until the next start it stays as it is.
+    """
+    own = (pid, *(each.pid for each in below({pid}, all_processes())))
+    return all(command_line(each).startswith(b"bwrap\0") for each in own)
+
+
+def lives(process: Process) -> bool:
+    now = read_process(process.pid)
+    return now is not None and now.start == process.start and now.alive
+
+
+def is_keeper(process: Process) -> bool:
+    return b"keeper.py" in command_line(process.pid)
+
+
+@contextmanager
+def bystander() -> Iterator[Process]:
+    sleeper = subprocess.Popen(
+        ["/bin/sleep", "600"], start_new_session=True, stdin=subprocess.DEVNULL
+    )
+    try:
+        found = read_process(sleeper.pid)
+        assert found is not None
+        yield found
+    finally:
+        sleeper.kill()
+        sleeper.wait(30)
+
+
+@dataclass
+class Lane:
+    """Processes on one data directory, one after the other, each killed at some moment."""
+
+    folder: Path
+    keepers_too: bool
+    at_once: bool
+    chance: random.Random
+    innocent: Process
+    first: int = field(default_factory=lambda: secrets.randbelow(900_000) * 1000 + 10**9)
+    number: int = 0
+    process: int = 0
+    lines: int = 0
+    kill_after: int = 0
+    tree: list[Process] = field(default_factory=list)
+    begun: list[str] = field(default_factory=list)
+    killed_with_children: int = 0
+
+    def kill(self, children: Forker) -> None:
+        """Let one more process begin, and kill it."""
+        self.number += 1
+        self.lines, self.kill_after = 0, self.chance.randint(2, 140)
+        children.run(self.first + self.number, self.kill_after, self.hear)
+        if self.at_once:
+            numbers = range(self.first, self.first + self.number + 1)
+            gone(numbers, self.tree, but_held=self.keepers_too)
+        self.pretend_that_ids_were_given_out_again()
+
+    def hear(self, words: list[str]) -> None:
+        match words:
+            case ["process", pid]:
+                self.process = int(pid)
+            case ["recovered", *_]:
+                # Nothing of those before; what this one starts has a higher number.
+                gone(range(self.first, self.first + self.number), self.tree)
+            case ["began", *runs]:
+                self.begun += runs
+        self.lines += 1
+        if self.lines == self.kill_after:
+            self.before_the_kill()
+
+    def before_the_kill(self) -> None:
+        """Hold the process, note what is below it, and kill its keepers if they are to go too."""
+        with suppress(ProcessLookupError):  # it may just have ended by itself
+            os.kill(self.process, signal.SIGSTOP)
+        self.tree = below({self.process}, all_processes())
+        own = range(self.first + self.number, self.first + self.number + 1)
+        self.killed_with_children += bool(marked(own))
+        keepers = [each for each in self.tree if self.keepers_too and is_keeper(each)]
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for each in keepers:
+                send_signal(each, number)
+
+    def pretend_that_ids_were_given_out_again(self) -> None:
+        for record in (self.folder / "data/pids").glob("i-*"):
+            first, *more = record.read_text().rstrip().splitlines()[:2] or [""]
+            if more:
+                known = {**json.loads(more[0]), "pid": self.innocent.pid}
+                record.write_text(f"{first}\n{json.dumps(known)}\n")
+
+    async def check(self, settings: dict[str, Any]) -> None:
+        """See what is left when all is over."""
+        gone(range(self.first, self.first + self.number + 1), self.tree)
+        async with world(self.folder, **settings) as here:
+            for run_id in self.begun:
+                recorded = await here.service.store.run_log.events(run_id, include_output=False)
+                ends = [each.event for each in recorded if isinstance(each.event, RunFinished)]
+                assert len(ends) == 1, (run_id, ends)
+                assert ends[0].interrupted or ends[0].status in ("succeeded", "failed")
+        for name in ("data/pids", "data/active-runs", "tmp"):
+            assert list((self.folder / name).iterdir()) == []
+
+
+LEVELS = ("host", "guard", "sandbox")
+TOGETHER = (False, True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.claim("I56", "I57", "I59")
+@pytest.mark.parametrize("keepers_too", TOGETHER, ids=["the server", "its keepers too"])
+@pytest.mark.parametrize("level", LEVELS)
+async def test_killed_at_any_moment_nothing_lives_on_and_each_run_is_recorded_once(
+    level: str, keepers_too: bool
+) -> None:
+    if level == "sandbox":
+        need_bubblewrap()
+    settings = {"isolation": level, "service_user": USER, "snapshots": False}
+
+    def lane(top: Path, number: int) -> Lane:
+        folder = top / str(number)
+        for name in ("work", "tmp"):
+            (folder / name).mkdir(parents=True)
+        if USER:
+            shutil.chown(folder / "work", USER)
+        (folder / "settings.json").write_text(json.dumps(settings))
+        chance = random.Random(f"{level} {keepers_too} {number}")
+        with bystander() as innocent, forker("orphan_starter.py", folder) as children:
+            made = Lane(folder, keepers_too, level == "sandbox", chance, innocent)
+            assert children.run(0, None, made.hear)  # it proves the level, once
+            while children.kills < KILLS // LANES:
+                made.kill(children)
+            assert children.run(0, None, made.hear)  # it takes up what is left and is let live
+            assert lives(innocent)
+            return made
+
+    with place() as top, ThreadPoolExecutor(LANES) as threads:
+        lanes = list(threads.map(lane, itertools.repeat(top), range(LANES)))
+        for each in lanes:
+            await each.check(settings)
+        with_children = sum(each.killed_with_children for each in lanes)
+        assert with_children > KILLS // 4, with_children

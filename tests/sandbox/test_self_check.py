@@ -1,0 +1,254 @@
+"""The battery: it finds what is open, levels keep what they promise, and the strongest is taken."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from infloop.errors import MissingPart, SettingsError
+from infloop.model.isolation import LEVELS
+from infloop.sandbox.levels.choice import Choice, Place, choose, open_level, prove
+from infloop.sandbox.levels.host import HostSandbox
+from infloop.sandbox.self_check import probes
+from infloop.sandbox.self_check.battery import ATTEMPTS, PROMISED, PROMISES, QUICK, self_check
+from infloop.sandbox.self_check.canaries import decoys
+from support.canaries import USER, place
+from support.confinement import need_bubblewrap, need_guard
+from support.parts import ruled_out, ruled_out_if
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from infloop.sandbox.base import Sandbox
+
+ALL = {name for names in ATTEMPTS.values() for name in names}
+OPEN_EVERYWHERE = {
+    *("read_secret", "read_home", "read_round_about", "read_shared_memory", "see_system_v_memory"),
+    *("write_outside", "write_startup_files", "see_processes", "attack_process"),
+    *("read_process_secrets", "connect_unix", "connect_loopback", "connect_machine"),
+    *("send_datagrams", "ask_name_server", "open_odd_sockets", "use_keyrings", "trace_itself"),
+    *("change_repository", "write_tool_configuration", "flood_processes", "flood_descriptors"),
+    *("flood_file", "flood_temp", "flood_memory", "gain_privileges", "reach_kernel"),
+}
+"""What any unconfined child reaches, so that a canary which is not reached is a broken canary."""
+
+
+@contextlib.asynccontextmanager
+async def opened(level: Any) -> AsyncIterator[tuple[Sandbox, str]]:
+    need(level)
+    with place() as folder:
+        sandbox = open_level(level, Place(str(folder), user=USER))
+        try:
+            yield sandbox, str(folder)
+        finally:
+            await sandbox.close()
+        assert list(folder.iterdir()) == []
+
+
+def need(level: str) -> None:
+    if level == "sandbox":
+        need_bubblewrap()
+    if level == "guard":
+        need_guard()
+
+
+# The battery
+
+
+@pytest.mark.claim("I29")
+@pytest.mark.parametrize("level", ["host", "guard", "sandbox"])
+async def test_a_level_keeps_what_it_promises(level: str) -> None:
+    async with opened(level) as (sandbox, folder):
+        check = await self_check(sandbox, folder, user=USER)
+    assert (check.level, check.error, check.broken) == (level, "", ())
+    assert {finding.attempt for finding in check.findings} == ALL
+
+
+async def test_the_canaries_are_in_reach_of_an_unconfined_child() -> None:
+    async with opened("host") as (sandbox, folder):
+        check = await self_check(sandbox, folder, user=USER)
+    reached = {finding.attempt for finding in check.findings if finding.reached}
+    assert OPEN_EVERYWHERE - reached == set()
+
+
+@pytest.mark.parametrize("level", ["guard", "sandbox"])
+async def test_a_level_that_promises_more_than_it_keeps_is_found_out(level: str) -> None:
+    class Pretender(HostSandbox):
+        pass
+
+    Pretender.level = level
+    sandbox = Pretender(user=USER)
+    with place() as folder:
+        try:
+            check = await self_check(sandbox, str(folder), user=USER)
+        finally:
+            await sandbox.close()
+    assert not check.holds
+    broken = {finding.attempt for finding in check.broken}
+    promised = {name for promise in PROMISED[level] for name in ATTEMPTS[promise]}
+    assert OPEN_EVERYWHERE & promised <= broken
+    assert "use_proxy" in broken
+
+
+async def test_a_sandbox_in_which_nothing_starts_does_not_hold() -> None:
+    async with opened("host") as (sandbox, folder):
+        check = await self_check(sandbox, folder, user=USER, python="/no/such/python")
+    assert not check.holds
+    assert "/no/such/python" in check.error
+
+
+@ruled_out_if(os.geteuid() != 0, "only root can be root")
+async def test_nothing_is_tried_as_root() -> None:
+    sandbox = HostSandbox()
+    with place() as folder:
+        try:
+            check = await self_check(sandbox, str(folder), user=USER)
+        finally:
+            await sandbox.close()
+    assert "not made as root" in check.error
+    assert check.findings == ()
+
+
+def test_every_attempt_belongs_to_one_promise_and_says_what_it_tries() -> None:
+    named = [name for names in ATTEMPTS.values() for name in names]
+    assert len(named) == len(set(named))
+    assert set(named) == {attempt.__name__ for attempt in probes.ATTEMPTS}
+    assert all(attempt.__doc__ for attempt in probes.ATTEMPTS)
+    assert set(ATTEMPTS) == set(PROMISES)
+    assert set(QUICK) <= set(named)
+    assert set(PROMISED) == set(LEVELS)
+
+
+# The choice
+
+
+async def test_auto_takes_the_strongest_level_that_holds(tmp_path: Path) -> None:
+    need_bubblewrap()
+    with place() as folder:
+        choice = await choose("auto", Place(str(folder), user=USER), tmp_path / "proofs.json")
+    assert choice.level == "sandbox"
+    assert [proof.level for proof in choice.proofs] == ["container", "sandbox"]
+    assert "container" in choice.reasons[0]
+
+
+async def test_a_proof_is_remembered_until_the_circumstances_change(tmp_path: Path) -> None:
+    need_bubblewrap()
+    cache = tmp_path / "proofs.json"
+    with place() as folder:
+        where = Place(str(folder), user=USER)
+        assert (await choose("sandbox", where, cache)).level == "sandbox"
+    # Where nothing can be put up any more only memory can say that it holds.
+    assert (await choose("sandbox", where, cache)).level == "sandbox"
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o600
+    stored = json.loads(cache.read_text())
+    cache.write_text(json.dumps({**stored, "key": [*stored["key"][:1], "another boot"]}))
+    with pytest.raises(FileNotFoundError):
+        await choose("sandbox", where, cache)
+    cache.write_text("not json")
+    with pytest.raises(FileNotFoundError):
+        await choose("sandbox", where, cache)
+
+
+async def test_a_level_asked_for_by_name_that_does_not_hold_is_refused() -> None:
+    with place() as folder, pytest.raises(SettingsError, match="'container' does not hold here"):
+        await choose("container", Place(str(folder), user=USER))
+
+
+@ruled_out_if(os.geteuid() != 0, "only root needs another user")
+async def test_root_without_a_user_for_children_is_left_with_host_and_told_why() -> None:
+    with place() as folder:
+        choice = await choose("auto", Place(str(folder)))
+    assert choice.level == "host"
+    assert len(choice.reasons) == 3
+    assert all("another user" in reason for reason in choice.reasons[1:])
+
+
+async def test_host_needs_no_proof() -> None:
+    assert await choose("host", Place("/no/such/place")) == Choice("host")
+
+
+async def test_what_is_missing_is_named() -> None:
+    with place() as folder:
+        proof = await prove("container", Place(str(folder), user=USER))
+    assert not proof.holds
+    assert "read-only root" in proof.reason
+    with pytest.raises(MissingPart):
+        open_level("container", Place("/", user=USER))
+
+
+# The command
+
+
+def doctor(*arguments: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "infloop", "doctor", *arguments],
+        env={**os.environ, "INFLOOP_DATA_DIR": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (code, ""), done
+    return done.stdout
+
+
+def test_the_doctor_says_what_is_there_and_what_is_missing() -> None:
+    need("sandbox")
+    need("guard")
+    said = doctor()
+    assert "Linux" in said.splitlines()[0]
+    assert "container no: level 'container' needs" in said
+    assert "sandbox   holds" in said
+
+
+def test_the_doctor_attacks_a_level_and_tells_other_programs() -> None:
+    need("sandbox")
+    told = json.loads(doctor("--attack", "--level", "sandbox", "--json"))
+    assert told["levels"] == [{"level": "sandbox", "holds": True, "reason": ""}]
+    (attack,) = told["attacks"]
+    assert (attack["holds"], attack["error"]) == (True, "")
+    reached = {each["attempt"] for each in attack["findings"] if each["reached"]}
+    assert "read_secret" not in reached
+    assert "use_workspace" in reached
+
+
+def test_the_doctor_prints_what_an_agent_reaches_at_host() -> None:
+    said = doctor("--attack", "--level", "host")
+    assert "host: what an agent reaches" in said
+    assert "open         It reads no file beyond" in said
+    assert "kept         Nothing of it lives on" in said
+
+
+def test_the_doctor_fails_for_a_level_that_is_not_there() -> None:
+    assert "read-only root" in doctor("--level", "container", code=1)
+
+
+async def test_nothing_is_done_as_root_where_the_canaries_user_could_put_links() -> None:
+    if USER is None:
+        ruled_out("only root gives its canaries away")
+    done: list[tuple[str, str]] = []
+    watching = True
+
+    def note(event: str, arguments: tuple[object, ...]) -> None:
+        if watching and event in ("os.chown", "os.chmod", "socket.bind", "os.mkdir"):
+            done.append((event, str(arguments[1 if event == "socket.bind" else 0])))
+
+    sys.addaudithook(note)
+    try:
+        with place() as parent:
+            async with decoys(str(parent), USER) as made:
+                top = str(made.workspace.parent)
+                below = [each for each in done if each[1].startswith(top)]
+    finally:
+        watching = False
+    given = below.index(("os.chown", top))
+    assert given == len(below) - 1
+    assert ("os.chown", f"{top}/outside/agent.sock") in below

@@ -1,0 +1,511 @@
+"""The contract of every run queue: each acknowledged entry becomes one run, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infloop.errors import Fenced, NotFound, StoreError
+from infloop.model.events import Cause, Recorded, RunFinished, RunStarted
+from infloop.store.interfaces.queue import (
+    KEPT_MS,
+    Enqueued,
+    QueuedRun,
+    QueueEntry,
+    QueueFull,
+    requeue_from_dead_owners,
+)
+from infloop.store.interfaces.run_log import (
+    NewRun,
+    definition_hash,
+)
+from infloop.store.interfaces.store import Store
+from support.stores import (
+    DEFINITION,
+    NOW,
+    OpenStore,
+    start_child,
+)
+
+
+def run(name: str, **changes: Any) -> QueuedRun:
+    return replace(QueuedRun(name, f"run-{name}", "w", {"n": name}, "cid_1", NOW), **changes)
+
+
+async def put(store: Store, *names: str, limit: int = 100, **changes: Any) -> list[int]:
+    """Add entries; return their positions."""
+    answers = [await store.queue.put(run(name, **changes), limit=limit) for name in names]
+    assert all(isinstance(answer, Enqueued) for answer in answers)
+    return [answer.position for answer in answers if isinstance(answer, Enqueued)]
+
+
+async def take_all(store: Store, owner: str = "me") -> list[str]:
+    taken: list[str] = []
+    while entries := await store.queue.take(owner):
+        taken += [entry.run.id for entry in entries]
+    return taken
+
+
+async def waiting(store: Store) -> list[str]:
+    return [entry.run.id for entry in await store.queue.entries() if entry.state == "waiting"]
+
+
+def to_start(entry: QueueEntry, owner: str = "me") -> tuple[str, NewRun, Recorded]:
+    """What `start` takes."""
+    queued = entry.run
+    event = RunStarted(
+        "w", "W", definition_hash(DEFINITION), queued.inputs, "/", cause=queued.cause
+    )
+    new = NewRun(
+        queued.run_id, "w", "W", DEFINITION, owner, NOW, queued.correlation_id, queued.cause
+    )
+    return queued.id, new, Recorded(queued.run_id, 1, NOW, queued.correlation_id, event)
+
+
+async def taken(store: Store, owner: str = "me") -> QueueEntry:
+    (entry,) = await store.queue.take(owner)
+    return entry
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+
+async def test_several_are_handed_out_together_as_far_as_there_is_room(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", "b", "c", workflow_id="two")
+        await put(store, "d", "e", workflow_id="unknown")
+        await put(store, "f", workflow_id="full")
+        await put(store, "g", "h", workflow_id="many")
+        slots = {"two": 2, "full": 0, "many": 9}
+        entries = await store.queue.take("me", 4, slots=slots)
+        assert [entry.run.id for entry in entries] == ["a", "b", "d", "g"]
+        assert {entry.state for entry in entries} == {"taken"}
+        assert await waiting(store) == ["c", "e", "f", "h"]
+        assert await store.queue.take("me", 0) == []
+
+
+async def test_the_first_come_first_and_each_is_told_its_place(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        assert await put(store, "a", "b", "c") == [1, 2, 3]
+        assert await take_all(store) == ["a", "b", "c"]
+
+
+async def test_a_higher_priority_goes_first_and_pushes_nobody_aside_within_it(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        assert await put(store, "a", "b") == [1, 2]
+        assert await put(store, "x", "y", priority=5) == [1, 2]
+        assert await put(store, "low", priority=-1) == [5]
+        assert await put(store, "c") == [5]
+        listed = [(entry.run.id, entry.position) for entry in await store.queue.entries()]
+        assert listed == [("x", 1), ("y", 2), ("a", 3), ("b", 4), ("c", 5), ("low", 6)]
+        assert (await store.queue.entry("low")).position == 6
+        assert await take_all(store) == ["x", "y", "a", "b", "c", "low"]
+
+
+async def test_an_entry_comes_out_as_it_went_in(open_store: OpenStore, tmp_path: Path) -> None:
+    whole = QueuedRun(
+        "q",
+        "run-q",
+        "build",
+        {"text": "ü\n\x00", "number": 1.5, "list": [None, {"deep": True}]},
+        "cid_7",
+        NOW,
+        Cause("webhook", "trigger"),
+        3,
+        "delivery-1",
+        {"workdir": "/x", "untrusted": ["text"]},
+    )
+    async with open_store(tmp_path) as store:
+        await store.queue.put(whole, limit=1)
+        assert await store.queue.entry("q") == QueueEntry(whole, "waiting", 1)
+        assert await taken(store) == QueueEntry(whole, "taken", 0, "me")
+        assert await store.queue.entries() == [QueueEntry(whole, "taken", 0, "me")]
+
+
+async def test_half_characters_do_not_stop_the_queue(open_store: OpenStore, tmp_path: Path) -> None:
+    async with open_store(tmp_path) as store:
+        odd = run("a", inputs={"x": "\ud800"}, idempotency_key="k\ud800")
+        assert await store.queue.put(odd, limit=1) == Enqueued("a", "run-a", 1)
+        assert await store.queue.put(odd, limit=1) == Enqueued("a", "run-a", 1, repeated=True)
+        assert (await taken(store)).run.inputs == {"x": "?"}
+
+
+async def test_workflows_that_have_enough_runs_are_passed_over(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", "b", workflow_id="busy")
+        await put(store, "c", workflow_id="free")
+        (entry,) = await store.queue.take("me", slots={"busy": 0, "other": 0})
+        assert entry.run.id == "c"
+        assert await store.queue.take("me", slots={"busy": 0}) == []
+        assert await take_all(store) == ["a", "b"]
+
+
+async def test_what_was_acknowledged_is_there_after_a_restart(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", "b")
+    async with open_store(tmp_path) as store:
+        assert await put(store, "c") == [3]
+        assert await take_all(store) == ["a", "b", "c"]
+
+
+# -- the limit -------------------------------------------------------------------------------------
+
+
+async def test_the_entry_beyond_the_limit_is_refused(open_store: OpenStore, tmp_path: Path) -> None:
+    async with open_store(tmp_path) as store:
+        assert await put(store, *map(str, range(100))) == list(range(1, 101))
+        assert await store.queue.put(run("more"), limit=100) == QueueFull(100)
+        assert await store.queue.count() == 100
+        with pytest.raises(NotFound):
+            await store.queue.entry("more")
+
+
+async def test_an_entry_counts_until_its_run_exists(open_store: OpenStore, tmp_path: Path) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", "b", limit=2)
+        entry = await taken(store)
+        assert await store.queue.put(run("c"), limit=2) == QueueFull(2)
+        await store.queue.start(*to_start(entry))
+        assert await put(store, "c", limit=2) == [2]
+        assert await store.queue.put(run("d"), limit=2) == QueueFull(2)
+        await store.queue.remove("c")
+        assert await put(store, "d", limit=2) == [2]
+
+
+async def test_many_who_add_at_once_never_exceed_the_limit(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as first, open_store(tmp_path) as second:
+        adding = [
+            store.queue.put(run(f"{which}-{number}"), limit=10)
+            for number in range(40)
+            for which, store in enumerate((first, second))
+        ]
+        answers = await asyncio.gather(*adding)
+        assert [type(answer) for answer in answers].count(Enqueued) == 10
+        assert await first.queue.count() == 10
+        positions = [answer.position for answer in answers if isinstance(answer, Enqueued)]
+        assert sorted(positions) == list(range(1, 11))
+
+
+FILLING_CHILD = """
+from infloop.store.interfaces.queue import Enqueued, QueuedRun
+
+async def main():
+    async with open_store(folder) as store:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        accepted = 0
+        for number in range(80):
+            name = f"{args[0]}-{number}"
+            answer = await store.queue.put(QueuedRun(name, name, "w", {}, "c", 0), limit=100)
+            accepted += isinstance(answer, Enqueued)
+        print(accepted, flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_two_processes_together_fill_the_queue_exactly(
+    implementation: str, open_store: OpenStore, tmp_path: Path
+) -> None:
+    children = [start_child(FILLING_CHILD, implementation, tmp_path, name) for name in ("a", "b")]
+    for child in children:
+        assert child.stdout is not None
+        assert await asyncio.to_thread(child.stdout.readline) == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    outputs = [await asyncio.to_thread(child.communicate, None, 60) for child in children]
+    accepted = [int(output) for output, _ in outputs]
+    assert sum(accepted) == 100
+    async with open_store(tmp_path) as store:
+        assert await store.queue.count() == 100
+
+
+# -- becoming a run --------------------------------------------------------------------------------
+
+
+async def test_an_entry_becomes_a_run_and_is_gone(open_store: OpenStore, tmp_path: Path) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", cause=Cause("mcp", "client"))
+        assert await store.queue.start(*to_start(await taken(store))) == 1
+        row = await store.run_log.run("run-a")
+        assert (row.status, row.owner, row.epoch) == ("running", "me", 1)
+        assert (row.cause, row.correlation_id) == (Cause("mcp", "client"), "cid_1")
+        await store.run_log.append(
+            "run-a", 1, [Recorded("run-a", 2, NOW, "cid_1", RunFinished("succeeded"))]
+        )
+        assert await store.queue.count() == 0
+        assert await store.queue.entries() == []
+        gone = await store.queue.entry("a")
+        assert (gone.state, gone.position, gone.run.run_id) == ("started", 0, "run-a")
+        assert gone.run.inputs == {}
+
+
+async def test_a_run_that_cannot_be_stored_leaves_its_entry_taken(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a")
+        name, new, first = to_start(await taken(store))
+        with pytest.raises(StoreError, match="must begin with"):
+            await store.queue.start(name, replace(new, definition=b"another"), first)
+        with pytest.raises(StoreError, match="'run-a'"):
+            await store.queue.start(name, replace(new, id="run-z"), first)
+        assert (await store.queue.entry("a")).state == "taken"
+        assert (await store.queue.entry("a")).run.inputs == {"n": "a"}
+        assert await store.run_log.count() == 0
+        await store.queue.start(name, new, first)
+        assert await store.run_log.count() == 1
+
+
+async def test_only_who_took_an_entry_can_make_it_a_run_and_only_once(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a")
+        waiting_entry = await store.queue.entry("a")
+        with pytest.raises(Fenced, match="'a'"):
+            await store.queue.start(*to_start(waiting_entry))
+        entry = await taken(store)
+        with pytest.raises(Fenced, match="'thief'"):
+            await store.queue.start(*to_start(entry, "thief"))
+        assert await store.run_log.count() == 0
+        await store.queue.start(*to_start(entry))
+        with pytest.raises(Fenced):
+            await store.queue.start(*to_start(entry))
+        assert await store.run_log.count() == 1
+
+
+async def test_each_entry_is_handed_out_once_however_many_take(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as first, open_store(tmp_path) as second:
+        await put(first, *map(str, range(30)))
+        taking = [
+            store.queue.take(owner)
+            for _ in range(20)
+            for store, owner in ((first, "one"), (second, "two"))
+        ]
+        entries = [entry for taken in await asyncio.gather(*taking) for entry in taken]
+        assert sorted(int(entry.run.id) for entry in entries) == list(range(30))
+
+
+async def test_an_entry_that_is_given_back_is_where_it_was(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", "b", "c")
+        await taken(store)
+        with pytest.raises(Fenced):
+            await store.queue.requeue("a", "somebody")
+        await store.queue.requeue("a", "me")
+        assert await waiting(store) == ["a", "b", "c"]
+        with pytest.raises(Fenced):
+            await store.queue.requeue("a", "me")
+
+
+async def test_an_entry_that_cannot_be_started_is_dropped_with_a_reason(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", "b")
+        with pytest.raises(Fenced):
+            await store.queue.drop("a", "me", "workflow-deleted")
+        await taken(store)
+        await store.queue.drop("a", "me", "workflow-deleted")
+        gone = await store.queue.entry("a")
+        assert (gone.state, gone.reason, gone.run.inputs) == ("dropped", "workflow-deleted", {})
+        assert await take_all(store) == ["b"]
+        assert await store.run_log.count() == 0
+
+
+async def test_a_waiting_entry_can_be_removed_and_a_taken_one_not(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", "b", "c")
+        await taken(store)
+        assert not await store.queue.remove("a")
+        assert await store.queue.remove("b")
+        assert not await store.queue.remove("b")
+        assert not await store.queue.remove("never-there")
+        assert (await store.queue.entry("b")).state == "removed"
+        assert await waiting(store) == ["c"]
+        assert await store.queue.count() == 2
+
+
+async def test_ids_are_used_once(open_store: OpenStore, tmp_path: Path) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a")
+        with pytest.raises(StoreError, match="'a'"):
+            await store.queue.put(run("a", run_id="another"), limit=9)
+        with pytest.raises(StoreError, match="'run-a'"):
+            await store.queue.put(run("b", run_id="run-a"), limit=9)
+        assert await store.queue.count() == 1
+
+
+# -- processes that hold or die --------------------------------------------------------------------
+
+
+@pytest.mark.claim("I51")
+async def test_what_is_held_stays_on_disk_and_goes_on_after_a_restart(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a")
+        await store.queue.hold("before", "what may be spent is spent", NOW)
+        assert await store.queue.take("before") == []
+        assert await put(store, "b") == [2]
+        assert await store.queue.owners() == ["before"]
+    async with open_store(tmp_path) as store:
+        assert await store.queue.take("before") == []
+        assert await take_all(store, "after") == ["a", "b"]
+
+
+async def test_a_hold_can_be_released_and_binds_nobody_else(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", "b")
+        await store.queue.hold("me", "spent", NOW)
+        assert (await taken(store, "other")).run.id == "a"
+        await store.queue.release("me")
+        assert await store.queue.owners() == ["other"]
+        assert await take_all(store) == ["b"]
+
+
+OWNING_CHILD = """
+async def main():
+    async with open_store(folder) as store:
+        instance = await store.liveness.register()
+        (entry,) = await store.queue.take(instance.id)
+        await store.queue.hold(instance.id, "spent", 0)
+        print(instance.id, entry.run.id, flush=True)
+        sys.stdin.readline()
+
+asyncio.run(main())
+"""
+
+
+async def test_what_a_process_took_is_handed_out_again_once_it_is_dead(
+    implementation: str, open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", "b")
+        with start_child(OWNING_CHILD, implementation, tmp_path) as child:
+            assert child.stdout is not None
+            owner, name = (await asyncio.to_thread(child.stdout.readline)).split()
+            assert name == "a"
+            assert await store.queue.owners() == [owner]
+            assert await requeue_from_dead_owners(store.queue, store.liveness) == 0
+            assert await waiting(store) == ["b"]
+            child.kill()
+        assert await requeue_from_dead_owners(store.queue, store.liveness) == 1
+        assert await store.queue.owners() == []
+        assert await take_all(store) == ["a", "b"]
+        with pytest.raises(Fenced):
+            await store.queue.start(*to_start(await store.queue.entry("a"), owner))
+
+
+# -- the same request again ------------------------------------------------------------------------
+
+
+async def test_a_key_that_is_known_gets_the_first_answer(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "before")
+        first = await store.queue.put(run("a", idempotency_key="delivery-1"), limit=9)
+        assert first == Enqueued("a", "run-a", 2)
+        again = await store.queue.put(run("b", idempotency_key="delivery-1"), limit=9)
+        assert again == Enqueued("a", "run-a", 2, repeated=True)
+        other = await store.queue.put(run("c", idempotency_key="delivery-2"), limit=9)
+        assert other == Enqueued("c", "run-c", 3)
+        assert await waiting(store) == ["before", "a", "c"]
+
+
+async def started_entry(store: Store) -> None:
+    await store.queue.start(*to_start(await taken(store)))
+
+
+async def removed_entry(store: Store) -> None:
+    await store.queue.remove("a")
+
+
+async def dropped_entry(store: Store) -> None:
+    await taken(store)
+    await store.queue.drop("a", "me", "workflow-deleted")
+
+
+@pytest.mark.parametrize("fate", [started_entry, removed_entry, dropped_entry])
+async def test_a_key_is_known_for_a_day_whatever_became_of_its_entry(
+    open_store: OpenStore, tmp_path: Path, fate: Any
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", idempotency_key="k")
+        await fate(store)
+    async with open_store(tmp_path) as store:
+        late = run("b", idempotency_key="k", queued_at=NOW + KEPT_MS)
+        assert await store.queue.put(late, limit=9) == Enqueued("a", "run-a", 1, repeated=True)
+        later = replace(late, queued_at=NOW + KEPT_MS + 1)
+        assert await store.queue.put(later, limit=9) == Enqueued("b", "run-b", 1)
+        with pytest.raises(NotFound):
+            await store.queue.entry("a")
+
+
+async def test_a_key_is_known_as_long_as_its_entry_waits(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", idempotency_key="k")
+        late = run("b", idempotency_key="k", queued_at=NOW + 9 * KEPT_MS)
+        assert await store.queue.put(late, limit=9) == Enqueued("a", "run-a", 1, repeated=True)
+
+
+async def test_a_refusal_is_not_remembered(open_store: OpenStore, tmp_path: Path) -> None:
+    async with open_store(tmp_path) as store:
+        assert await store.queue.put(run("a", idempotency_key="k"), limit=0) == QueueFull(0)
+        assert await store.queue.put(run("b", idempotency_key="k"), limit=1) == Enqueued(
+            "b", "run-b", 1
+        )
+        known = await store.queue.put(run("c", idempotency_key="k"), limit=1)
+        assert known == Enqueued("b", "run-b", 1, repeated=True)
+
+
+async def test_the_same_key_many_times_at_once_is_one_entry(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as first, open_store(tmp_path) as second:
+        adding = [
+            store.queue.put(run(f"{which}-{number}", idempotency_key="k"), limit=9)
+            for number in range(10)
+            for which, store in enumerate((first, second))
+        ]
+        answers = await asyncio.gather(*adding)
+        assert len({answer[:3] for answer in answers}) == 1
+        assert [answer[3:] for answer in answers].count((False,)) == 1
+        assert await first.queue.count() == 1
+
+
+async def test_entries_without_a_key_are_not_the_same(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        assert await put(store, "a", "b", "c") == [1, 2, 3]

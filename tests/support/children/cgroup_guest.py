@@ -1,0 +1,77 @@
+"""Runs inside the kernel of test_cgroup.py, as root: children with a bound on all their memory.
+
+The machine's files are there, read only. Prints a JSON object for each child.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from infloop.sandbox.base import ChildRequest
+from infloop.sandbox.fence import Fence, Limits
+from infloop.sandbox.kernel.cgroup import bounded_group
+from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
+
+GROUPS = Path("/sys/fs/cgroup")
+WORKSPACE = Path("/run/workspace")
+NOBODY = (65534, 65534)
+MANY = """
+import os, time
+def hold():
+    held = bytearray(60 << 20)
+    for at in range(0, len(held), 4096): held[at] = 1
+    time.sleep(2)
+    os._exit(0)
+pids = [os.fork() or hold() for _ in range(4)]
+print(sum(os.waitpid(pid, 0)[1] != 0 for pid in pids))
+"""
+CHILDREN = {
+    "many processes": ("/usr/bin/python3", "-c", MANY),
+    "temporary files": ("/bin/sh", "-c", "head -c 240M /dev/zero > /tmp/x; echo $?"),
+}
+
+
+def set_up() -> None:
+    mounts = {"/proc": "proc", "/run": "tmpfs", "/sys": "sysfs"}
+    for place, kind in {**mounts, str(GROUPS): "cgroup2"}.items():
+        subprocess.run(["/bin/mount", "-t", kind, kind, place], check=True)
+    (GROUPS / "cgroup.subtree_control").write_text("+memory")
+    WORKSPACE.mkdir()
+    os.chown(WORKSPACE, *NOBODY)
+
+
+async def try_out(sandbox: BubblewrapSandbox, name: str, memory_bytes: int) -> None:
+    during: list[str] = []
+    limits = Limits(memory_bytes=memory_bytes)
+    fence = Fence(write=(str(WORKSPACE),), limits=limits)
+    request = ChildRequest(CHILDREN[name], str(WORKSPACE), {"PATH": "/usr/bin:/bin"}, fence=fence)
+    result = await sandbox.run(request, on_started=lambda *_: during.extend(groups()))
+    told = {"said": result.stdout.strip(), "code": result.exit_code, "error": result.error}
+    print(json.dumps({"name": name, "bound": memory_bytes, **told, "during": len(during)}))
+    assert groups() == []
+
+
+def groups() -> list[str]:
+    return [path.name for path in GROUPS.glob("infloop-*")]
+
+
+async def main() -> None:
+    (GROUPS / "infloop-left").mkdir()
+    with bounded_group(GROUPS, 1 << 20):
+        sandbox = BubblewrapSandbox(user=NOBODY)
+        (kept,) = groups()
+        assert kept != "infloop-left"
+    assert sandbox.not_covered == ()
+    for memory_bytes in (128 << 20, 0):
+        for name in CHILDREN:
+            await try_out(sandbox, name, memory_bytes)
+    await sandbox.close()
+
+
+if __name__ == "__main__":
+    set_up()
+    asyncio.run(main())

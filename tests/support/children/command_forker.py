@@ -1,0 +1,89 @@
+"""Forks a process for each `infloop` command that it is asked for; see forkserver.
+
+Its stdin is a socket with the requests. Everything is imported before the first fork.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from support.forking import import_all
+
+LARGEST_REQUEST = 128 * 1024
+HIGHEST_FILE = 4096
+
+
+def fork_for_each_request(requests: socket.socket) -> None:
+    """Let each request be a process, and somebody wait for it, until there are no more."""
+    import_all("infloop.mcp_server")
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how the waiting ones ended
+    while True:
+        request, files, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 3)
+        if not request:
+            return
+        if os.fork() == 0:
+            attend(json.loads(request), *files)
+        for file in files:
+            os.close(file)
+
+
+def attend(request: dict[str, Any], stdout: int, stderr: int, told: int) -> None:
+    """Start a command; tell its process id and, in the end, its exit code."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    pid = os.fork()
+    if pid == 0:
+        become(request, stdout, stderr)
+    for file in (stdout, stderr):
+        os.close(file)
+    os.write(told, f"{pid} ".encode())
+    _, status = os.waitpid(pid, 0)
+    os.write(told, str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
+
+
+def become(request: dict[str, Any], stdout: int, stderr: int) -> None:
+    """Be the command from here on."""
+    from infloop.__main__ import main
+
+    for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), stdout, stderr)):
+        os.dup2(file, number)
+    os.closerange(3, HIGHEST_FILE)
+    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
+    os.umask(request["umask"])
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    time.tzset()
+    sys.argv = ["infloop", *request["arguments"]]
+    try:
+        code: Any = main()
+    except SystemExit as ending:
+        code = ending.code
+    leave(code)
+
+
+def leave(code: Any) -> None:
+    """End as Python does, but for taking all that was imported apart, which takes longest."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    fork_for_each_request(socket.socket(fileno=0))

@@ -1,0 +1,49 @@
+"""Processes as tests see them: which are alive, and how much memory this one has used."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+DEADLINE_S = 20.0
+
+
+def new_token() -> str:
+    """A number that `sleep` accepts and that no other process has on its command line."""
+    return f"1000.{random.randrange(10**15, 10**16)}"
+
+
+def alive(token: str) -> list[int]:
+    """Living processes with the token on their command line (the dead have none)."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if token.encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+    return found
+
+
+def peak_kib() -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0])
+
+
+SERVER = """
+import asyncio, sys
+from infloop.sandbox.base import ChildRequest
+from infloop.sandbox.levels.host import HostSandbox
+
+async def main():
+    child = ChildRequest(argv=("sh", "-c", sys.argv[1]), cwd="/", env={"PATH": "/usr/bin:/bin"})
+    await HostSandbox().run(child, on_output=lambda stream, text: print(text, flush=True))
+
+asyncio.run(main())
+"""

@@ -1,0 +1,56 @@
+"""The table of attacks on a sandbox, and the child that tries one of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from infloop.sandbox.base import ChildRequest
+from infloop.sandbox.fence import Fence
+from support.canaries import PYTHON, numbers
+from support.parts import ruled_out
+from support.paths import ATTACK_TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TABLE = tomllib.loads((ATTACK_TABLES / "sandbox.toml").read_text())
+ATTACKS = [
+    pytest.param(attack, id=f"{attack.get('case', 'own')}: {attack['name']}")
+    for attack in TABLE["attack"]
+]
+
+
+async def nobody_answers(listeners: Mapping[int, socket.socket]) -> None:
+    for listener in listeners.values():
+        listener.close()
+
+
+def attack_request(attack: dict[str, Any], world: Any) -> ChildRequest:
+    """The attack as a child whose only peer is a proxy, at a port that others have too."""
+    env = {**world.environment(), "NUMBERS": json.dumps(numbers())}
+    if attack.get("needs") == "root":
+        if os.geteuid() != 0:
+            ruled_out("only root can make a program that makes root")
+        env["SETUID_ID"] = str(shutil.copy("/usr/bin/id", world.workspace / "id"))
+        (world.workspace / "id").chmod(0o4755)
+    if attack.get("needs") in ("TCP6", "LAN") and attack["needs"] not in env:
+        ruled_out(f"this machine has no address for {attack['needs']}")
+    return ChildRequest(
+        argv=(PYTHON, "-c", TABLE["prelude"] + attack["code"]),
+        cwd=str(world.workspace),
+        env=env,
+        timeout_ms=20_000,
+        fence=Fence(
+            write=(str(world.workspace),),
+            network="proxy",
+            proxy_port=int(env["OTHER_LOOPBACK"]),
+            on_listening=nobody_answers,
+        ),
+    )

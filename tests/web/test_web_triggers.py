@@ -1,0 +1,439 @@
+"""Triggers over HTTP, from their making to the run that they start; secrets stay where they are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infloop.lowlevel.directory_lock import lock_directory
+from infloop.model.audit import mark_of
+from infloop.triggers.watcher import Watcher
+from support.eventually import eventually, eventually_async
+from support.server import (
+    TOKEN,
+    Client,
+    Here,
+    environment,
+    here,
+    put_workflow,
+    workflow,
+)
+from support.trigger_requests import ECHO, GENERIC, SECRET, make, send, signed
+
+
+@pytest.mark.claim("I5", "I64", "I69", "I70")
+async def test_a_webhook_becomes_a_run_and_the_log_shows_the_way(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+
+    def look(client: Client) -> None:
+        trigger = make(client)
+        answer = send(client, trigger["id"], b'{"word": "hello"}')
+        assert answer.status == 202
+        said = answer.json()
+        assert said["queued"] is True
+        assert said["position"] >= 1
+        run = client.finished(said["queueId"].removeprefix("q-"))
+        assert run["scope"]["inputs"] == {"word": "hello"}
+        assert run["cause"] == {"kind": "webhook", "detail": "Any", "untrusted": ["word"]}
+        assert run["correlationId"] == answer.headers["x-correlation-id"]
+        path = f"/api/audit?correlationId={run['correlationId']}"
+        entries = eventually(
+            lambda: (e := client.get(path).json()["entries"]) and len(e) == 3 and e
+        )
+        told = [(entry["event"], entry["actor"]["kind"]) for entry in entries[::-1]]
+        told.remove(("webhook.accepted", "webhook"))  # when it waits, and so it may have begun
+        assert [event for event, _ in told] == ["run.started", "run.finished"]
+        assert b"hello" not in json.dumps(entries).encode()
+        assert trigger["id"] not in json.dumps(entries)
+        fired = client.get(f"/api/triggers/{trigger['id']}").json()["trigger"]
+        assert fired["lastFiredAt"]
+        for bad in (b"\xff", b'{"a": ' * 10_000):
+            assert send(client, trigger["id"], bad).status in (202, 400)
+        refused = client.get("/api/audit?event=webhook.refused").json()["entries"]
+        assert "invalid-body" in {entry["outcome"] for entry in refused}
+
+    async with here(tmp_path, api_token=TOKEN) as served:
+        await asyncio.to_thread(look, served.client)
+
+
+@pytest.mark.claim("I20", "I63")
+async def test_a_trigger_is_made_changed_moved_and_deleted(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+
+    def look(client: Client, data: Path) -> None:
+        trigger = make(client)
+        assert len(trigger["id"]) >= 22
+        changed = client.ask(
+            "PUT", f"/api/triggers/{trigger['id']}", {**trigger, "name": "Renamed"}
+        )
+        assert changed.json()["trigger"]["name"] == "Renamed"
+        assert changed.json()["trigger"]["createdAt"] == trigger["createdAt"]
+        other = client.ask("PUT", f"/api/triggers/{trigger['id']}", {**trigger, "id": "a" * 22})
+        assert other.status == 400
+        moved = client.post(f"/api/triggers/{trigger['id']}/regenerate").json()["trigger"]
+        assert moved["id"] != trigger["id"]
+        assert send(client, trigger["id"]).status == 401
+        assert send(client, moved["id"]).status == 202
+        assert len(client.get("/api/triggers?workflowId=echo").json()["triggers"]) == 1
+        assert client.get("/api/triggers?workflowId=no").json()["triggers"] == []
+        assert client.ask("DELETE", f"/api/triggers/{moved['id']}").status == 204
+        assert send(client, moved["id"]).status == 401
+        assert client.get(f"/api/triggers/{moved['id']}").status == 404
+        events = client.get("/api/audit?event=trigger").json()["entries"]
+        told = [entry["event"].removeprefix("trigger.") for entry in events[::-1]]
+        assert told == ["created", "changed", "moved", "deleted"]
+        assert {entry["actor"]["kind"] for entry in events} == {"api-token"}
+        assert list((data / "triggers").glob("*.json")) == []
+
+    async with here(tmp_path, api_token=TOKEN) as served:
+        await asyncio.to_thread(look, served.client, served.data)
+
+
+@pytest.mark.claim("I22", "I67")
+async def test_a_secret_is_set_used_kept_and_never_shown(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+
+    def look(client: Client, data: Path) -> None:
+        github = {"pluginId": "github", "eventType": "push", "inputs": {}}
+        without = client.post("/api/triggers", {**GENERIC, **github})
+        assert (without.status, without.json()["reason"]) == (400, "secret-required")
+        trigger = make(client, **github, secret=SECRET)
+        assert trigger["secretSet"] is True
+        file = data / "triggers" / f"{trigger['id']}.json"
+        assert oct(file.stat().st_mode)[-3:] == "600"
+        body = b'{"ref":  "refs/heads/main"}'
+        assert send(client, trigger["id"], body, **signed(body)).status == 202
+        assert send(client, trigger["id"], body + b" ", **signed(body)).status == 401
+        assert send(client, trigger["id"], body).status == 401
+        path = f"/api/triggers/{trigger['id']}"
+        kept = client.ask("PUT", path, {**trigger, "name": "kept"})
+        assert kept.json()["trigger"]["secretSet"] is True
+        assert send(client, trigger["id"], body, **signed(body)).status == 202
+        tried = client.post(f"{path}/test", {})
+        assert tried.json()["status"] == 202
+        gone = client.ask("PUT", path, {**trigger, "secret": None})
+        assert (gone.status, gone.json()["reason"]) == (400, "secret-required")
+        answers = [without, kept, tried, gone, client.get(path), client.get("/api/triggers")]
+        answers += [client.get("/api/audit?limit=1000"), client.get("/api/catalog")]
+        assert all(SECRET.encode() not in answer.body for answer in answers)
+        assert SECRET not in (data / "audit/audit.jsonl").read_text()
+        assert TOKEN not in (data / "audit/audit.jsonl").read_text()
+        assert "refs/heads/main" not in (data / "audit/audit.jsonl").read_text()
+
+    async with here(tmp_path, api_token=TOKEN) as served:
+        await asyncio.to_thread(look, served.client, served.data)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"workflowId": "nowhere"},
+        {"workflowId": "../echo"},
+        {"workflowId": "echo.json"},
+        {"pluginId": "nobody"},
+        {"inputs": {"nope": "x"}},
+        {"match": [{"lhs": "a", "op": "~", "rhs": "b"}]},
+        {"enabled": "yes"},
+        {"kind": "schedule"},
+        {"kind": "schedule", "schedule": {"cron": "61 * * * *"}},
+        {"kind": "file", "files": {"directory": "relative"}},
+        {"secret": "x"},
+    ],
+    ids=str,
+)
+async def test_a_trigger_that_could_not_fire_is_refused(
+    tmp_path: Path, bad: dict[str, Any]
+) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+    async with here(tmp_path) as served:
+        answer = await served.ask("POST", "/api/triggers", {**GENERIC, **bad})
+        assert (answer.status, answer.json()["error"]) == (400, "invalid-trigger")
+        assert answer.json()["problems"]
+        assert (await served.ask("GET", "/api/triggers")).json()["triggers"] == []
+
+
+@pytest.mark.claim("I26", "I28")
+async def test_each_trigger_takes_so_many_requests_a_minute(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+    never = [{"lhs": "a", "op": "==", "rhs": "b"}]
+
+    async with here(tmp_path, webhook_rate_limit=5) as served:
+
+        def look(client: Client) -> tuple[str, str]:
+            first, second = (make(client, match=never)["id"] for _ in range(2))
+            assert [send(client, first).status for _ in range(6)] == [204] * 5 + [429]
+            refused = send(client, first)
+            assert 1 <= int(refused.headers["retry-after"]) <= 60
+            assert send(client, second).status == 204
+            assert (
+                'infloop_rate_limited_total{what="webhook"}' in client.get("/metrics").body.decode()
+            )
+            return first, second
+
+        first, _ = await asyncio.to_thread(look, served.client)
+        served.clock.forward(60_000)
+        assert (await asyncio.to_thread(send, served.client, first)).status == 204
+
+
+async def test_a_repeated_delivery_is_the_same_run(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+
+    def look(client: Client) -> None:
+        trigger = make(client)
+        first, second = (
+            send(client, trigger["id"], b"{}", **{"idempotency-key": "k"}).json() for _ in range(2)
+        )
+        assert first["queueId"] == second["queueId"]
+        other = send(client, trigger["id"], b"{}", **{"idempotency-key": "l"}).json()
+        assert other["queueId"] != first["queueId"]
+
+    async with here(tmp_path) as served:
+        await asyncio.to_thread(look, served.client)
+
+
+async def test_a_schedule_starts_its_workflow_when_it_is_due(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+    schedule = {"kind": "schedule", "schedule": {"cron": "0 * * * *"}, "inputs": {}}
+    async with here(tmp_path) as served:
+        trigger = await asyncio.to_thread(make, served.client, **schedule)
+        await considered(served, trigger["id"])
+        served.clock.forward(3_600_000 + 30_000)
+        served.server.scheduler.wake()
+        run = await asyncio.to_thread(only_run, served.client)
+        assert run["cause"]["kind"] == "schedule"
+        fired = (await served.ask("GET", f"/api/triggers/{trigger['id']}")).json()["trigger"]
+        assert fired["lastFiredAt"]
+
+
+async def considered(served: Here, trigger_id: str) -> None:
+    await eventually_async(lambda: trigger_id in served.server.scheduler._states)
+
+
+def only_run(client: Client) -> dict[str, Any]:
+    (run,) = eventually(lambda: client.get("/api/runs").json()["runs"])
+    return client.finished(run["runId"])
+
+
+async def test_a_changed_file_starts_its_workflow_once(tmp_path: Path) -> None:
+    watched = tmp_path / "watched"
+    watched.mkdir()
+    put_workflow(tmp_path / "data", ECHO)
+    files = {"directory": str(watched), "globs": ["*.txt"], "debounceMs": 50}
+    async with here(tmp_path) as served:
+        await asyncio.to_thread(
+            make, served.client, kind="file", files=files, inputs={"word": "{{files.first}}"}
+        )
+        words: list[str] = []
+        for name in ("a.txt", "b.txt"):
+            await heard(served, watched / name)
+            served.clock.forward(100)
+            ended = await asyncio.to_thread(newest_run, served.client, len(words) + 1)
+            assert ended["cause"]["kind"] == "file"
+            words.append(ended["scope"]["inputs"]["word"])
+        # By now a second run for the first file would have begun, and be the one that was found.
+        assert words == ["a.txt", "b.txt"]
+
+
+async def heard(served: Here, file: Path) -> None:
+    """Change a file until the watch, which begins at a moment of its own, has heard of it."""
+    sources = served.server.sources
+    (watcher,) = [source for source in sources if isinstance(source, Watcher)]
+
+    def is_heard() -> bool:
+        now = served.clock.now_ms()
+        if any(one.debounce.wait_ms(now) is not None for one in watcher._watched.values()):
+            return True
+        file.write_text("changed")
+        return False
+
+    await eventually_async(is_heard, every_s=1)
+
+
+def newest_run(client: Client, count: int) -> dict[str, Any]:
+    """The newest run, when there are so many; never more."""
+    runs = eventually(
+        lambda: (r := client.get("/api/runs").json()["runs"]) and len(r) >= count and r
+    )
+    assert len(runs) == count
+    return client.finished(runs[0]["runId"])
+
+
+async def test_a_webhook_is_taken_although_nobody_can_note_when(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("infloop.catalog.triggers._LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("infloop.daemon.service.LAST_FIRED_SECONDS", 0.05)
+    put_workflow(tmp_path / "data", ECHO)
+
+    def complaints() -> int:
+        return caplog.text.count("triggers fired is not written")
+
+    def look(client: Client) -> None:
+        trigger = make(client, name="")
+        with lock_directory(tmp_path / "data/triggers", 5, "testing"):
+            answer = send(client, trigger["id"], b"{}")
+            assert answer.status == 202
+            run = client.finished(answer.json()["queueId"].removeprefix("q-"))
+            eventually(lambda: complaints() >= 2)
+        path = f"/api/triggers/{trigger['id']}"
+        eventually(lambda: client.get(path).json()["trigger"]["lastFiredAt"])
+        assert trigger["id"] not in caplog.text
+        assert run["cause"]["detail"] == mark_of(trigger["id"])
+        assert trigger["id"] not in json.dumps(run)
+
+    async with here(tmp_path) as served:
+        await asyncio.to_thread(look, served.client)
+
+
+@pytest.mark.claim("I64")
+async def test_only_what_is_in_the_queue_is_recorded_as_accepted(tmp_path: Path) -> None:
+    waits = workflow("waits", f"while [ ! -e {tmp_path}/gate ]; do sleep 0.02; done")
+    put_workflow(tmp_path / "data", waits)
+
+    def look(client: Client) -> None:
+        trigger = make(client, workflowId="waits", inputs={})
+        first = send(client, trigger["id"]).json()["queueId"].removeprefix("q-")
+        eventually(lambda: client.get(f"/api/runs/{first}").json()["run"]["status"] == "running")
+        assert [send(client, trigger["id"]).status for _ in range(3)] == [202, 503, 503]
+        entries = client.get("/api/audit?event=webhook").json()["entries"][::-1]
+        told = [(entry["event"], entry["outcome"]) for entry in entries]
+        assert told[:2] == [("webhook.accepted", "")] * 2
+        assert told[2:] == [("webhook.refused", "queue-full")] * 2
+        (tmp_path / "gate").touch()
+
+    async with here(tmp_path, max_concurrent_runs=1, queue_limit=1) as served:
+        await asyncio.to_thread(look, served.client)
+
+
+async def test_a_run_that_is_not_on_record_is_not_acknowledged_and_is_the_same_when_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infloop.store.audit.files._LOCK_SECONDS", 0.05)
+    put_workflow(tmp_path / "data", ECHO)
+
+    def look(client: Client) -> None:
+        trigger = make(client)
+        key = {"idempotency-key": "k"}
+        with lock_directory(tmp_path / "data/audit", 5, "testing"):
+            assert send(client, trigger["id"], b"{}", **key).status == 503
+        answer = send(client, trigger["id"], b"{}", **key)
+        assert answer.status == 202
+        assert only_run(client)["runId"] == answer.json()["queueId"].removeprefix("q-")
+        path = "/api/audit?event=webhook.accepted"
+        assert len(client.get(path).json()["entries"]) == 1
+
+    async with here(tmp_path) as served:
+        await asyncio.to_thread(look, served.client)
+
+
+async def test_who_answers_for_what_was_missed_is_on_record(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+    schedule = {"cron": "0 * * * *", "misfire": "ask"}
+    async with here(tmp_path, api_token=TOKEN) as served:
+        made = await asyncio.to_thread(
+            make, served.client, kind="schedule", schedule=schedule, inputs={}
+        )
+        path = f"/api/triggers/{made['id']}"
+        nothing = await served.ask("POST", f"{path}/missed", {"start": True})
+        assert (nothing.status, nothing.json()["error"]) == (409, "nothing-missed")
+        await considered(served, made["id"])
+        served.clock.forward(5 * 3_600_000 + 1_800_000)
+        served.server.scheduler.wake()
+        missed = lambda: served.client.get(path).json()["trigger"]["missed"]  # noqa: E731 (short)
+        await asyncio.to_thread(eventually, missed)
+        answer = await served.ask("POST", f"{path}/missed", {"start": True})
+        assert answer.json()["trigger"]["missed"] == 0
+        run = await asyncio.to_thread(only_run, served.client)
+        assert run["correlationId"] == answer.headers["x-correlation-id"]
+        found = f"/api/audit?correlationId={run['correlationId']}"
+        entries = (await served.ask("GET", found)).json()["entries"][::-1]
+        told = [(one["event"], one["actor"]["kind"], one["outcome"]) for one in entries]
+        assert told[0] == ("trigger.answered", "api-token", "start")
+        assert ("run.queued", "system", "") in told
+        again = await served.ask("POST", f"{path}/missed", {"start": True})
+        assert again.status == 409
+
+
+async def test_what_changes_while_a_body_arrives_is_not_undone(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+
+    def look(client: Client, data: Path) -> None:
+        secret = {"secret": SECRET, "pluginId": "github", "eventType": "push", "inputs": {}}
+        first, second = make(client, **secret), make(client, **secret)
+        with slow_put(client, first) as finish:
+            moved = client.post(f"/api/triggers/{first['id']}/regenerate").json()["trigger"]
+            assert finish() == 404
+        assert send(client, first["id"]).status == 401
+        body = b"{}"
+        assert send(client, moved["id"], body, **signed(body)).status == 202
+        path = f"/api/triggers/{second['id']}"
+        with slow_put(client, second) as finish:
+            assert client.ask("PUT", path, {**second, "secret": "another-" + SECRET}).status == 200
+            assert finish() == 200
+        kept = json.loads((data / f"triggers/{second['id']}.json").read_text())
+        assert kept["secret"] == "another-" + SECRET
+
+    async with here(tmp_path) as served:
+        await asyncio.to_thread(look, served.client, served.data)
+
+
+@contextmanager
+def slow_put(client: Client, trigger: dict[str, Any]) -> Iterator[Callable[[], int]]:
+    """Begin to send a trigger; the last byte goes when the test says so, and the status comes."""
+    body = json.dumps(trigger).encode()
+    head = (
+        f"PUT /api/triggers/{trigger['id']} HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
+        connection.sendall(head.encode() + body[:-1])
+        # Answered in order with the request above: by now that one has been begun.
+        assert client.get("/healthz").status == 200
+
+        def finish() -> int:
+            connection.sendall(body[-1:])
+            return int(connection.recv(65_536).split()[1])
+
+        yield finish
+
+
+async def test_a_run_shows_what_is_from_outside_and_where_it_goes(tmp_path: Path) -> None:
+    inputs = [{"name": name, "type": "string", "default": ""} for name in ("word", "own")]
+    steps = workflow("steps", "true", "true", inputs=inputs)
+    steps["nodes"][1]["config"]["command"]["env"] = {"WORD": "{{inputs.own}}"}
+    steps["nodes"][2]["config"]["command"]["env"] = {"WORD": "{{inputs.word}}"}
+    for node in steps["nodes"][1:]:
+        node["config"]["against"] = ""
+    put_workflow(tmp_path / "data", steps)
+    data = {"word": "{{body.word}}", "own": "fixed"}
+    async with here(tmp_path) as served:
+        trigger = await asyncio.to_thread(make, served.client, workflowId="steps", inputs=data)
+        answer = await asyncio.to_thread(send, served.client, trigger["id"], b'{"word": "x"}')
+        run_id = answer.json()["queueId"].removeprefix("q-")
+        run = await asyncio.to_thread(served.client.finished, run_id)
+        assert run["untrusted"] == ["inputs.word", "c2"]
+        record = (await served.ask("GET", f"/api/runs/steps/{run_id}")).json()["run"]
+        assert record["untrusted"] == ["inputs.word", "c2"]
+        own = await served.run("steps", word="mine")
+        assert own["untrusted"] == []
+    command = [sys.executable, "-m", "infloop", "show", run_id]
+    shown = subprocess.run(
+        command, env=environment(tmp_path), capture_output=True, text=True, check=True
+    )
+    assert "untrusted    inputs.word, c2\n" in shown.stdout
+
+
+async def test_plugins_are_listed_the_generic_one_first(tmp_path: Path) -> None:
+    async with here(tmp_path) as served:
+        plugins = (await served.ask("GET", "/api/webhook-plugins")).json()["plugins"]
+    assert plugins[0]["id"] == "generic"
+    assert "github" in {plugin["id"] for plugin in plugins}

@@ -1,0 +1,330 @@
+"""What an agent plants for git is never run: not by infloop, and not by the user's git later."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import tomllib
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from infloop.app import open_workspaces
+from infloop.errors import InfloopError
+from infloop.model.events import Notice
+from infloop.settings import Settings
+from infloop.workspace.applying.apply import Applied, ProtectedChanges, apply
+from support.confinement import need_bubblewrap
+from support.paths import ATTACK_TABLES
+from support.repositories import contents, repository
+from support.runs import Finished, scripted, world
+from support.workflows import edges, node, workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TABLE = tomllib.loads((ATTACK_TABLES / "workspace.toml").read_text())["attack"]
+NOBODY = (65534, 65534) if os.geteuid() == 0 else None
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    **{f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+}
+
+
+def acted_upon(repo: Path) -> dict[bytes, object]:
+    """What git acts upon in a repository, as it is there."""
+    names = (b"config", b"hooks", b"info/attributes", b"config.worktree", b"commondir", b"modules/")
+    return {
+        path: what
+        for path, what in contents(repo / ".git", leave_out=()).items()
+        if path.startswith(names) and b".planted-" not in path and b"/objects" not in path
+    }
+
+
+class Scene:
+    """A repository for each attack, and the marks that tell which program has run."""
+
+    def __init__(self, place: Path, owner: tuple[int, int] | None = None) -> None:
+        self.place = place
+        self.owner = owner
+        self.marks = place / "marks"
+        self.marks.mkdir()
+        self.marks.chmod(0o777)
+        self.repositories: dict[str, Path] = {}
+        self.before: dict[str, dict[bytes, object]] = {}
+
+    def add(self, attack: dict[str, str]) -> Path:
+        folder = self.place / "work" / f"case-{len(self.repositories)}"
+        repo = repository(folder / "repo")
+        evil = folder / "evil"
+        evil.write_text(f"#!/bin/sh\ntouch '{self.marks}/{attack['name']}'\n")
+        evil.chmod(0o755)
+        self.give(folder)
+        self.repositories[attack["name"]] = repo
+        self.shell(attack.get("setup", ""), repo)
+        self.before[attack["name"]] = acted_upon(repo)
+        return repo
+
+    def give(self, folder: Path) -> None:
+        if self.owner:
+            for each in (folder, *folder.rglob("*")):
+                os.chown(each, *self.owner, follow_symlinks=False)
+
+    def shell(self, line: str, cwd: Path) -> str:
+        """Run a line as the owner of the repositories; it may fail."""
+        uid, gid = self.owner or (None, None)
+        done = subprocess.run(
+            ["/bin/sh", "-c", line],
+            cwd=cwd,
+            env={**ENVIRONMENT, "EVIL": str(cwd.parent / "evil")},
+            user=uid,
+            group=gid,
+            extra_groups=[] if self.owner else None,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.stdout + done.stderr
+
+    def use_git(self, attack: dict[str, str], cwd: Path) -> None:
+        """Do what people do, and what the attack waits for."""
+        for command in ("git status", "git diff", attack.get("command", "git status")):
+            self.shell(command, cwd)
+
+    @property
+    def run(self) -> set[str]:
+        """The attacks whose program has run."""
+        return {mark.name for mark in self.marks.iterdir()}
+
+
+@contextmanager
+def scene(owner: tuple[int, int] | None = None) -> Iterator[Scene]:
+    """Give a scene in a place that every user can enter."""
+    place = Path(tempfile.mkdtemp(prefix="infloop-test-", dir="/var/tmp"))
+    place.chmod(0o755)
+    try:
+        yield Scene(place, owner)
+    finally:
+        shutil.rmtree(place)
+
+
+@pytest.mark.parametrize("attack", TABLE, ids=lambda attack: attack["name"])
+def test_the_attack_is_one(attack: dict[str, str]) -> None:
+    with scene() as here:
+        repo = here.add(attack)
+        here.shell(attack["plant"], repo)
+        assert here.run == set()
+        here.use_git(attack, repo)
+        assert here.run == {attack["name"]}
+
+
+async def played(here: Scene, level: str, **config: Any) -> Finished:
+    """Let an agent plant everything, each in its repository, in one run."""
+    if level == "sandbox":
+        need_bubblewrap()
+    nodes = [node("s", "start")]
+    for number, attack in enumerate(TABLE):
+        repo = here.add(attack)
+        mark = f"{here.marks}/{attack['name']}"
+        line = f"printf '#!/bin/sh\\ntouch \"%s\"\\n' '{mark}' > .evil; chmod 755 .evil"
+        plant = f"{line}; export EVIL=$PWD/.evil; {attack['plant']}"
+        scripted(here.place / "data/providers", f"bot{number}", {"do": [{"shell": plant}]})
+        nodes.append(
+            node(f"n{number}", "agent", providerId=f"bot{number}", prompt="x", cwd=str(repo))
+        )
+        nodes[-1]["config"] |= config
+    chain = " next ".join(each["id"] for each in nodes)
+    user = "nobody" if NOBODY and level != "host" else ""
+    async with world(here.place, isolation=level, service_user=user) as app:
+        ended = await app.run(workflow(nodes, edges(chain)))
+    assert ended.result.status == "succeeded", ended.result
+    return ended
+
+
+def notices(ended: Finished) -> dict[str, list[str]]:
+    """What the run says about git, by the attack."""
+    said: dict[str, list[str]] = {}
+    for each in ended.recorded:
+        if isinstance(each.event, Notice) and each.event.message.startswith("[git] "):
+            name = TABLE[int(each.event.node.removeprefix("n"))]["name"]
+            said.setdefault(name, []).append(each.event.message)
+    return said
+
+
+@pytest.mark.parametrize("level", ["guard", "sandbox"])
+async def test_what_is_planted_in_the_users_repository_is_not_run_by_the_users_git(
+    level: str,
+) -> None:
+    with scene(NOBODY) as here:
+        ended = await played(here, level)
+        for attack in TABLE:
+            repo = here.repositories[attack["name"]]
+            assert acted_upon(repo) == here.before[attack["name"]], attack["name"]
+            here.use_git(attack, repo)
+            assert "first" in here.shell("git log --oneline", repo), attack["name"]
+        assert here.run == set()
+        said = notices(ended)
+        if level == "guard":
+            assert set(said) == {attack["name"] for attack in TABLE}
+        else:
+            assert set(said) == {
+                "a repository in a new directory",
+                "a repository that is part of the tree",
+                "a file that makes a directory a repository",
+            }
+
+
+async def in_place(here: Scene, level: str, line: str, **more: Any) -> Finished:
+    """Let an agent do something in a repository; return how the run ended."""
+    if level == "sandbox":
+        need_bubblewrap()
+    repo = here.add({"name": "none"})
+    scripted(here.place / "data/providers", "bot", {"do": [{"shell": line}]})
+    work = node("n0", "agent", providerId="bot", prompt="x", cwd=str(repo))
+    settings: dict[str, Any] = {"isolation": level, "service_user": "nobody" if NOBODY else ""}
+    async with world(here.place, **settings) as app:
+        flow = workflow([node("s", "start"), work], edges("s next n0"), **more)
+        return await app.run(flow)
+
+
+WORK = "-c user.name=a -c user.email=a"
+
+
+async def test_an_agent_in_place_can_commit_where_git_is_only_looked_after() -> None:
+    line = (
+        f"echo 1 > one; git add -A; git {WORK} commit -q -m one; git checkout -q -b side; "
+        f"echo 2 > two; git add -A; git {WORK} stash -q; git tag v1; git gc -q; mv src lib"
+    )
+    with scene(NOBODY) as here:
+        ended = await in_place(here, "guard", line)
+        repo = here.repositories["none"]
+        assert notices(ended) == {}
+        said = here.shell("git log --format=%s; git branch --show-current; git stash list", repo)
+        assert said.splitlines()[:3] == ["one", "first", "side"]
+        assert "stash@{0}" in said
+
+
+def names(repo: Path) -> list[bytes]:
+    """What there is in a repository's git; that of an object tells when it was made."""
+    parts = (path.split(b"/") for path in contents(repo / ".git", leave_out=()))
+    own = ([b"object"] if each[0] == b"objects" and len(each) > 2 else each for each in parts)
+    return sorted(b"/".join(each) for each in own if each[0] != b"objects")
+
+
+async def test_an_agent_in_place_reads_git_where_it_is_read_only() -> None:
+    line = (
+        "echo changed > a.txt; git status --porcelain; git log --format=%s; git diff --stat; "
+        "git add -A; git branch side; rm -rf .git; mv .git x; true"
+    )
+    with scene(NOBODY) as here:
+        before = names(here.add({"name": "before"}))
+        ended = await in_place(here, "sandbox", line)
+        said, repo = ended.said("tool"), here.repositories["none"]
+        assert " M a.txt\nfirst\n a.txt |" in said
+        assert said.count("Read-only file system") >= 2
+        assert names(repo) == before
+        assert notices(ended) == {}
+
+
+@pytest.mark.parametrize("level", ["guard", "sandbox"])
+async def test_other_directories_that_an_agent_may_write_to_are_looked_after_too(
+    level: str,
+) -> None:
+    with scene(NOBODY) as here:
+        other = here.add({"name": "other"})
+        line = (
+            f"cd {other}; printf '#!/bin/sh\\ntouch {here.marks}/x' > e; chmod 755 e; echo > made; "
+            "git config core.fsmonitor $PWD/e; git init -q sub; "
+            "git -C sub config core.fsmonitor $PWD/e"
+        )
+        ended = await in_place(here, level, line, writePaths=[str(other)])
+        assert (other / "made").exists(), ended.said("tool")
+        here.shell("git status; cd sub; git status", other)
+        assert here.run == set()
+
+
+@pytest.mark.parametrize("level", ["guard", "sandbox"])
+async def test_a_directory_with_too_many_files_to_look_after_is_not_worked_in(
+    monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    monkeypatch.setattr("infloop.runtime.confinement.git_protection.MOST_ENTRIES", 3)
+    with scene(NOBODY) as here:
+        ended = await in_place(here, level, "echo > made")
+        assert not (here.repositories["none"] / "made").exists()
+        assert ended.status == "failed"
+        assert "cannot be looked after" in ended.result.error
+
+
+async def test_at_level_host_infloop_itself_runs_nothing_that_was_planted() -> None:
+    with scene() as here:
+        ended = await played(here, "host", useWorktree=True)
+        async with open_workspaces(Settings(data_dir=here.place / "data")) as spaces:
+            for each in spaces.listed(ended.run_id):
+                saved = each.saved or await spaces.trees.save(each.name)
+                await spaces.store.diff(saved.base, saved.final)
+                with suppress(InfloopError):  # some have broken the repository
+                    done = await apply(spaces.store, saved)
+                    if isinstance(done, ProtectedChanges):
+                        await apply(spaces.store, saved, allow=done.paths)
+                    await spaces.trees.restore(saved, here.place / "restored" / each.name)
+        assert here.run == set()
+
+
+@pytest.mark.parametrize("level", ["guard", "sandbox"])
+async def test_what_is_planted_in_a_clone_is_run_by_nobody(level: str) -> None:
+    with scene() as here:
+        ended = await played(here, level, useWorktree=True)
+        assert notices(ended) == {}
+        assert here.run == set()
+        settings = {"isolation": level, "service_user": "nobody" if NOBODY else ""}
+        async with world(here.place, **settings) as app, open_workspaces(app.settings) as spaces:
+            listed = spaces.listed(ended.run_id)
+            assert len(listed) == len(TABLE)
+            for attack, each in zip(TABLE, listed, strict=True):
+                saved, repo = each.saved, here.repositories[attack["name"]]
+                assert saved is not None
+                await spaces.store.diff(saved.base, saved.final)
+                done = await apply(spaces.store, saved)
+                if isinstance(done, ProtectedChanges):
+                    done = await apply(spaces.store, saved, allow=done.paths)
+                assert isinstance(done, Applied)
+                restored = await spaces.trees.restore(saved, here.place / "restored" / each.name)
+                for place in (repo, restored):
+                    here.use_git(attack, place)
+                    assert "first" in here.shell("git log --oneline", place), attack["name"]
+        assert here.run == set()
+
+
+@pytest.mark.parametrize("level", ["guard", "sandbox"])
+async def test_a_run_in_a_clone_can_be_rewound_and_goes_on_there(level: str) -> None:
+    if level == "sandbox":
+        need_bubblewrap()
+    with scene() as here:
+        repo = here.add({"name": "none"})
+        lines = ["echo 1 > one; git add -A; git commit -qm one", "cat one; ls; echo 2 >> one"]
+        for number, line in enumerate(lines):
+            turn = {"do": [{"shell": line}]}
+            scripted(here.place / "data/providers", f"bot{number}", turn)
+        work = node("w", "agent", providerId="bot0", prompt="x", cwd=str(repo), useWorktree=True)
+        more = node("m", "agent", providerId="bot1", prompt="x", cwd="{{w.worktreePath}}")
+        user = "nobody" if NOBODY else ""
+        async with world(here.place, isolation=level, service_user=user) as app:
+            flow = workflow([node("s", "start"), work, more], edges("s next w next m"))
+            first = await app.run(flow)
+            again = await app.finish(await app.service.rewind(first.run_id, "m"))
+        assert again.status == "succeeded", again.result
+        assert "1\na.txt\none\nsrc\n" in again.said("tool")
+        assert notices(again) == {}
+        async with open_workspaces(app.settings) as spaces:
+            (each,) = spaces.listed(again.run_id)
+            assert each.saved is not None
+            assert isinstance(await apply(spaces.store, each.saved), Applied)
+        assert (repo / "one").read_text() == "1\n2\n"
+        assert "one" in here.shell(f"git log -1 --format=%s {each.saved.refs[0]}", repo)
