@@ -18,7 +18,7 @@ from infloop.egress.limits import Limits
 from infloop.egress.proxy import Proxy
 from infloop.egress.resolve import Lookup
 from infloop.errors import EgressError
-from infloop.policy.hosts import Allowlist, rule_list
+from infloop.policy.hosts import Allowlist, parse_rules
 from support.egress_broker import KEY, Provider, brokered
 from support.egress_proxy import (
     PATIENCE_S,
@@ -385,7 +385,7 @@ async def test_a_proxy_that_fails_lets_nothing_through(attack: Attack) -> None:
             listener.listen()
         elif "closed" in attack.send:
             listener.close()
-        rules = rule_list("a list", [f"far.test:{canary.port}", f"127.0.0.1:{canary.port}"])
+        rules = parse_rules("a list", [f"far.test:{canary.port}", f"127.0.0.1:{canary.port}"])
         told = list[object]()
         proxy = Proxy(
             Allowlist((rules,)), token="", on_decision=told.append, lookup=always("127.0.0.1")

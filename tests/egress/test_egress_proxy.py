@@ -19,7 +19,7 @@ from infloop.egress.limits import Limits, Uploads
 from infloop.egress.proxy import Proxy
 from infloop.egress.reports import Decision
 from infloop.errors import EgressError
-from infloop.policy.hosts import Allowlist, rule_list
+from infloop.policy.hosts import Allowlist, parse_rules
 from support.egress_proxy import (
     PATIENCE_S,
     TOKEN,
@@ -731,7 +731,7 @@ async def test_a_proxy_that_cannot_go_on_ends_with_its_tunnels() -> None:
     async with far_side() as far:
         listener = listening()
         port = listener.getsockname()[1]
-        allowed = Allowlist((rule_list("provider 'x'", rules(far)),))
+        allowed = Allowlist((parse_rules("provider 'x'", rules(far)),))
         proxy = Proxy(allowed, token="", on_decision=lambda _: None, lookup=always("127.0.0.1"))
         serving = asyncio.create_task(proxy.serve(listener))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -764,7 +764,7 @@ async def test_a_proxy_that_cannot_report_lets_nothing_through_and_stops() -> No
     async with far_side() as far:
         listener = listening()
         port = listener.getsockname()[1]
-        allowed = Allowlist((rule_list("provider 'x'", rules(far)),))
+        allowed = Allowlist((parse_rules("provider 'x'", rules(far)),))
         proxy = Proxy(allowed, token="", on_decision=fail, lookup=always("127.0.0.1"))
         serving = asyncio.create_task(proxy.serve(listener))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

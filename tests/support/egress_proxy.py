@@ -15,7 +15,7 @@ from infloop.egress.limits import Limits, Uploads
 from infloop.egress.proxy import Proxy
 from infloop.egress.reports import Decision, Ended
 from infloop.egress.resolve import Lookup
-from infloop.policy.hosts import Allowlist, rule_list
+from infloop.policy.hosts import Allowlist, parse_rules
 from support.eventually import eventually_async
 
 PATIENCE_S = 20.0
@@ -180,7 +180,9 @@ async def running_proxy(
     port = listener.getsockname()[1]
     decisions: list[Decision] = []
     ended: list[Ended] = []
-    allowed = Allowlist((rule_list("provider claude", rules),), rule_list("the operator", denied))
+    allowed = Allowlist(
+        (parse_rules("provider claude", rules),), parse_rules("the operator", denied)
+    )
     proxy = Proxy(
         allowed,
         token=token,

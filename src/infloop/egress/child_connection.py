@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from infloop.egress.reports import Kind, Why
     from infloop.egress.resolve import Lookup
     from infloop.errors import EgressFailure
-    from infloop.policy.hosts import Allowlist, Place, Scheme, Verdict
+    from infloop.policy.hosts import Allowlist, HostVerdict, HttpUrl, Scheme
 
 _TUNNEL_OPEN = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _MOST_ANSWERED = 1 << 40
@@ -142,7 +142,7 @@ class Conversation:
             self._wire.transport.write(refusal_answer(refusal))
             await self._wire.hang_up(self._limits.head_s)
 
-    def _report(self, verdict: Verdict, reason: str, rule: str = "", why: Why = "") -> Decision:
+    def _report(self, verdict: HostVerdict, reason: str, rule: str = "", why: Why = "") -> Decision:
         decision = Decision(
             self._number, self._kind, self._host, self._port, verdict, reason, rule, why
         )
@@ -274,7 +274,7 @@ class Conversation:
 
     # -- plain HTTP --------------------------------------------------------------------------------
 
-    async def _forward(self, head: Head, place: Place) -> None:
+    async def _forward(self, head: Head, place: HttpUrl) -> None:
         self._kind = "request"
         addresses = await self._judge(head, place.host, place.port, "http")
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from infloop.egress.resolve import SystemLookup
 from infloop.errors import EgressError
 from infloop.policy.addresses import LOOPBACK, PRIVATE, refused_range
-from infloop.policy.hosts import Allowlist, Ruling, authority, canonical_host, parse_url
+from infloop.policy.hosts import Allowlist, HostDecision, authority, canonical_host, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from infloop.egress.resolve import Gate, Lookup
     from infloop.policy.addresses import Address
-    from infloop.policy.hosts import Place, Scheme
+    from infloop.policy.hosts import HttpUrl, Scheme
 
 Content: TypeAlias = "bytes | AsyncIterator[bytes] | None"
 
@@ -65,11 +65,13 @@ class Destinations:
         self._known = {(one.scheme, one.host, one.port) for one in destinations}
         self._private_ok = {(one.host, one.port) for one in destinations if one.private_ok}
 
-    def judge(self, host: str, port: int, scheme: Scheme) -> Ruling:
+    def judge(self, host: str, port: int, scheme: Scheme) -> HostDecision:
         """Allow what was named."""
         if (scheme, host, port) in self._known:
-            return Ruling("allowed", "a known destination", f"{scheme}://{authority(host, port)}")
-        return Ruling("refused", "not a destination that was set up")
+            return HostDecision(
+                "allowed", "a known destination", f"{scheme}://{authority(host, port)}"
+            )
+        return HostDecision("refused", "not a destination that was set up")
 
     def refuse_address(self, host: str, port: int, address: Address) -> str:
         """Allow global addresses, and with `private_ok` those of this machine and network."""
@@ -176,7 +178,7 @@ class Client:
 
 def _request(
     method: str,
-    place: Place,
+    place: HttpUrl,
     headers: Mapping[str, str],
     content: Content,
     connect_timeout_s: float,
@@ -220,7 +222,7 @@ def _headers(answer: httpcore2.Response) -> dict[str, str]:
     return joined
 
 
-async def _chunks(answer: httpcore2.Response, place: Place, most: int) -> AsyncGenerator[bytes]:
+async def _chunks(answer: httpcore2.Response, place: HttpUrl, most: int) -> AsyncGenerator[bytes]:
     size = 0
     with _readable(place):
         async with aclosing(answer.aiter_stream()) as parts:
@@ -234,7 +236,7 @@ async def _chunks(answer: httpcore2.Response, place: Place, most: int) -> AsyncG
 
 
 @contextmanager
-def _readable(place: Place) -> Iterator[None]:
+def _readable(place: HttpUrl) -> Iterator[None]:
     """Turn what the transport raises into a sentence about the place."""
     import httpcore2
 

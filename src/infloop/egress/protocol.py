@@ -25,7 +25,7 @@ from infloop.policy.secrets import same_secret
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from infloop.policy.hosts import Place
+    from infloop.policy.hosts import HttpUrl
 
 MAX_HEAD = 16 << 10
 MAX_FIELDS = 100
@@ -102,7 +102,7 @@ class Tunnel:
 class Forward:
     """Pass a plain HTTP request on to a host."""
 
-    place: Place
+    place: HttpUrl
 
 
 @dataclass(frozen=True, slots=True)

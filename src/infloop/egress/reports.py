@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from infloop.policy.hosts import Verdict, authority
+from infloop.policy.hosts import HostVerdict, authority
 
 Kind: TypeAlias = Literal["tunnel", "request", "broker", "unknown"]
 
@@ -38,7 +38,7 @@ class Decision:
     kind: Kind
     host: str
     port: int
-    verdict: Verdict
+    verdict: HostVerdict
     reason: str
     rule: str = ""
     why: Why = ""

@@ -18,7 +18,7 @@ from infloop.policy.hosts import authority, is_address
 
 if TYPE_CHECKING:
     from infloop.policy.addresses import Address
-    from infloop.policy.hosts import Ruling, Scheme
+    from infloop.policy.hosts import HostDecision, Scheme
 
 Lookup: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 """Ask the name service for a name's addresses; OSError when it has no answer."""
@@ -32,7 +32,7 @@ _LOOKUPS_AT_ONCE = 4
 class Gate(Protocol):
     """Who decides: first about a host, then about each address it turns out to have."""
 
-    def judge(self, host: str, port: int, scheme: Scheme) -> Ruling:
+    def judge(self, host: str, port: int, scheme: Scheme) -> HostDecision:
         """Decide about a canonical host."""
 
     def refuse_address(self, host: str, port: int, address: Address) -> str:

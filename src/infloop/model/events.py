@@ -28,13 +28,17 @@ class RunBudget(msgspec.Struct, frozen=True, rename="camel"):
     on_budget: Literal["fail", "pause"] = "fail"
 
 
+TriggerKindName: TypeAlias = Literal["webhook", "schedule", "file"]
+"""The kinds of triggers; see `infloop.model.trigger`."""
+
+
 class Cause(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What made a run begin: a person, a trigger, another run.
 
     `untrusted` names the inputs that hold something from outside, which nobody vouches for.
     """
 
-    kind: Literal["cli", "api", "mcp", "webhook", "schedule", "file", "rewind", "import"] = "cli"
+    kind: Literal["cli", "api", "mcp", TriggerKindName, "rewind", "import"] = "cli"
     detail: str = ""
     parent_run: str = ""
     parent_step: str = ""

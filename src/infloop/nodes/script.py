@@ -84,7 +84,7 @@ def _outcome(language: str, config: JsonObject, child: ChildResult, limit: TimeL
     if child.error:
         reason = child.error
     elif child.timed_out:
-        reason = f"the script did not finish within {limit.ms} ms{limit.whose}"
+        reason = f"the script did not finish within {limit.ms} ms{limit.note}"
     elif child.result_too_large:
         reason = "the script returned more than may be kept; write it to a file and return its name"
     elif child.exit_code != 0:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from infloop.model.audit import EventName
     from infloop.model.events import Event
     from infloop.model.values import JsonObject
-    from infloop.policy.hosts import Verdict
+    from infloop.policy.hosts import HostVerdict
     from infloop.runtime.run_audit import Run
 
 TELL_SECONDS = 2.0
@@ -35,7 +35,7 @@ _MOST_KINDS = 50
 class Kind(NamedTuple):
     """What decisions have in common that are told as one. `host` is empty for several."""
 
-    verdict: Verdict
+    verdict: HostVerdict
     host: str
     port: int
     reason: str

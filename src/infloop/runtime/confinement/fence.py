@@ -30,7 +30,7 @@ from infloop.egress.limits import Limits, Uploads
 from infloop.egress.loopback_listener import listen_on_loopback
 from infloop.egress.proxy import Proxy
 from infloop.errors import BudgetError, EgressError, GuardError, SettingsError, WorkflowError
-from infloop.policy.hosts import Allowlist, RuleList, rule_list
+from infloop.policy.hosts import Allowlist, HostRules, parse_rules
 from infloop.runtime.confinement.disk_reserve import Reserve, shown_size
 from infloop.runtime.confinement.egress_log import TELL_SECONDS
 from infloop.runtime.confinement.git_protection import InPlace
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from infloop.runtime.confinement.egress_log import Telling
     from infloop.runtime.spending.broker_usage import Seen
     from infloop.sandbox.base import ChildRequest, ChildResult, OnOutput, OnStarted, Sandbox
-    from infloop.workspace.git.repository_paths import Places
+    from infloop.workspace.git.repository_paths import GitPaths
 
 Egress: TypeAlias = Literal["open", "allowlist", "none"]
 
@@ -155,10 +155,10 @@ class RunFence:
         self.egress: Egress = max(wanted, own, key=_STRICTER.index)
         try:
             self._lists = (
-                rule_list("the workflow", _texts(workflow.get("egressAllowlist"))),
-                rule_list("the operator", rules.allowed),
+                parse_rules("the workflow", _texts(workflow.get("egressAllowlist"))),
+                parse_rules("the operator", rules.allowed),
             )
-            self._denied = rule_list("the operator", rules.denied)
+            self._denied = parse_rules("the operator", rules.denied)
         except SettingsError as error:
             raise WorkflowError(str(error)) from None
 
@@ -185,23 +185,23 @@ class RunFence:
         """Return where a child with such needs may connect."""
         if self.egress == "none":
             return Allowlist((), self._denied)
-        own = rule_list(needs.owner, needs.hosts) if needs.owner else RuleList("this step")
+        own = parse_rules(needs.owner, needs.hosts) if needs.owner else HostRules("this step")
         return Allowlist((own, *self._lists), self._denied)
 
     def home(self, node: str, needs: Needs) -> str:
         """Return the home that an agent has in every round; none for other children."""
         return self._make_home(node) if self._make_home and needs.owner else ""
 
-    def at_work(self, cwd: str, telling: Telling) -> AbstractAsyncContextManager[Places]:
+    def at_work(self, cwd: str, telling: Telling) -> AbstractAsyncContextManager[GitPaths]:
         """Give what a child may reach of the repositories where it works; see to it afterwards."""
         more = _texts(self._workflow.get("writePaths"))
         return self._in_place.at_work(cwd, more, telling.planted)
 
-    def access(self, needs: Needs, request: ChildRequest, home: str, places: Places) -> Access:
+    def access(self, needs: Needs, request: ChildRequest, home: str, places: GitPaths) -> Access:
         """Return what a child may reach, but for its network; GuardError for what a link names."""
         readable = _texts(self._workflow.get("readPaths"))
         writable = _texts(self._workflow.get("writePaths"))
-        for path in (*readable, *writable, *(() if places.is_its_own else (request.cwd,))):
+        for path in (*readable, *writable, *(() if places.is_private else (request.cwd,))):
             _refuse_link(path)
         read = (*places.read, *needs.read, *readable)
         write = (*places.write, *needs.write, *writable)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from infloop.sandbox.access import Access, ResourceLimits
 from infloop.sandbox.base import ChildRequest
-from infloop.workspace.git.program import Finished
+from infloop.workspace.git.program import ProgramResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ def confined_in(find: Callable[[], Awaitable[Sandbox]]) -> Confine:
 
         async def run(
             argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes | None
-        ) -> Finished:
+        ) -> ProgramResult:
             return await _run(await find(), access, argv, cwd, env, stdin)
 
         return run
@@ -54,7 +54,7 @@ async def _run(
     cwd: str,
     env: Mapping[str, str],
     stdin: bytes | None,
-) -> Finished:
+) -> ProgramResult:
     done = await sandbox.run(
         ChildRequest(
             (*TO_RESULT, *argv),
@@ -68,5 +68,5 @@ async def _run(
     )
     if done.result is None:
         why = "it printed too much" if done.result_too_large else done.error
-        return Finished(None, b"", done.stderr, why or "it was ended")
-    return Finished(done.exit_code, done.result, done.stderr, done.error)
+        return ProgramResult(None, b"", done.stderr, why or "it was ended")
+    return ProgramResult(done.exit_code, done.result, done.stderr, done.error)
