@@ -53,15 +53,15 @@ class UsageMeter:
         if not self._is_free:
             self._read(self._events.feed(data))
 
-    def finish(self, *, asked: bool) -> None:
-        """Take note, once, that it is over or broke off; `asked` if anything had been sent."""
+    def finish(self, *, sent: bool) -> None:
+        """Take note, once, that it is over or broke off; `sent` if anything had been sent."""
         if self.over:
             return
         try:
             if not self._is_free:
                 self._read(self._events.finish())
             told_all = self._ended and not self._lost and self.usage.counts
-            self.told = self._is_free or not asked or told_all
+            self.told = self._is_free or not sent or told_all
         finally:
             self.over = True
             self._on_over()
