@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 from msgspec.structs import replace
 
 from infloop.egress.broker import PREFIX, Broker
-from infloop.egress.limits import Limits, Uploads
+from infloop.egress.limits import ProxyLimits, UploadBudget
 from infloop.egress.loopback_listener import listen_on_loopback
 from infloop.egress.proxy import Proxy
 from infloop.errors import BudgetError, EgressError, GuardError, SettingsError, WorkflowError
@@ -148,7 +148,7 @@ class RunFence:
         self._in_place = in_place or InPlace(own_mounts=sandbox.own_mounts)
         self.disks = disks or Reserve().of_run()
         self.limits = ResourceLimits(memory_bytes=memory_bytes)
-        self.uploads = Uploads(Limits())
+        self.uploads = UploadBudget(ProxyLimits())
         asked = workflow.get("egress")
         own: Egress = "allowlist" if rules.enforce else "open"
         wanted: Egress = next((each for each in _STRICTER if each == asked), "open")
@@ -314,7 +314,7 @@ class Door:
         credential = self._needs.credential
         if credential is not None:
             broker = Broker(
-                [credential.account], token=self._token, limits=Limits(), books=self._seen
+                [credential.account], token=self._token, limits=ProxyLimits(), budget=self._seen
             )
             self._broker = await self._stack.enter_async_context(broker)
         return self
