@@ -38,7 +38,7 @@ from benchmark import Benchmark, Contender, Sample, Target, each, memory, rate, 
 from http_load import Answers, ask_all, get, post
 from infloop.app import run_async
 from infloop.web.connection import BoundedProtocol
-from infloop.web.listening import address, listen
+from infloop.web.http_server import address, listen
 from program import INFLOOP
 from proxy import cpu_of
 

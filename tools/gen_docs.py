@@ -8,8 +8,12 @@ A document has places for them:
     …
     <!-- end -->
 
-What stands between the two lines is replaced by what `PARTS` makes of the words after "made:". With
-`--check` nothing is written: it fails when a document differs from what would be written.
+What stands between the two lines is replaced by what `PARTS` makes of the words after "made:".
+
+A link to a test, `[test_name](…)`, gets the path of the file that holds the test; a test that does
+not exist is an error.
+
+With `--check` nothing is written: it fails when a document differs from what would be written.
 """
 
 from __future__ import annotations
@@ -27,20 +31,22 @@ from pydantic.fields import FieldInfo
 
 from infloop import cli
 from infloop.mcp_server.toolbox import UTILITIES
-from infloop.model import plugin, trigger
-from infloop.model import workflow as format_
+from infloop.model import nodes, plugin, trigger, workflow
 from infloop.model.audit import ACTORS, EVENTS
 from infloop.model.schema import FileModel, part_model
 from infloop.model.values import compact_json
 from infloop.settings import Settings, variable
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+TESTS = DOCS.parent / "tests"
 PLACE = re.compile(r"(<!-- made: (\w+)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+TEST_LINK = re.compile(r"\[(test_\w+)\]\(([^)]*)\)")
+TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 
 
 def node(kind: str) -> str:
     """Return everything about a node type: what it does, its fields, its outputs, its handles."""
-    model = format_.NODE_MODELS[kind]
+    model = nodes.NODE_MODELS[kind]
     exits = ", ".join(f"`{handle}`" for handle in model.handles) or "none; nothing follows it"
     parts = [str(model.__doc__), f"Handles: {exits}."]
     config = part_model(model.model_fields["config"].annotation)
@@ -56,7 +62,9 @@ def node(kind: str) -> str:
 def fields(name: str) -> str:
     """Return the fields of one of the other parts of a workflow file, a trigger or a plugin."""
     model: type[FileModel] = next(
-        getattr(module, name) for module in (format_, trigger, plugin) if hasattr(module, name)
+        getattr(module, name)
+        for module in (workflow, nodes, trigger, plugin)
+        if hasattr(module, name)
     )
     model.model_rebuild()  # what is said about nodes came before there were any
     return field_table(list(field_rows(model, flat=True)))
@@ -190,6 +198,28 @@ def filled(text: str) -> str:
     return PLACE.sub(fill, text)
 
 
+def tests_by_name() -> dict[str, list[str]]:
+    """Return the files that hold each test, as the documents link to them."""
+    found: dict[str, list[str]] = {}
+    for file in sorted(TESTS.rglob("*.py")):
+        for name in TEST.findall(file.read_text(encoding="utf-8")):
+            found.setdefault(name, []).append(f"../{file.relative_to(DOCS.parent)}")
+    return found
+
+
+def linked(text: str, tests: Mapping[str, Sequence[str]]) -> str:
+    """Return a document whose links to tests lead to the files that hold them."""
+
+    def link(match: re.Match[str]) -> str:
+        name, target = match.groups()
+        files = tests.get(name)
+        if not files:
+            raise SystemExit(f"a document names {name}, and there is no such test")
+        return f"[{name}]({target if target in files else files[0]})"
+
+    return TEST_LINK.sub(link, text)
+
+
 def main() -> int:
     """Fill all documents, or compare them."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -197,9 +227,12 @@ def main() -> int:
     chosen = parser.parse_args()
     os.environ["COLUMNS"] = "80"
     stale = False
+    tests = tests_by_name()
     for file in sorted(DOCS.glob("*.md")):
         before = file.read_text(encoding="utf-8")
         after = filled(before)
+        if file.name != "claims.md":  # claims.py makes that one
+            after = linked(after, tests)
         if before != after and chosen.check:
             print(f"docs/{file.name} is stale; `make docs` makes it anew", file=sys.stderr)
             stale = True

@@ -19,6 +19,7 @@ import pytest
 from infloop.cli import COMMANDS
 from support import forkserver
 from support.eventually import eventually
+from support.parts import ruled_out
 from support.paths import ROOT
 from support.terminal import on_terminal
 from support.workflows import edges, node, workflow
@@ -291,7 +292,7 @@ def test_a_run_shows_what_confines_it(world: World) -> None:
 
 def test_a_run_that_nobody_wanted_unconfined_says_why_it_is(tmp_path: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("another user than root may well be confined")
+        ruled_out("another user than root may well be confined")
     for isolation, said in (("auto", True), ("host", False)):
         here = World(tmp_path, {"INFLOOP_ISOLATION": isolation})
         file = here.file("w", [node("end", "end")], "start next end")

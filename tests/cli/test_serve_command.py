@@ -169,7 +169,7 @@ def test_a_runaway_run_leaves_the_server_responsive(tmp_path: Path) -> None:
 
 def test_the_server_can_begin_without_importing_the_api() -> None:
     look = (
-        "import sys, infloop.web.app, infloop.web.listening, infloop.web.triggering;"
+        "import sys, infloop.web.app, infloop.web.http_server, infloop.application.trigger_firing;"
         "print([name for name in ('fastapi', 'infloop.web.api') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)

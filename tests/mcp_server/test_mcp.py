@@ -27,7 +27,7 @@ from mcp_types import CallToolResult
 from infloop.app import open_store
 from infloop.mcp_server.naming import tool_names
 from infloop.model.approval import Question
-from infloop.model.audit import Entry, EventName, Wanted
+from infloop.model.audit import AuditEntry, AuditFilter, EventName
 from infloop.model.events import Cause
 from infloop.runtime.approvals import Asker
 from infloop.settings import Settings
@@ -149,9 +149,9 @@ async def in_the_end(client: Client, run_id: str) -> dict[str, Any]:
     return status
 
 
-def audited(folder: Path, event: EventName) -> list[Entry]:
+def audited(folder: Path, event: EventName) -> list[AuditEntry]:
     """What the audit log says of an event, the newest first."""
-    return newest(folder / "data/audit", Wanted(event=event), 100).entries
+    return newest(folder / "data/audit", AuditFilter(event=event), 100).entries
 
 
 def message(method: str, **params: Any) -> dict[str, Any]:
@@ -386,7 +386,8 @@ async def test_runs_wait_their_turn_and_can_be_taken_out_and_stopped(
         removed = await call(client, f"{prefix}remove_from_queue", queueId=second["queueId"])
         assert removed["removed"]
         again = await call(client, f"{prefix}remove_from_queue", queueId=second["queueId"])
-        assert again == {**again, "removed": False, "reason": "it does not wait: it is removed"}
+        assert again["removed"] is False
+        assert again["reason"].endswith("does not wait: it is removed")
         unknown = await call(client, f"{prefix}remove_from_queue", queueId="q-nobody")
         assert not unknown["removed"]
         gone = await in_the_end(client, second["runId"])
@@ -399,7 +400,7 @@ async def test_runs_wait_their_turn_and_can_be_taken_out_and_stopped(
         assert (await call(client, f"{prefix}cancel_run", **asked))["cancelled"]
         assert (await in_the_end(client, first["runId"]))["status"] == "cancelled"
         late = await call(client, f"{prefix}cancel_run", **asked)
-        assert late["reason"] == "it has cancelled already"
+        assert "has cancelled already" in late["reason"]
     assert {entry.run_id for entry in audited(tmp_path, "run.stopped")} == {first["runId"]}
 
 
@@ -426,7 +427,7 @@ async def test_what_waits_for_a_person_is_listed_and_can_only_be_answered_elsewh
         here(tmp_path, api_token=TOKEN, approval_timeout_ms=60_000) as served,
         over_http(served.client.port, NEW) as client,
     ):
-        service = served.parts.service
+        service = served.server.service
         assert service.approvals is not None
         owner, run = service.instance.id, ("run-1", "work", "a", "a")
         asker = Asker(owner, *run, lambda _: None, lambda _: None)

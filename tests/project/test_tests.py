@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,14 +93,29 @@ def test_no_test_waits_by_sleeping() -> None:
     assert found == set(SLEEPS)
 
 
+def test_a_command_can_be_interrupted_when_the_tests_run_in_the_background() -> None:
+    """There SIGINT is ignored, as it is for whatever a shell starts with `&`."""
+    interrupting = "tests/cli/test_cli.py::test_following_ends_quietly_when_interrupted"
+    pytest_alone = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", interrupting]
+    ran = subprocess.run(
+        ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", *pytest_alone],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
 # -- eventually ------------------------------------------------------------------------------------
 
 
 async def test_eventually_gives_what_it_saw() -> None:
-    answers = iter([None, 0, 7])
-    assert eventually(lambda: next(answers), every_s=0) == 7
-    answers = iter(["", "text"])
-    assert await eventually_async(lambda: next(answers), every_s=0) == "text"
+    numbers = iter([None, 0, 7])
+    assert eventually(lambda: next(numbers), every_s=0) == 7
+    texts = iter(["", "text"])
+    assert await eventually_async(lambda: next(texts), every_s=0) == "text"
 
     async def look() -> str:
         return "awaited"

@@ -148,7 +148,7 @@ async def test_what_can_neither_begin_nor_be_given_back_waits_again_as_soon_as_t
     monkeypatch.setattr(writer, "BUSY_S", 0.05)
     put_workflow(tmp_path / "data", workflow("tiny", "true"))
     async with here(tmp_path) as served:
-        dispatcher = served.parts.dispatcher
+        dispatcher = served.server.dispatcher
         load, other = dispatcher._load, sqlite3.connect(tmp_path / "data" / DATABASE_FILE)
         tried = asyncio.Event()
 
@@ -202,7 +202,7 @@ async def test_a_spent_budget_refuses_new_runs_and_keeps_the_waiting_ones_for_a_
     async with here(tmp_path, **settings) as again:
         run = await asyncio.to_thread(again.client.finished, kept)
         assert run["status"] == "succeeded"
-        assert not again.parts.dispatcher.held
+        assert not again.server.dispatcher.held
 
 
 async def queued(served: Here, workflow_id: str) -> str:
@@ -211,13 +211,13 @@ async def queued(served: Here, workflow_id: str) -> str:
     from infloop.runtime.runs.dispatch import Asked
 
     asked = Asked(workflow_id, {}, Cause("webhook"), "/", "cid_x")
-    put = await served.parts.dispatcher.put(asked)
+    put = await served.server.dispatcher.put(asked)
     assert isinstance(put, Enqueued)
     return put.run_id
 
 
 async def held(served: Here) -> None:
-    await eventually_async(lambda: served.parts.dispatcher.held)
+    await eventually_async(lambda: served.server.dispatcher.held)
 
 
 def test_what_was_promised_is_run_exactly_once_although_the_server_is_killed(

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from infloop.sandbox.view.private_directories import remove_tree
+from infloop.lowlevel.remove_tree import remove_tree
 from infloop.sandbox.view.scratch import scratch_directory
+from support.parts import ruled_out
 
 HOLD = """
 import sys, tempfile
@@ -66,7 +67,7 @@ def test_a_directory_of_somebody_else_is_not_touched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root can give a directory away")
+        ruled_out("only root can give a directory away")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     planted = tmp_path / "infloop-children-planted"
     planted.mkdir()
@@ -87,8 +88,7 @@ def test_removing_follows_no_link_and_changes_nothing_behind_one(tmp_path: Path)
     (inside / "closed").chmod(0)
     remove_tree(str(inside))
     (tmp_path / "swapped").symlink_to(outside)
-    with pytest.raises(NotADirectoryError):
-        remove_tree(str(tmp_path / "swapped"))
+    remove_tree(str(tmp_path / "swapped"))
     assert stat.S_IMODE(outside.stat().st_mode) == 0o755
     assert names(outside) == ["kept"]
-    assert names(tmp_path) == ["outside", "swapped"]
+    assert names(tmp_path) == ["outside"]

@@ -8,8 +8,8 @@ import stat
 from pathlib import Path
 from typing import cast
 
+from infloop.lowlevel.lock_file import is_held, remove_if_free
 from infloop.model.events import RunFinished
-from infloop.store.instances import is_held, remove_if_free
 from infloop.store.sqlite.liveness import SqliteInstance
 from support.stores import at, new_run, started, store_in
 

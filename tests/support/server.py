@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from infloop.app import open_server
+from infloop.app import Server, open_server
 from infloop.runtime.clock import SetClock
 from infloop.settings import Settings
-from infloop.web.dependencies import WebParts
-from infloop.web.listening import address, listen, serve
+from infloop.web.http_server import address, listen, serve
 from support import forkserver
 from support.eventually import eventually
 
@@ -189,7 +188,7 @@ class Here:
     """A server in this process."""
 
     client: Client
-    parts: WebParts
+    server: Server
     clock: SetClock
     data: Path
 
@@ -207,22 +206,25 @@ async def here(folder: Path, **settings: Any) -> AsyncIterator[Here]:
     chosen = Settings(data_dir=data, isolation="host", **settings)
     clock, stopping, ready = SetClock(int(time.time() * 1000)), asyncio.Event(), asyncio.Event()
     with listen("127.0.0.1", 0) as listening:
-        async with open_server(chosen, _no_doctor, clock) as server:
-            serving = asyncio.create_task(
-                serve(server.answers, server.parts, listening, stopping, ready.set)
-            )
+        async with open_server(chosen, clock) as server:
+            serving = asyncio.create_task(_serve(server, listening, stopping, ready))
             await ready.wait()
             port = int(address(listening, "127.0.0.1").rpartition(":")[2])
             try:
-                yield Here(Client(port, chosen.api_token), server.parts, clock, data)
+                yield Here(Client(port, chosen.api_token), server, clock, data)
             finally:
                 stopping.set()
                 async with asyncio.timeout(PATIENCE):
                     await serving
 
 
-async def _no_doctor() -> dict[str, Any]:
-    return {"levels": []}
+async def _serve(
+    server: Server, listening: socket.socket, stopping: asyncio.Event, ready: asyncio.Event
+) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(serve(server.answers, server.web.streams, listening, stopping, ready.set))
+        async with server.daemon.running("the server was stopped"):
+            await stopping.wait()
 
 
 def raw(port: int, data: bytes, *, wait: float = PATIENCE) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 from infloop.catalog.files import read_folder
 from infloop.model.plugin import Plugin, Signature, parse_plugin, parse_shipped_plugin
 from infloop.triggers import SHIPPED_DIR
-from infloop.triggers.signatures import MAX_SIGNATURES, is_secret, sign, verify
+from infloop.triggers.signatures import MAX_SIGNATURES, accepts_secret, sign, verify
 
 PLUGINS: dict[str, Plugin] = {
     plugin.id: plugin for plugin in read_folder(SHIPPED_DIR, parse_shipped_plugin)[0]
@@ -302,7 +302,7 @@ def test_each_of_two_secrets_counts() -> None:
 
 @pytest.mark.parametrize("secret", ["", "whsec_", "whsec_not base64!", "whsec_YQ=", "whsec_é"])
 def test_a_secret_that_is_none_is_a_mistake_of_ours_and_no_key(secret: str) -> None:
-    assert not is_secret(scheme("standard-webhooks"), secret)
+    assert not accepts_secret(scheme("standard-webhooks"), secret)
     found = reason("standard-webhooks", secret, STANDARD, STANDARD_BODY, STANDARD_TIME)
     assert found == "misconfigured"
 

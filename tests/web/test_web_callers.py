@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from infloop.errors import SettingsError
-from infloop.web.exposure import Asked, Posture, decide_posture, refuse_host, refuse_origin
+from infloop.web.exposure import (
+    Exposure,
+    RequestOrigin,
+    decide_exposure,
+    refuse_host,
+    refuse_origin,
+)
 from support.server import TOKEN, Client, process, put_workflow, raw, workflow
 
 
@@ -87,12 +93,12 @@ def test_exactly_one_host_header_is_needed(open_client: Client, head: bytes) -> 
 
 
 def test_the_address_that_a_request_arrived_at_is_a_name_of_the_server() -> None:
-    def asked(host: str, arrived_at: str) -> Asked:
-        return Asked("GET", "/", [host], [], {}, arrived_at)
+    def asked(host: str, arrived_at: str) -> RequestOrigin:
+        return RequestOrigin("GET", "/", [host], [], {}, arrived_at)
 
-    assert not refuse_host(asked("192.168.1.7:3000", "192.168.1.7"), Posture("0.0.0.0"))
-    assert not refuse_host(asked("[fd00::7]:3000", "fd00::7"), Posture("::"))
-    assert refuse_host(asked("192.168.1.8:3000", "192.168.1.7"), Posture("0.0.0.0"))
+    assert not refuse_host(asked("192.168.1.7:3000", "192.168.1.7"), Exposure("0.0.0.0"))
+    assert not refuse_host(asked("[fd00::7]:3000", "fd00::7"), Exposure("::"))
+    assert refuse_host(asked("192.168.1.8:3000", "192.168.1.7"), Exposure("0.0.0.0"))
 
 
 # -- web pages ------------------------------------------------------------------------------------
@@ -416,39 +422,41 @@ def test_no_answer_shows_the_token(closed_client: Client) -> None:
 )
 def test_an_address_that_others_reach_needs_a_token(host: str) -> None:
     with pytest.raises(SettingsError, match="INFLOOP_API_TOKEN"):
-        decide_posture(host, "")
-    assert decide_posture(host, TOKEN).token == TOKEN
-    warned = decide_posture(host, "", allow_insecure=True)
+        decide_exposure(host, "")
+    assert decide_exposure(host, TOKEN).token == TOKEN
+    warned = decide_exposure(host, "", allow_insecure=True)
     assert "INSECURE" in warned.warnings[0]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
 def test_a_loopback_address_needs_none(host: str) -> None:
-    assert decide_posture(host, "") == Posture(host)
+    assert decide_exposure(host, "") == Exposure(host)
 
 
 @pytest.mark.parametrize("token", [" ", "two words", "tab\t", "ünïcode", "line\n", "nul\0"])
 def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(token: str) -> None:
     with pytest.raises(SettingsError, match="INFLOOP_API_TOKEN") as refused:
-        decide_posture("0.0.0.0", token)
+        decide_exposure("0.0.0.0", token)
     assert token.strip() == "" or token not in str(refused.value)
 
 
 def test_a_short_token_draws_a_warning_where_it_is_not_refused() -> None:
     for decided in (
-        decide_posture("127.0.0.1", "secret"),
-        decide_posture("0.0.0.0", "secret", allow_insecure=True),
+        decide_exposure("127.0.0.1", "secret"),
+        decide_exposure("0.0.0.0", "secret", allow_insecure=True),
     ):
         assert "INFLOOP_API_TOKEN" in decided.warnings[0]
 
 
 def test_a_host_that_is_none_cannot_be_listed() -> None:
     with pytest.raises(SettingsError, match="INFLOOP_ALLOWED_HOSTS"):
-        decide_posture("127.0.0.1", "", ["*.example.com"])
+        decide_exposure("127.0.0.1", "", ["*.example.com"])
 
 
 def test_several_origins_are_no_origin() -> None:
-    asked = Asked("GET", "/api/runs", ["localhost"], ["http://localhost"] * 2, {}, "127.0.0.1")
+    asked = RequestOrigin(
+        "GET", "/api/runs", ["localhost"], ["http://localhost"] * 2, {}, "127.0.0.1"
+    )
     assert refuse_origin(asked)
 
 

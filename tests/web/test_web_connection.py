@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 
 from infloop.web.connection import BoundedProtocol
-from infloop.web.listening import _Server, listen
+from infloop.web.http_server import _Server, listen
 
 
 class Quick(BoundedProtocol):

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from infloop.application.sessions import SESSION_MS, Sessions
 from infloop.errors import StoreError
 from infloop.policy.secrets import same_secret
 from infloop.runtime.clock import SetClock
-from infloop.web.credentials import SESSION_MS, Sessions
 from support.login import cookie_of, log_in, with_cookie
 from support.server import TOKEN, Client, Here, here, process
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from infloop.model.audit import mark_of
-from infloop.store.directory_lock import alone_in
+from infloop.lowlevel.directory_lock import lock_directory
+from infloop.model.audit import fingerprint
+from infloop.triggers.watcher import Watcher
 from support.eventually import eventually, eventually_async
 from support.server import (
     TOKEN,
@@ -206,7 +207,7 @@ async def test_a_schedule_starts_its_workflow_when_it_is_due(tmp_path: Path) -> 
         trigger = await asyncio.to_thread(make, served.client, **schedule)
         await considered(served, trigger["id"])
         served.clock.forward(3_600_000 + 30_000)
-        served.parts.triggering.scheduler.wake()
+        served.server.scheduler.wake()
         run = await asyncio.to_thread(only_run, served.client)
         assert run["cause"]["kind"] == "schedule"
         fired = (await served.ask("GET", f"/api/triggers/{trigger['id']}")).json()["trigger"]
@@ -214,7 +215,7 @@ async def test_a_schedule_starts_its_workflow_when_it_is_due(tmp_path: Path) -> 
 
 
 async def considered(served: Here, trigger_id: str) -> None:
-    await eventually_async(lambda: trigger_id in served.parts.triggering.scheduler._marks)
+    await eventually_async(lambda: trigger_id in served.server.scheduler._states)
 
 
 def only_run(client: Client) -> dict[str, Any]:
@@ -244,7 +245,8 @@ async def test_a_changed_file_starts_its_workflow_once(tmp_path: Path) -> None:
 
 async def heard(served: Here, file: Path) -> None:
     """Change a file until the watch, which begins at a moment of its own, has heard of it."""
-    watcher = served.parts.triggering._watcher
+    sources = served.server.sources
+    (watcher,) = [source for source in sources if isinstance(source, Watcher)]
 
     def is_heard() -> bool:
         now = served.clock.now_ms()
@@ -269,7 +271,7 @@ async def test_a_webhook_is_taken_although_nobody_can_note_when(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("infloop.catalog.triggers._LOCK_SECONDS", 0.05)
-    monkeypatch.setattr("infloop.web.triggering.SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr("infloop.daemon.service.LAST_FIRED_SECONDS", 0.05)
     put_workflow(tmp_path / "data", ECHO)
 
     def complaints() -> int:
@@ -277,7 +279,7 @@ async def test_a_webhook_is_taken_although_nobody_can_note_when(
 
     def look(client: Client) -> None:
         trigger = make(client, name="")
-        with alone_in(tmp_path / "data/triggers", 5, "testing"):
+        with lock_directory(tmp_path / "data/triggers", 5, "testing"):
             answer = send(client, trigger["id"], b"{}")
             assert answer.status == 202
             run = client.finished(answer.json()["queueId"].removeprefix("q-"))
@@ -285,7 +287,7 @@ async def test_a_webhook_is_taken_although_nobody_can_note_when(
         path = f"/api/triggers/{trigger['id']}"
         eventually(lambda: client.get(path).json()["trigger"]["lastFiredAt"])
         assert trigger["id"] not in caplog.text
-        assert run["cause"]["detail"] == mark_of(trigger["id"])
+        assert run["cause"]["detail"] == fingerprint(trigger["id"])
         assert trigger["id"] not in json.dumps(run)
 
     async with here(tmp_path) as served:
@@ -321,7 +323,7 @@ async def test_a_run_that_is_not_on_record_is_not_acknowledged_and_is_the_same_w
     def look(client: Client) -> None:
         trigger = make(client)
         key = {"idempotency-key": "k"}
-        with alone_in(tmp_path / "data/audit", 5, "testing"):
+        with lock_directory(tmp_path / "data/audit", 5, "testing"):
             assert send(client, trigger["id"], b"{}", **key).status == 503
         answer = send(client, trigger["id"], b"{}", **key)
         assert answer.status == 202
@@ -345,7 +347,7 @@ async def test_who_answers_for_what_was_missed_is_on_record(tmp_path: Path) -> N
         assert (nothing.status, nothing.json()["error"]) == (409, "nothing-missed")
         await considered(served, made["id"])
         served.clock.forward(5 * 3_600_000 + 1_800_000)
-        served.parts.triggering.scheduler.wake()
+        served.server.scheduler.wake()
         missed = lambda: served.client.get(path).json()["trigger"]["missed"]  # noqa: E731 (short)
         await asyncio.to_thread(eventually, missed)
         answer = await served.ask("POST", f"{path}/missed", {"start": True})

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infloop.application.approvals import how_to
+from infloop.application.models import to_json
 from infloop.mcp_server.answers import with_untrusted
 from infloop.mcp_server.tools import Nothing, utility
-from infloop.runtime.approvals import how_to
 
 if TYPE_CHECKING:
-    from infloop.mcp_server.dependencies import McpParts
+    from infloop.mcp_server.dependencies import McpDependencies
     from infloop.mcp_server.tools import Call
     from infloop.model.approval import Approval
     from infloop.model.values import JsonObject, JsonValue
@@ -20,28 +21,18 @@ if TYPE_CHECKING:
 MOST_LISTED = 100
 
 
-async def list_approvals(parts: McpParts, _: Nothing, __: Call) -> JsonObject:
+async def list_approvals(mcp: McpDependencies, _: Nothing, __: Call) -> JsonObject:
     """List what waits for a person's answer, the oldest first.
 
     Only a person can answer it; `answer` says how, so tell them.
     """
-    waiting = await parts.service.approvals.waiting() if parts.service.approvals else []
+    waiting = (await mcp.application.approvals.all()).approvals
     items: list[JsonValue] = [_item(approval) for approval in waiting[:MOST_LISTED]]
     return with_untrusted({"size": len(waiting), "approvals": items}, "approvals")
 
 
 def _item(approval: Approval) -> JsonObject:
-    return {
-        "id": approval.id,
-        "kind": approval.kind,
-        "title": approval.title,
-        "runId": approval.run_id,
-        "workflowId": approval.workflow_id,
-        "stepPath": approval.path,
-        "askedAt": approval.asked_at,
-        "expiresAt": approval.expires_at,
-        "answer": how_to(approval),
-    }
+    return {**to_json(approval), "answer": how_to(approval)}
 
 
 LIST_APPROVALS = utility(

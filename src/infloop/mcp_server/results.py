@@ -7,22 +7,17 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from infloop.application.run_models import QueuedRun
 from infloop.errors import UsageError
 from infloop.mcp_server.answers import with_untrusted
-from infloop.mcp_server.runs import outputs_of
 from infloop.mcp_server.tools import Arguments, utility
 from infloop.model.values import compact_json
-from infloop.runtime.timeline import spans
-from infloop.store.interfaces.queue import QueueEntry
-from infloop.workspace.applying.review import protected_changes
-from infloop.workspace.snapshots.changes import printable
 
 if TYPE_CHECKING:
-    from infloop.mcp_server.dependencies import McpParts
+    from infloop.application.run_models import RunSummary
+    from infloop.mcp_server.dependencies import McpDependencies
     from infloop.mcp_server.tools import Call
     from infloop.model.values import JsonObject
-    from infloop.runtime.timeline import Span
-    from infloop.store.interfaces.run_log import RunRow
 
 PAGE_CHARACTERS = 20_000
 MOST_CHARACTERS = 100_000
@@ -48,58 +43,49 @@ class WhichDiff(Page):
     step: str = Field("", description="Only what this step or round changed.", max_length=1_000)
 
 
-async def read_result(parts: McpParts, given: WhichResult, _: Call) -> JsonObject:
-    """Return what the steps of a run that is over returned, by node.
+async def read_result(mcp: McpDependencies, given: WhichResult, _: Call) -> JsonObject:
+    """Return what the steps of a finished run returned, by node.
 
     What is longer than a page comes as JSON text in `text`, with the `nextOffset` to go on.
     """
-    row = await _run(parts, given.run_id)
-    if row.finished_at is None:
-        raise UsageError(f"run {row.id!r} is not over; use infloop_wait_for_run first")
-    outputs = await outputs_of(parts, row.id)
+    run = await _begun(mcp, given.run_id)
+    if run.finished_at is None:
+        raise UsageError(f"run {run.run_id!r} is not over; use infloop_wait_for_run first")
+    outputs = await mcp.application.history.outputs(run.run_id)
     if given.node and given.node not in outputs:
         there = ", ".join(list(outputs)[:50]) or "none"
         raise UsageError(f"no node {given.node!r} returned anything; these did: {there}")
     chosen = {given.node: outputs[given.node]} if given.node else outputs
-    head: JsonObject = {"runId": row.id, "status": row.status}
+    head: JsonObject = {"runId": run.run_id, "status": run.status}
     text = await asyncio.to_thread(compact_json, chosen)
     if given.offset == 0 and len(text) <= given.limit:
         return with_untrusted({**head, "outputs": chosen}, "outputs")
     return with_untrusted({**head, **_page(text, given)}, "text")
 
 
-async def read_diff(parts: McpParts, given: WhichDiff, _: Call) -> JsonObject:
+async def read_diff(mcp: McpDependencies, given: WhichDiff, _: Call) -> JsonObject:
     """Return what a run, or one step or round of it, changed in files, as a unified diff.
 
     `protected` names changed files that other programs act on without being asked.
     """
-    row = await _run(parts, given.run_id)
-    found = await spans(parts.service.store.run_log, row.id, given.step)
-    changed = [span for span in found if span.before != span.after]
-    store = parts.workspaces.store
-    patches = [
-        f"# in {span.directory}\n{await store.patch(span.before, span.after)}" for span in changed
-    ]
+    run = await _begun(mcp, given.run_id)
+    diff = await mcp.application.history.diff(run.run_id, given.step)
+    changed = [each for each in diff.directories if each.changed]
+    text = "".join(f"# in {each.directory}\n{each.patch}" for each in changed)
     answer: JsonObject = {
-        "runId": row.id,
-        "directories": [span.directory for span in found],
-        "protected": [line for span in changed for line in await _protected(parts, span)],
-        **_page("".join(patches), given),
+        "runId": run.run_id,
+        "directories": [each.directory for each in diff.directories],
+        "protected": [
+            f"{path} ({why})" for each in changed for path, why in each.protected.items()
+        ],
+        **_page(text, given),
     }
     return with_untrusted(answer, "text", "protected")
 
 
-async def _protected(parts: McpParts, span: Span) -> list[str]:
-    store = parts.workspaces.store
-    before, after = await store.state(span.before), await store.state(span.after)
-    changed = await store.trees.leaves(before.files, after.files)
-    risky = await protected_changes(store.trees, before.files, changed)
-    return [f"{printable(path)} ({why})" for path, why in risky.items()]
-
-
-async def _run(parts: McpParts, run_id: str) -> RunRow:
-    found = await parts.dispatcher.find(run_id)
-    if isinstance(found, QueueEntry):
+async def _begun(mcp: McpDependencies, run_id: str) -> RunSummary:
+    found = await mcp.application.history.summary(run_id)
+    if isinstance(found, QueuedRun):
         raise UsageError(f"run {run_id!r} has not begun; use infloop_wait_for_run first")
     return found
 

@@ -1,4 +1,4 @@
-"""The tools, spoken in the protocol: of 2026 and of the years before it alike."""
+"""The tools as an MCP server, for protocol versions of 2025 and 2026."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp_types import CallToolRequestParams, PaginatedRequestParams
 
-    from infloop.mcp_server.dependencies import McpParts
-    from infloop.mcp_server.tools import Caller, Tool
+    from infloop.application.caller import Caller
+    from infloop.mcp_server.dependencies import McpDependencies
+    from infloop.mcp_server.tools import Tool
     from infloop.model.values import JsonObject
 
     Context = ServerRequestContext[Any, Any]
@@ -40,26 +41,26 @@ INSTRUCTIONS = (
 )
 
 
-def build_server(parts: McpParts, caller: Callable[[Any], Caller]) -> Server[Any]:
-    """Return what answers clients; `caller` says who sent an HTTP request (None: stdio)."""
+def build_server(mcp: McpDependencies, caller: Callable[[Any], Caller]) -> Server[Any]:
+    """Return the server; `caller` says who sent an HTTP request (None: stdio)."""
 
     async def list_tools(_: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[_shown(tool) for tool in await all_tools(parts)])
+        return ListToolsResult(tools=[_shown(tool) for tool in await all_tools(mcp)])
 
     async def call_tool(context: Context, asked: CallToolRequestParams) -> CallToolResult:
         try:
-            tool = await find_tool(parts, asked.name)
+            tool = await find_tool(mcp, asked.name)
             call = Call(asked.arguments or {}, caller(context.request), _teller(context))
             # A client that leaves interrupts a wait, and never something half done.
             with anyio.CancelScope(shield=not tool.reads_only):
-                answer = await tool.call(parts, call)
+                answer = await tool.call(mcp, call)
         except InfloopError as error:
             return _result(refusal(error), is_error=True)
         return _result(answer)
 
     return Server(
         "infloop",
-        version=parts.version,
+        version=mcp.application.version,
         instructions=INSTRUCTIONS,
         cache_hints={"tools/list": CacheHint(0, "private")},  # the next one may be another
         get_tool_input_schema=lambda _: None,  # no argument of ours is repeated in a header

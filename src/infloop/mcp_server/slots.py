@@ -1,4 +1,4 @@
-"""A number of places, and no more: who finds none is told at once."""
+"""A non-blocking semaphore: a caller that finds no free slot is told at once."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Places:
-    """So many at once."""
+class Slots:
+    """A fixed number of slots."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self.taken = 0
 
     @contextmanager
     def one(self) -> Iterator[bool]:
-        """Hold a place as long as this is open; yield whether there was one."""
-        free = self.taken < self.most
+        """Hold a slot while this is open; yield whether there was one."""
+        free = self.taken < self.limit
         self.taken += free
         try:
             yield free

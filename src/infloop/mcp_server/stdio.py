@@ -21,10 +21,10 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from mcp_types.jsonrpc import jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from infloop.application.caller import Caller
 from infloop.errors import UsageError
 from infloop.mcp_server.messages import read_message, unreadable
 from infloop.mcp_server.server import build_server
-from infloop.mcp_server.tools import Caller
 from infloop.model.audit import Actor
 from infloop.model.reading import MAX_FILE_BYTES
 from infloop.model.values import compact_json
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-    from infloop.mcp_server.dependencies import McpParts
+    from infloop.mcp_server.dependencies import McpDependencies
 
     Incoming = MemoryObjectSendStream[SessionMessage | Exception]
     Outgoing = MemoryObjectReceiveStream[SessionMessage]
@@ -47,9 +47,9 @@ LAST_ANSWERS_SECONDS = 5.0
 Result = TypeVar("Result")
 
 
-async def serve_stdio(parts: McpParts, wire: Wire, stopping: asyncio.Event) -> None:
+async def serve_stdio(mcp: McpDependencies, wire: Wire, stopping: asyncio.Event) -> None:
     """Answer the client on the wire until it closes its end, or `stopping` is set."""
-    server = build_server(parts, _caller)
+    server = build_server(mcp, _caller)
     to_server, incoming = anyio.create_memory_object_stream[SessionMessage | Exception]()
     outgoing, from_server = anyio.create_memory_object_stream[SessionMessage]()
     async with asyncio.TaskGroup() as group:
@@ -68,7 +68,7 @@ async def _end_when(stopping: asyncio.Event, reading: asyncio.Task[None]) -> Non
 
 
 def _caller(_: Any) -> Caller:
-    return Caller(Actor("mcp"), "stdio", f"cid_{secrets.token_hex(16)}")
+    return Caller(Actor("mcp"), "mcp", f"cid_{secrets.token_hex(16)}", "stdio")
 
 
 class Wire:

@@ -1,4 +1,4 @@
-"""All tools there are: the workflows' own, then ours, each in its order."""
+"""All tools: one per workflow, then our own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from infloop.mcp_server.workflows import find_workflow_tool, workflow_tools
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from infloop.mcp_server.dependencies import McpParts
+    from infloop.mcp_server.dependencies import McpDependencies
     from infloop.mcp_server.tools import Tool
 
 UTILITIES: tuple[Tool, ...] = (
@@ -38,15 +38,14 @@ _BY_NAME: Mapping[str, Tool] = {
 }
 
 
-async def all_tools(parts: McpParts) -> list[Tool]:
-    """Return the tools that there are now."""
-    return [*await workflow_tools(parts, _BY_NAME), *UTILITIES]
+async def all_tools(mcp: McpDependencies) -> list[Tool]:
+    return [*await workflow_tools(mcp, _BY_NAME), *UTILITIES]
 
 
-async def find_tool(parts: McpParts, name: str) -> Tool:
+async def find_tool(mcp: McpDependencies, name: str) -> Tool:
     """Return the tool of that name; raise UsageError with what there is."""
-    found = _BY_NAME.get(name) or await find_workflow_tool(parts, name, _BY_NAME)
+    found = _BY_NAME.get(name) or await find_workflow_tool(mcp, name, _BY_NAME)
     if found is None:
-        names = ", ".join(tool.name for tool in (await all_tools(parts))[:50])
+        names = ", ".join(tool.name for tool in (await all_tools(mcp))[:50])
         raise UsageError(f"there is no tool {name[:80]!r}; there are: {names}")
     return found

@@ -1,44 +1,34 @@
-"""A tool: its name, what it takes, what it does.
+"""A tool: its name, arguments and function.
 
-What a tool takes is a pydantic model, so its JSON Schema and its refusals come from one place. A
-tool returns a JSON object; what it cannot do it raises as an error of infloop, whose text tells
-the caller what to do instead.
+Arguments are a pydantic model, which gives the JSON Schema and the error messages. A tool returns a
+JSON object, or raises an error of infloop whose text says what to do instead.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from infloop.errors import UsageError
-from infloop.mcp_server.dependencies import McpParts
+from infloop.mcp_server.dependencies import McpDependencies
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from infloop.model.audit import Actor
+    from infloop.application.caller import Caller
     from infloop.model.values import JsonObject
 
 PREFIX = "infloop_"
 OLD_PREFIXES = ("infinite_loop_", "inflooop_")
-"""How the same tools were called elsewhere; calls by these names are answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who calls, by which way, and the id under which everything that follows is found."""
-
-    actor: Actor
-    way: Literal["http", "stdio"]
-    correlation_id: str
+"""Prefixes of the same tools in Infinite Loop; calls by these names work too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a tool; `tell` shows progress to who asked for it."""
+    """One call of a tool; `tell` reports progress to a client that asked for it."""
 
     arguments: JsonObject
     caller: Caller
@@ -47,18 +37,18 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Something a client can call. One that does not only read is never left half done."""
+    """Something a client can call. A call that changes something is never interrupted."""
 
     name: str
     title: str
     description: str
     schema: JsonObject
-    call: Callable[[McpParts, Call], Awaitable[JsonObject]]
+    call: Callable[[McpDependencies, Call], Awaitable[JsonObject]]
     reads_only: bool = False
 
 
 class Arguments(BaseModel):
-    """What a tool takes: keys are camelCase outside and snake_case here."""
+    """The arguments of a tool; keys are camelCase outside and snake_case here."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
 
@@ -74,14 +64,14 @@ def utility(
     name: str,
     title: str,
     takes: type[Given],
-    work: Callable[[McpParts, Given, Call], Awaitable[JsonObject]],
+    work: Callable[[McpDependencies, Given, Call], Awaitable[JsonObject]],
     *,
     reads_only: bool = False,
 ) -> Tool:
-    """Return the tool that calls `work`, whose docstring is what clients are told of it."""
+    """Return a tool that calls `work`; its docstring is the description for clients."""
 
-    async def call(parts: McpParts, asked: Call) -> JsonObject:
-        return await work(parts, _given(takes, asked.arguments), asked)
+    async def call(mcp: McpDependencies, asked: Call) -> JsonObject:
+        return await work(mcp, _given(takes, asked.arguments), asked)
 
     described = " ".join((work.__doc__ or "").split())
     return Tool(PREFIX + name, title, described, _schema(takes), call, reads_only)

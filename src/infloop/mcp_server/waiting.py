@@ -1,34 +1,47 @@
-"""Waiting for a run, for less time than clients have patience, and telling how it goes."""
+"""Waits for a run, for less time than clients allow, and reports its progress."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from pydantic import Field
 
 from infloop.errors import UsageError
 from infloop.mcp_server.runs import status_of
 from infloop.mcp_server.tools import Arguments, utility
-from infloop.model.events import RunFinished, StepFinished, StepPassed, StepStarted
-from infloop.store.interfaces.queue import QueueEntry
+from infloop.model.events import (
+    BudgetExceeded,
+    GuardFailed,
+    Output,
+    Remark,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepFinished,
+    StepPassed,
+    StepStarted,
+    StepWaiting,
+    StopRequested,
+    WaitOver,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from infloop.mcp_server.dependencies import McpParts
+    from infloop.mcp_server.dependencies import McpDependencies
     from infloop.mcp_server.tools import Call
     from infloop.model.events import Recorded
     from infloop.model.values import JsonObject
 
 LONGEST_SECONDS = 50.0
-LOOK_SECONDS = 0.1
-TOLD_AT_ONCE = 10
-"""Of many things that happened at once, so many of the newest are told."""
+GATHER_SECONDS = 0.1
+MAX_REPORTED = 10
+"""Of many things that happen at once, only the newest are reported."""
 
 
-_GOING_ON = ("queued", "running", "stalled")
+_NOT_OVER = ("queued", "running", "stalled")
 
 
 class WhichToAwait(Arguments):
@@ -44,54 +57,59 @@ class WhichToAwait(Arguments):
     )
 
 
-async def wait_for_run(parts: McpParts, given: WhichToAwait, call: Call) -> JsonObject:
-    """Wait until a run is over, for at most timeoutSeconds, and tell how it is then.
+async def wait_for_run(mcp: McpDependencies, given: WhichToAwait, call: Call) -> JsonObject:
+    """Wait until a run is over, for at most timeoutSeconds, and return its status.
 
-    `finished` says whether it is over. Who asks for progress is told which steps begin and end.
+    `finished` says whether it is over. Progress notifications name the steps that begin and end.
     """
-    await parts.dispatcher.find(given.run_id)
-    with parts.waits.one() as free:
+    history = mcp.application.history
+    await history.summary(given.run_id)
+    with mcp.waits.one() as free:
         if not free:
             raise UsageError(
-                f"{parts.waits.most} calls wait already; ask infloop_get_run_status instead"
+                f"{mcp.waits.limit} calls wait already; ask infloop_get_run_status instead"
             )
         try:
             async with asyncio.timeout(given.timeout_seconds):
-                await _to_its_end(parts, given.run_id, call)
+                await _follow(mcp, given.run_id, call)
         except TimeoutError:
-            pass  # how the run is by then is the answer
-    status = await status_of(parts, await parts.dispatcher.find(given.run_id))
-    return {"finished": status["status"] not in _GOING_ON, **status}
+            pass  # the status then is the answer
+    status = await status_of(mcp, await history.summary(given.run_id))
+    return {"finished": status["status"] not in _NOT_OVER, **status}
 
 
-async def _to_its_end(parts: McpParts, run_id: str, call: Call) -> None:
-    while isinstance(found := await parts.dispatcher.find(run_id), QueueEntry):
-        if not found.is_waiting:
-            return
-        await asyncio.sleep(LOOK_SECONDS)
-    told = 0.0
-    async with aclosing(parts.service.listen(run_id)) as batches:
+async def _follow(mcp: McpDependencies, run_id: str, call: Call) -> None:
+    """Report the progress of a run until it ends."""
+    reported = 0.0
+    async with aclosing(mcp.application.live.follow(run_id)) as batches:
         async for batch in batches:
             lines = list(_lines(batch))
-            told += len(lines)
-            newest = lines[-TOLD_AT_ONCE:]
+            reported += len(lines)
+            newest = lines[-MAX_REPORTED:]
             for number, line in enumerate(newest, 1):
-                await call.tell(told - len(newest) + number, line)
+                await call.tell(reported - len(newest) + number, line)
             if isinstance(batch[-1].event, RunFinished):
                 return
             if lines:
-                await asyncio.sleep(LOOK_SECONDS)  # what happens meanwhile is told together
+                await asyncio.sleep(GATHER_SECONDS)  # what happens meanwhile is reported together
 
 
 def _lines(batch: Sequence[Recorded]) -> Iterator[str]:
     for item in batch:
-        match item.event:
-            case StepStarted() as step:
-                yield f"{step.path} began{_round(step.iteration)}"
-            case StepFinished() as step:
-                yield f"{step.path} ended: {'failed' if step.error else step.handle}"
-            case StepPassed() as step:
-                yield f"{step.path} passed: {step.handle}{_round(step.iteration)}"
+        event = item.event
+        match event:
+            case StepStarted():
+                yield f"{event.path} began{_round(event.iteration)}"
+            case StepFinished():
+                yield f"{event.path} ended: {'failed' if event.error else event.handle}"
+            case StepPassed():
+                yield f"{event.path} passed: {event.handle}{_round(event.iteration)}"
+            case RunStarted() | RunResumed() | RunFinished() | StepWaiting() | WaitOver():
+                pass
+            case StopRequested() | BudgetExceeded() | GuardFailed() | Remark() | Output():
+                pass
+            case _:
+                assert_never(event)
 
 
 def _round(iteration: int) -> str:

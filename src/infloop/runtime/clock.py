@@ -1,16 +1,8 @@
-"""What time it is. Everything that needs to know is given a clock."""
+"""The machine's clock, and one that is set by hand."""
 
 from __future__ import annotations
 
 import time
-from typing import Protocol
-
-
-class Clock(Protocol):
-    """A source of wall-clock time."""
-
-    def now_ms(self) -> int:
-        """Return milliseconds since 1970, UTC."""
 
 
 class SystemClock:

@@ -7,10 +7,10 @@ so by a gap in the numbers: unlike a run's own feed, nothing is read from the jo
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from infloop.lowlevel.ring import Ring
 from infloop.model.events import Output, Recorded, encode_event
 
 if TYPE_CHECKING:
@@ -42,17 +42,14 @@ class News:
     """
 
     def __init__(self) -> None:
-        self._ring: list[Item] = []
-        self._dropped = 0
-        self._chars = 0
-        self._waiting: list[asyncio.Future[None]] = []
+        self._ring: Ring[Item] = Ring(RING_ITEMS, RING_CHARS, _chars)
         self._watchers: list[Callable[[Said], None]] = []
         self._listeners = 0
 
     @property
     def last(self) -> int:
         """The number of the newest item; 0 before the first."""
-        return self._dropped + len(self._ring)
+        return self._ring.end
 
     @property
     def watched(self) -> bool:
@@ -70,17 +67,6 @@ class News:
         for watcher in self._watchers:
             watcher(said)
         self._ring.append(Item(self.last + 1, said))
-        self._chars += _chars(said)
-        if len(self._ring) > 2 * RING_ITEMS or self._chars > 2 * RING_CHARS:
-            half = max(1, len(self._ring) // 2)
-            self._chars -= sum(_chars(item.said) for item in self._ring[:half])
-            del self._ring[:half]
-            self._dropped += half
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
 
     async def listen(self, after: int) -> AsyncGenerator[list[Item]]:
         """Yield what follows number `after`, in batches, without end.
@@ -90,28 +76,19 @@ class News:
         self._listeners += 1
         try:
             while True:
-                start = max(after, self._dropped) - self._dropped
-                fresh = self._ring[start : start + READ_AT_ONCE]
+                fresh = self._ring.read(after, READ_AT_ONCE)
                 if fresh:
                     after = fresh[-1].number
                     yield fresh
                 else:
-                    await self._more()
+                    await self._ring.wait()
         finally:
             self._listeners -= 1
 
-    async def _more(self) -> None:
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        try:
-            await future
-        finally:
-            if future in self._waiting:  # a listener that went away leaves nothing behind
-                self._waiting.remove(future)
 
-
-def _chars(said: Said) -> int:
+def _chars(item: Item) -> int:
     """Return about how much memory an item takes; what a step returned can be long."""
+    said = item.said
     if not isinstance(said, Recorded):
         return _FEW
     event = said.event

@@ -4,10 +4,8 @@
     opening         opens the store: the one place that chooses a database
     sqlite/         the interfaces on SQLite
     audit/          the audit log: plain files with a hash chain
-    instances       lock files of processes that own runs
     run_records     a finished run as Infinite Loop's JSON, out and in
     files           private files, written atomically
-    directory_lock  one process at a time in a directory
 
 Times are integer milliseconds that the caller gives; nothing here reads a wall clock.
 """

@@ -28,7 +28,7 @@ from infloop.model.events import (
     StopRequested,
     TemplateWarning,
 )
-from infloop.model.messages import expand
+from infloop.model.messages import expand, to_json
 from infloop.model.values import JsonObject, JsonValue
 from infloop.store.interfaces.run_log import NewRun, RunLog, RunRow, definition_hash
 
@@ -77,7 +77,7 @@ async def _exported_events(
     count = after = 0
     while page := await run_log.events(run_id, after):
         for recorded in page:
-            for message in expand(recorded):
+            for message in map(to_json, expand(recorded)):
                 if message["type"] == "run_finished":
                     message["scope"] = scope
                 events.append(message)

@@ -1,4 +1,4 @@
-"""What the server is made of, given by the application."""
+"""What routes and guards are given."""
 
 from __future__ import annotations
 
@@ -6,61 +6,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from pathlib import Path
-
-    from infloop.catalog import ProviderFiles, WorkflowCatalog
-    from infloop.model.provider import HttpProvider
-    from infloop.model.values import JsonObject
-    from infloop.policy.rate import RateLimit
-    from infloop.providers.http.models import Offer
-    from infloop.runtime.clock import Clock
-    from infloop.runtime.runs.dispatch import Dispatcher
-    from infloop.runtime.runs.service import RunService
-    from infloop.runtime.workspaces import Workspaces
-    from infloop.store.audit.log import AuditLog
-    from infloop.web.credentials import Sessions
-    from infloop.web.exposure import Posture
+    from infloop.application.application import Application
+    from infloop.application.login import Logins
+    from infloop.application.sessions import Sessions
+    from infloop.model.clock import Clock
+    from infloop.web.exposure import Exposure
     from infloop.web.metrics import Metrics
     from infloop.web.streams import Frames, Streams
-    from infloop.web.triggering import Triggering
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The folders that the server reads and writes; runs work in `workdir` unless told where."""
+class WebDependencies:
+    """The use cases, and what only HTTP needs."""
 
-    workflows: WorkflowCatalog
-    providers: Sequence[ProviderFiles]
-    connections: Path
-    audit: Path
-    home: Path
-    workdir: Path
-
-
-@dataclass(frozen=True, slots=True)
-class WebParts:
-    """Everything that routes and guards are handed."""
-
-    service: RunService
-    dispatcher: Dispatcher
-    triggering: Triggering
-    workspaces: Workspaces
-    audit: AuditLog
+    application: Application
     clock: Clock
-    posture: Posture
+    exposure: Exposure
     sessions: Sessions
-    logins: RateLimit
+    logins: Logins
     streams: Streams
     frames: Frames
     metrics: Metrics
-    places: Places
-    version: str
-    profiles: Callable[[HttpProvider], Awaitable[Offer]]
-    settings: Callable[[], JsonObject]
-    doctor: Callable[[], Awaitable[JsonObject]]
-
-    def known_providers(self) -> list[str]:
-        """Return the ids that an agent node can name."""
-        found = (name for folder in self.places.providers for name in folder.ids())
-        return list(dict.fromkeys(found))

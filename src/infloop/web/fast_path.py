@@ -1,7 +1,8 @@
-"""What is answered without the API: webhooks, which are asked most, and whether the server lives.
+"""Answers webhooks and `/healthz` without the framework.
 
-The framework's way to a route costs several times what the answer to a webhook does. `routes` has
-both of them for the API's document.
+Matching a route and resolving its dependencies costs 46 to 57 µs of CPU a request, this path 2 to
+3 µs (`/healthz`, measured in one process). Webhooks are the most frequent requests. `routes`
+declares both for the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -12,23 +13,23 @@ import msgspec
 from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 
+from infloop.application.triggers import Delivery
 from infloop.errors import InfloopError
-from infloop.triggers.webhook import Delivery
 from infloop.web.errors import answer as error_answer
 from infloop.web.guards import WEBHOOKS, Guard, is_webhook
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
+    from infloop.application.triggers import WebhookAnswer
     from infloop.model.values import JsonObject
-    from infloop.triggers.webhook import Answer
-    from infloop.web.dependencies import WebParts
+    from infloop.web.dependencies import WebDependencies
 
 ALIVE = "/healthz"
 
 
 class _Route(NamedTuple):
-    """What an answer is counted under."""
+    """The route that a request is counted under."""
 
     path: str
 
@@ -36,14 +37,13 @@ class _Route(NamedTuple):
 _WEBHOOK, _ALIVE = _Route(f"{WEBHOOKS}{{trigger_id}}"), _Route(ALIVE)
 
 
-class Directly(Guard):
-    """Answers what needs no route, and passes on everything else."""
+class FastPath(Guard):
+    """Answers some requests itself and passes on all others."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on."""
         path, method = scope["path"], scope["method"]
         if method == "POST" and is_webhook(path) and path != WEBHOOKS:
-            await _take(self._parts, scope, receive, send)
+            await _receive(self._web, scope, receive, send)
         elif method == "GET" and path == ALIVE:
             scope["route"] = _ALIVE
             await _send_json(200, {"status": "ok"}, [], send)
@@ -51,8 +51,8 @@ class Directly(Guard):
             await self._app(scope, receive, send)
 
 
-async def _take(parts: WebParts, scope: Scope, receive: Receive, send: Send) -> None:
-    """Take a webhook; what it asks for is durable before it is acknowledged."""
+async def _receive(web: WebDependencies, scope: Scope, receive: Receive, send: Send) -> None:
+    """Receive a webhook; its run is queued durably before it is acknowledged."""
     scope["route"] = _WEBHOOK
     named = scope["state"]["correlation_id"]
     try:
@@ -67,17 +67,17 @@ async def _take(parts: WebParts, scope: Scope, receive: Receive, send: Send) -> 
         scope["client"][0] if scope.get("client") else "",
     )
     try:
-        answer = await parts.triggering.receive(delivery, named)
+        answer = await web.application.triggers.receive(delivery, named)
     except InfloopError as error:
         await error_answer(error, named)(scope, receive, send)
         return
-    parts.metrics.webhook(answer.status)
+    web.metrics.webhook(answer.status)
     if answer.status == 429:
-        parts.metrics.limited("webhook")
+        web.metrics.limited("webhook")
     await _send(answer, named, send)
 
 
-async def _send(answer: Answer, named: str, send: Send) -> None:
+async def _send(answer: WebhookAnswer, named: str, send: Send) -> None:
     headers = [(name.lower().encode(), value.encode()) for name, value in answer.headers.items()]
     if answer.body is not None:
         await _send_json(answer.status, {**answer.body, "correlationId": named}, headers, send)

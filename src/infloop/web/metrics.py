@@ -1,20 +1,36 @@
-"""What the server counts, in the form that Prometheus reads.
+"""Prometheus metrics.
 
-Counters begin with the process. What the journal knows (waiting runs, cost) is asked for when
-somebody looks.
+Counters start at 0 with the process. Gauges (queued runs, cost) are read from the store when a
+client asks.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from infloop.model.events import Recorded, RunFinished, StepFinished, StepPassed
+from infloop.model.events import (
+    BudgetExceeded,
+    GuardFailed,
+    Output,
+    Recorded,
+    Remark,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepFinished,
+    StepPassed,
+    StepStarted,
+    StepWaiting,
+    StopRequested,
+    WaitOver,
+)
 
 if TYPE_CHECKING:
+    from infloop.application.health import Load
+    from infloop.application.live import BusMessage
     from infloop.model.values import JsonObject
-    from infloop.runtime.event_bus import Said
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 _SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
@@ -33,7 +49,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        # Finding one of them again by its labels takes longer than counting.
+        # Looking a child up by its labels takes longer than counting, so children are kept.
         self._answered: dict[tuple[str, str, int], Histogram] = {}
         self._passed: dict[str, Counter] = {}
         self._taken: dict[int, Counter] = {}
@@ -81,7 +97,7 @@ class Metrics:
         return Gauge(name, text, registry=self._registry)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count an answered request, by the route's pattern: a path could be anything."""
+        """Count a request by its route's pattern: a path could be anything."""
         known = method if method in _METHODS else "other"
         counted = self._answered.get((known, route, status))
         if counted is None:
@@ -90,22 +106,21 @@ class Metrics:
         counted.observe(seconds)
 
     def webhook(self, status: int) -> None:
-        """Count an answer to a webhook."""
         counted = self._taken.get(status)
         if counted is None:
             counted = self._taken[status] = self._webhooks.labels(str(status))
         counted.inc()
 
     def limited(self, what: str) -> None:
-        """Count a request that came too soon."""
         self._limited.labels(what).inc()
 
-    def watch(self, said: Said) -> None:
-        """Count what happens in runs."""
+    def watch(self, said: BusMessage) -> None:
+        """Count what happens on the event bus."""
         if not isinstance(said, Recorded):
             self._watch_connections(said)
             return
-        match said.event:
+        event = said.event
+        match event:
             case RunFinished(status=status):
                 self._runs.labels(status).inc()
             case StepFinished(node_type=kind, duration_ms=took):
@@ -116,6 +131,12 @@ class Metrics:
                 if passed is None:
                     passed = self._passed[kind] = self._steps.labels(kind)
                 passed.inc()
+            case RunStarted() | RunResumed() | StepStarted() | StepWaiting() | WaitOver():
+                pass
+            case StopRequested() | BudgetExceeded() | GuardFailed() | Remark() | Output():
+                pass
+            case _:
+                assert_never(event)
 
     def _watch_connections(self, said: JsonObject) -> None:
         match said:
@@ -124,11 +145,11 @@ class Metrics:
             case {"type": "egress_decided", "verdict": "allowed", "count": int(n)}:
                 self._allowed.inc(n)
 
-    def page(self, *, live: int, queued: int, streams: int, cost_usd: float) -> bytes:
-        """Return everything, with what is known only now."""
-        self._live.set(live)
-        self._queued.set(queued)
+    def page(self, load: Load, *, streams: int) -> bytes:
+        """Return everything, with the gauges as they are now."""
+        self._live.set(load.live_runs)
+        self._queued.set(load.queued_runs)
         self._streams.set(streams)
-        self._cost.inc(max(0.0, cost_usd - self._counted_usd))
-        self._counted_usd = max(self._counted_usd, cost_usd)
+        self._cost.inc(max(0.0, load.cost_usd - self._counted_usd))
+        self._counted_usd = max(self._counted_usd, load.cost_usd)
         return generate_latest(self._registry)

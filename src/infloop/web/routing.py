@@ -1,36 +1,42 @@
-"""How routes are declared: strict JSON in, one documented shape for every refusal.
+"""How routes are declared: strict JSON in, typed models out, one documented shape for errors.
 
-A body is read by the rules for files (`model.reading`): a key that occurs twice, text that nothing
-can hold and numbers of no use are refused before a route sees them.
+A body is read by the rules for files (`model.reading`): duplicate keys, invalid text and numbers
+out of range are refused before a route sees them. A route that is annotated with a model of the
+application layer returns that model; it is encoded here, and its schema is in the API's document.
 """
 
 from __future__ import annotations
 
+import functools
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
+import msgspec
 from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
+from starlette.responses import Response
 
+from infloop.application.application import Application
+from infloop.application.caller import Caller
 from infloop.model.audit import Actor
 from infloop.model.problems import Report
 from infloop.model.reading import read_object
-from infloop.web.dependencies import WebParts
+from infloop.web.dependencies import WebDependencies
 from infloop.web.errors import correlation_id, documented
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from starlette.responses import Response
-
 EVERYWHERE = (400, 401, 403, 408, 413, 415, 503)
-"""What any operation may answer, because a guard does: see `guards`."""
+"""Statuses that any operation may answer, because a guard does: see `guards`."""
+
+_encoder = msgspec.json.Encoder()
 
 
-class Shape(BaseModel):
-    """A part of a request or an answer; keys are camelCase outside and snake_case here."""
+class Body(BaseModel):
+    """The body of a request; keys are camelCase outside and snake_case here."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="forbid"
@@ -48,9 +54,17 @@ class _StrictRequest(Request):
         return value
 
 
-class _StrictRoute(APIRoute):
+class TypedRoute(APIRoute):
+    """A route with a strict body, whose model (`answer`) becomes the JSON of its response."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        self.answer = _answer_model(endpoint)
+        if self.answer is not None:
+            options["response_model"] = None
+            endpoint = _encoding(endpoint, options.get("status_code") or 200)
+        super().__init__(path, endpoint, **options)
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler with strict reading in front of it."""
         handle = super().get_route_handler()
 
         async def strict(request: Request) -> Response:
@@ -59,33 +73,48 @@ class _StrictRoute(APIRoute):
         return strict
 
 
+def _answer_model(endpoint: Callable[..., Any]) -> type[msgspec.Struct] | None:
+    returned = get_type_hints(endpoint).get("return")
+    is_model = isinstance(returned, type) and issubclass(returned, msgspec.Struct)
+    return returned if is_model else None
+
+
+def _encoding(endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:
+    """Return the endpoint with its model encoded as JSON."""
+
+    @functools.wraps(endpoint)
+    async def encoded(*args: Any, **named: Any) -> Response:
+        answer = await endpoint(*args, **named)
+        if isinstance(answer, Response):  # wrapped twice: a router is included in an application
+            return answer
+        return Response(_encoder.encode(answer), status, media_type="application/json")
+
+    return encoded
+
+
 def router(topic: str) -> APIRouter:
     """Return a router for one topic."""
-    return APIRouter(tags=[topic], route_class=_StrictRoute, responses=documented(*EVERYWHERE))
+    return APIRouter(tags=[topic], route_class=TypedRoute, responses=documented(*EVERYWHERE))
 
 
-def parts_of(request: Request) -> WebParts:
-    """Return what the server is made of."""
-    parts = request.app.state.parts
-    assert isinstance(parts, WebParts)
-    return parts
+# Coroutines, because FastAPI calls anything else in a thread.
 
 
-# Coroutines, because what is not one is called in a thread, each time.
+async def _dependencies(request: Request) -> WebDependencies:
+    found = request.app.state.dependencies
+    assert isinstance(found, WebDependencies)
+    return found
 
 
-async def _parts(request: Request) -> WebParts:
-    return parts_of(request)
+async def _application(request: Request) -> Application:
+    return (await _dependencies(request)).application
 
 
-async def _actor(request: Request) -> Actor:
-    return Actor(request.scope["state"]["actor"])
+async def _caller(request: Request) -> Caller:
+    actor = Actor(request.scope["state"]["actor"])
+    return Caller(actor, "api", correlation_id(request))
 
 
-async def _correlation_id(request: Request) -> str:
-    return correlation_id(request)
-
-
-Parts = Annotated[WebParts, Depends(_parts)]
-Who = Annotated[Actor, Depends(_actor)]
-CorrelationId = Annotated[str, Depends(_correlation_id)]
+Dependencies = Annotated[WebDependencies, Depends(_dependencies)]
+App = Annotated[Application, Depends(_application)]
+Who = Annotated[Caller, Depends(_caller)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
+
+from infloop.lowlevel.uncancelled import wait_uncancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,9 +42,7 @@ async def in_thread(work: Callable[[Stop], T]) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         stop.ask()
-        while not task.done():  # also if it is cancelled again meanwhile
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
+        await wait_uncancelled(task)
         if not task.cancelled():
             task.exception()
         raise

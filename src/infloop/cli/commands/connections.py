@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.catalog.connections import Entry
+    from infloop.catalog.connections import ConnectionFile
     from infloop.model.connection import Connection
     from infloop.model.values import JsonObject
     from infloop.settings import Settings
@@ -73,7 +73,7 @@ def _list(chosen: Settings) -> int:
     return 0
 
 
-def _lines(entry: Entry) -> list[str]:
+def _lines(entry: ConnectionFile) -> list[str]:
     from infloop.cli.view.terminal import INDENT, one_line, problem_lines
 
     connection = entry.connection
@@ -93,14 +93,14 @@ def _lines(entry: Entry) -> list[str]:
 
 def _add(chosen: Settings, args: argparse.Namespace) -> int:
     from infloop import app
-    from infloop.catalog.connections import Entry, save, unused_id
+    from infloop.catalog.connections import ConnectionFile, save, unused_id
     from infloop.cli.view.terminal import one_line
 
     name = unused_id(chosen.connections, args.id, args.label)
     written = _connection(args, _read_token() if args.token else None)
     connection = app.run_async(_with_models(name, written))
     path = save(chosen.connections, name, connection)
-    providers = Entry(name, path, connection).providers
+    providers = ConnectionFile(name, path, connection).providers
     print(one_line(f"added {name}: {', '.join(provider.id for provider in providers)}"))
     return 0
 
@@ -131,14 +131,14 @@ async def _with_models(name: str, connection: Connection) -> Connection:
     """Return the connection with a model at each port; ask those that have none."""
     from infloop.errors import StepError, UsageError
     from infloop.model.connection import provider_of
-    from infloop.providers.http.models import offered_profiles
+    from infloop.providers.http.models import list_profiles
 
     ports = []
     for port in connection.ports:
         profile = port.profile
         if not profile:
             try:
-                offer = await offered_profiles(provider_of(name, connection, port), {})
+                offer = await list_profiles(provider_of(name, connection, port), {})
             except StepError as error:
                 way_out = f"name its model: --port {port.port}=MODEL"
                 raise UsageError(f"port {port.port}: {error}; {way_out}") from None

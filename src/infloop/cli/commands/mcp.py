@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.runtime.runs.service import RunService
+    from infloop.application.application import Application
     from infloop.settings import Settings
 
 
@@ -37,19 +37,14 @@ async def _serve(chosen: Settings) -> int:
     from infloop import app
     from infloop.cli.watching import on_interrupt
     from infloop.mcp_server.stdio import Wire, serve_stdio
-    from infloop.runtime.runs.shutdown import settle_runs
 
     stopping = asyncio.Event()
     wire = Wire(*_apart_from_us())
     with on_interrupt(stopping.set, _give_up):
-        async with app.open_mcp(chosen) as parts:
-            await _recover(parts.service)
-            async with asyncio.TaskGroup() as group:
-                dispatching = group.create_task(parts.dispatcher.run())
-                await serve_stdio(parts, wire, stopping)
-                dispatching.cancel()
-            await settle_runs(parts.service, "the MCP client left")
-            await parts.service.settle_audit()
+        async with app.open_mcp(chosen) as process:
+            await _recover(process.tools.application)
+            async with process.daemon.running("the MCP client left"):
+                await serve_stdio(process.tools, wire, stopping)
     return 0
 
 
@@ -65,18 +60,18 @@ def _apart_from_us() -> tuple[int, int]:
     return source, target
 
 
-async def _recover(service: RunService) -> None:
-    """Record runs whose process died, and say so where the client keeps its logs."""
+async def _recover(application: Application) -> None:
+    """Settle what a crash left behind, and say so where the client keeps its logs."""
     from infloop.cli.view.advice import short
     from infloop.cli.view.terminal import note
 
-    found = await service.recover()
+    found = await application.runs.recover()
     for run_id in found.failed:
         note(f"run {short(run_id)} was interrupted by a crash and is recorded as failed")
-    for line in found.files:
+    for line in found.messages:
         note(line)
-    if service.why_host:
-        note(f"isolation: host, so children run as you: {service.why_host}")
+    if reason := await application.runs.unconfined_reason():
+        note(f"isolation: host, so children run as you: {reason}")
 
 
 def _give_up() -> None:

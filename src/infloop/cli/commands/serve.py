@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
+    from infloop.application.application import Application
     from infloop.model.values import JsonObject
     from infloop.settings import Settings
-    from infloop.web.dependencies import WebParts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,55 +52,60 @@ async def _serve(chosen: Settings) -> int:
     from contextlib import nullcontext
 
     from infloop import app
-    from infloop.cli.commands.doctor import examined
     from infloop.cli.view.terminal import note
     from infloop.cli.watching import on_interrupt
     from infloop.model.audit import SYSTEM
-    from infloop.web.listening import address, listen, listen_for_metrics, serve
+    from infloop.web.http_server import address, listen, listen_for_metrics, serve
 
     stopping = asyncio.Event()
-    posture = app.server_posture(chosen)
-    for line in posture.warnings:
+    exposure = app.server_exposure(chosen)
+    for line in exposure.warnings:
         note(line)
     port = chosen.metrics_port
     with (
         listen(chosen.host, chosen.port) as listening,
-        listen_for_metrics(port) if port else nullcontext() as figures,
+        listen_for_metrics(port) if port else nullcontext() as metrics_socket,
         on_interrupt(stopping.set, _give_up),
     ):
-        async with app.open_server(chosen, examined) as server:
-            parts = server.parts
-            if parts.service.why_host:
-                note(f"isolation: host, so children run as you: {parts.service.why_host}")
-            await _recover(parts)
+        async with app.open_server(chosen) as server:
+            application = server.application
+            if reason := await application.runs.unconfined_reason():
+                note(f"isolation: host, so children run as you: {reason}")
+            await _recover(application)
             url = address(listening, chosen.host)
-            details: JsonObject = {"address": url, "open": posture.open, "metricsPort": port}
-            await parts.audit.record("server.started", SYSTEM, details=details)
-            metrics = (server.metrics, figures) if figures else None
+            details: JsonObject = {"address": url, "open": exposure.open, "metricsPort": port}
+            await application.audit.record("server.started", SYSTEM, details=details)
+            metrics = (server.metrics, metrics_socket) if metrics_socket else None
 
             def ready() -> None:
                 print(f"infloop serves {url}", flush=True)
-                server.get_ready()
+                server.prepare()
 
-            await serve(server.answers, parts, listening, stopping, ready, metrics)
-            await parts.audit.record("server.stopped", SYSTEM)
+            streams = server.web.streams
+            async with asyncio.TaskGroup() as group:
+                group.create_task(
+                    serve(server.answers, streams, listening, stopping, ready, metrics)
+                )
+                async with server.daemon.running("the server was stopped"):
+                    await stopping.wait()
+            await application.audit.record("server.stopped", SYSTEM)
     return 0
 
 
-async def _recover(parts: WebParts) -> None:
-    """Record what a crash left behind, and go on with the runs that ask for it."""
+async def _recover(application: Application) -> None:
+    """Settle what a crash left behind, and go on with the runs that ask for it."""
     from infloop.cli.view.advice import short
     from infloop.cli.view.terminal import note
     from infloop.errors import InfloopError
 
-    found = await parts.service.recover()
-    for line in found.files:
+    found = await application.runs.recover()
+    for line in found.messages:
         note(line)
     for run_id in found.failed:
         note(f"run {short(run_id)} was interrupted by a crash and is recorded as failed")
     for run_id in found.resumable:
         try:
-            await parts.service.resume(run_id)
+            await application.runs.continue_recovered(run_id)
         except InfloopError as error:
             note(f"run {short(run_id)} cannot go on: {error}")
 

@@ -147,8 +147,9 @@ def header(
 def _confinement(story: Story) -> str:
     """Return what confines a run's children, and where they may connect."""
     from infloop.cli.view.terminal import one_line
+    from infloop.model.isolation import UNCONFINED
 
-    as_you = ", so its children run as you" if story.isolation == "host" else ""
+    as_you = ", so its children run as you" if story.isolation == UNCONFINED else ""
     return one_line(f"{story.isolation}{as_you}; egress {story.egress}")
 
 
@@ -197,7 +198,7 @@ def _step_object(step: Step) -> JsonObject:
         "error": step.error,
         "durationMs": step.duration_ms,
         "costUsd": step.cost_usd,
-        "rounds": step.rounds if step.node_type == "loop" else None,
+        "rounds": step.rounds if step.opens == "round" else None,
         "roundsNotListed": step.frames.omitted,
         "outputs": {
             name: {"text": shown.text, "size": shown.size} for name, shown in step.outputs.items()
@@ -212,7 +213,7 @@ async def _step(store: Store, row: RunRow, args: argparse.Namespace) -> int:
     """Show everything about one step: the last time it was begun and ended."""
     from infloop.cli.view.terminal import json_line, one_line
     from infloop.errors import UsageError
-    from infloop.model.messages import expand
+    from infloop.model.messages import expand, to_json
 
     items = await _about(store, row.id, args.step)
     if not items:
@@ -220,7 +221,7 @@ async def _step(store: Store, row: RunRow, args: argparse.Namespace) -> int:
             f"run {row.id!r} has no step {args.step!r}; `infloop show` lists its steps"
         )
     for item in items:
-        for message in expand(item):
+        for message in map(to_json, expand(item)):
             if args.json:
                 print(json_line(message))
                 continue

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from infloop.cli.view.run_view import Step, Story
     from infloop.cli.view.summary import Summary
     from infloop.model.approval import Approval
+    from infloop.model.clock import Clock
     from infloop.model.events import Recorded
-    from infloop.runtime.clock import Clock
 
 POSITIONS = 6
 TEXT_LINES = 6
@@ -119,7 +119,7 @@ class LiveView:
 
     def _position(self, step: Step, now: int) -> Text:
         around = [rounds(loop, current) for loop, current in step.loops()]
-        if step.node_type == "loop":
+        if step.opens == "round":
             around.append(rounds(step))
         return _line(
             (f"  ● {one_line(self._labels.of(step.node), NAME_CHARS)}", "green"),

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from infloop.engine.graph import Definition
+    from infloop.model.clock import Clock
     from infloop.model.events import Cause
     from infloop.model.values import JsonObject
-    from infloop.runtime.clock import Clock
     from infloop.runtime.runs.service import RunService
     from infloop.store.audit.log import AuditLog
     from infloop.store.interfaces.queue import QueueEntry, RunQueue

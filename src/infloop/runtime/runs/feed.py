@@ -8,9 +8,9 @@ costs nothing and loses nothing.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from infloop.lowlevel.ring import Ring
 from infloop.model.events import Output
 
 if TYPE_CHECKING:
@@ -36,12 +36,9 @@ class Feed:
     ) -> None:
         self._read_journal = read_journal
         self._also = also
-        self._ring: list[Recorded] = []
-        self._dropped = 0
+        self._ring: Ring[Recorded] = Ring(RING_ITEMS, RING_CHARS, _chars)
         self._dropped_seq = last_seq
-        self._chars = 0
         self._listening = 0
-        self._waiting: list[asyncio.Future[None]] = []
         self.closed = False
 
     def publish(self, item: Recorded) -> None:
@@ -51,35 +48,14 @@ class Feed:
         if not self._listening:
             self._dropped_seq = item.seq
             return
-        self._ring.append(item)
-        if isinstance(item.event, Output):
-            self._chars += len(item.event.text)
-        if len(self._ring) > 2 * RING_ITEMS or self._chars > 2 * RING_CHARS:
-            self._trim()
-        if self._waiting:
-            self._wake()
+        dropped = self._ring.append(item)
+        if dropped is not None:  # who still needs it finds it in the journal
+            self._dropped_seq = dropped.seq
 
     def close(self) -> None:
         """Say that nothing more will come."""
         self.closed = True
-        self._wake()
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
-
-    def _trim(self) -> None:
-        """Drop the older half; who still needs it finds it in the journal."""
-        self._drop(max(1, len(self._ring) // 2))
-
-    def _drop(self, count: int) -> None:
-        gone = self._ring[:count]
-        del self._ring[:count]
-        self._dropped += count
-        self._dropped_seq = gone[-1].seq
-        self._chars -= sum(len(i.event.text) for i in gone if isinstance(i.event, Output))
+        self._ring.wake()
 
     async def listen(self, after_seq: int = 0) -> AsyncGenerator[list[Recorded]]:
         """Yield everything after `after_seq` in order, in batches, until the run has finished."""
@@ -87,7 +63,7 @@ class Feed:
         self._listening += 1
         try:
             while True:
-                if cursor < self._dropped:
+                if cursor < self._ring.start:
                     if seq < self._dropped_seq:
                         batch = await self._read_journal(seq, READ_AT_ONCE)
                         batch = [item for item in batch if item.seq <= self._dropped_seq]
@@ -95,8 +71,8 @@ class Feed:
                         if batch:
                             yield batch
                         continue
-                    cursor = self._dropped + self._first_after(seq)
-                fresh = self._ring[cursor - self._dropped : cursor - self._dropped + READ_AT_ONCE]
+                    cursor = self._ring.position_after(seq, _seq)
+                fresh = self._ring.read(cursor, READ_AT_ONCE)
                 if fresh:
                     cursor += len(fresh)
                     seq = fresh[-1].seq
@@ -104,27 +80,17 @@ class Feed:
                 elif self.closed:
                     return
                 else:
-                    await self._more()
+                    await self._ring.wait()
         finally:
             self._listening -= 1
-            if not self._listening and self._ring:
-                self._drop(len(self._ring))
+            newest = self._ring.clear() if not self._listening else None
+            if newest is not None:
+                self._dropped_seq = newest.seq
 
-    def _first_after(self, seq: int) -> int:
-        low, high = 0, len(self._ring)
-        while low < high:
-            middle = (low + high) // 2
-            if self._ring[middle].seq <= seq:
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
-    async def _more(self) -> None:
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        try:
-            await future
-        finally:
-            if future in self._waiting:  # a listener that went away leaves nothing behind
-                self._waiting.remove(future)
+def _seq(item: Recorded) -> int:
+    return item.seq
+
+
+def _chars(item: Recorded) -> int:
+    return len(item.event.text) if isinstance(item.event, Output) else 0

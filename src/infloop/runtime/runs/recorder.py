@@ -16,8 +16,8 @@ from infloop.model.events import Event, Output, Recorded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from infloop.model.clock import Clock
     from infloop.model.values import JsonObject
-    from infloop.runtime.clock import Clock
     from infloop.runtime.runs.feed import Feed
     from infloop.store.interfaces.run_log import RunLog
 

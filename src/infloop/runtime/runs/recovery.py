@@ -16,7 +16,7 @@ from infloop.store.interfaces.liveness import derive_status
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from infloop.runtime.clock import Clock
+    from infloop.model.clock import Clock
     from infloop.store.interfaces.liveness import Liveness, RunStatus
     from infloop.store.interfaces.run_log import RunLog, RunRow
 

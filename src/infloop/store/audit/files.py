@@ -18,9 +18,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import AuditError, StoreError
-from infloop.model.audit import SYSTEM, EventName, Fact
+from infloop.lowlevel.directory_lock import lock_directory, try_lock_directory
+from infloop.model.audit import SYSTEM, AuditEvent, EventName
 from infloop.store.audit.hash_chain import FIRST_PREV, hash_of, seal
-from infloop.store.directory_lock import alone_at_once, alone_in
 from infloop.store.files import FILE_MODE, private_directory, sync_directory, write_private
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class AuditFiles:
         self._end: _End | None = None
         self._durable = True
 
-    def append(self, facts: Sequence[Fact], *, durable: bool) -> None:
+    def append(self, facts: Sequence[AuditEvent], *, durable: bool) -> None:
         """Write facts as the next entries, all or none; raise AuditError if that cannot be done.
 
         What is not `durable` survives the death of the process, and that of the machine from the
@@ -78,7 +78,7 @@ class AuditFiles:
         with _explained(self._directory), ExitStack() as opened:
             if self._end is None:
                 private_directory(self._directory)
-            with alone_in(self._directory, _LOCK_SECONDS, "writing the audit log"):
+            with lock_directory(self._directory, _LOCK_SECONDS, "writing the audit log"):
                 descriptor = self._open(opened)
                 end = self._settle(descriptor)
                 own, lines, last = self._lines(end, facts)
@@ -92,14 +92,14 @@ class AuditFiles:
                 os.fsync(descriptor)
                 self._durable = True
 
-    def append_at_once(self, facts: Sequence[Fact]) -> bool:
+    def append_at_once(self, facts: Sequence[AuditEvent]) -> bool:
         """Write facts as `append` does, not durably, unless there is anything to wait for or to do.
 
         Says whether they are written. There is, when another process writes or has written, and
         when the file is full.
         """
         with _explained(self._directory), ExitStack() as opened:
-            if self._end is None or not opened.enter_context(alone_at_once(self._directory)):
+            if self._end is None or not opened.enter_context(try_lock_directory(self._directory)):
                 return False
             descriptor = self._open(opened)
             end = self._settle(descriptor)
@@ -122,7 +122,7 @@ class AuditFiles:
         os.fchmod(descriptor, FILE_MODE)
         return descriptor
 
-    def _lines(self, end: _End, facts: Sequence[Fact]) -> tuple[bool, bytes, str]:
+    def _lines(self, end: _End, facts: Sequence[AuditEvent]) -> tuple[bool, bytes, str]:
         """Return whether the log says something of itself, all that it says, and the last hash."""
         own = [*self._about_itself(end, facts[0].time)]
         last, lines = end.last, list[bytes]()
@@ -173,7 +173,7 @@ class AuditFiles:
                     return hash_of(line)
         return FIRST_PREV
 
-    def _about_itself(self, end: _End, time: str) -> Iterator[Fact]:
+    def _about_itself(self, end: _End, time: str) -> Iterator[AuditEvent]:
         """Yield what the log has to say of itself before anything else is written."""
         if end is self._end:
             return  # nothing happened since it was last looked at
@@ -185,8 +185,8 @@ class AuditFiles:
             yield _own("audit.repaired", time, {"pieces": [*pieces]})
 
 
-def _own(event: EventName, time: str, details: dict[str, JsonValue]) -> Fact:
-    return Fact(time, event, SYSTEM, details=details)
+def _own(event: EventName, time: str, details: dict[str, JsonValue]) -> AuditEvent:
+    return AuditEvent(time, event, SYSTEM, details=details)
 
 
 def _piece_name(last: str, piece: bytes | None = None) -> str:
@@ -222,7 +222,7 @@ def open_log(directory: Path) -> Iterator[list[OpenFile]]:
     with _explained(directory), ExitStack() as opened:
         files: list[OpenFile] = []
         if directory.is_dir():
-            with alone_in(directory, _LOCK_SECONDS, "writing the audit log"):
+            with lock_directory(directory, _LOCK_SECONDS, "writing the audit log"):
                 for path in (*earlier_files(directory), directory / CURRENT):
                     with suppress(FileNotFoundError):
                         descriptor = _open_to_read(path, opened)

@@ -6,7 +6,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from infloop.errors import MissingPart, StoreError
-from infloop.store.directory_lock import alone_in
+from infloop.lowlevel.directory_lock import lock_directory
 from infloop.store.files import private_directory, private_file
 from infloop.store.sqlite.errors import store_error
 from infloop.store.sqlite.migrations import migrate
@@ -40,7 +40,7 @@ def open_for_writing(path: Path, synchronous: Synchronous) -> sqlite3.Connection
         private_directory(path.parent)
         private_file(path)
         # Turning a new file into a WAL database is not safe for two.
-        with alone_in(path.parent, _OPENING_SECONDS, "opening the database"):
+        with lock_directory(path.parent, _OPENING_SECONDS, "opening the database"):
             return _prepare(path, synchronous)
     except sqlite3.Error as error:
         raise store_error(error, str(path)) from error

@@ -1,7 +1,7 @@
 """Processes that own runs: a lock file proves that one exists, a heartbeat that it is not frozen.
 
-The heartbeats, descriptions and stop requests are in the database; `store.instances` has the lock
-files.
+The heartbeats, descriptions and stop requests are in the database; the lock files are in a
+directory beside it (see `lowlevel/lock_file`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infloop.errors import NotFound
-from infloop.store.instances import InstanceLock, is_held, remove_if_free
+from infloop.lowlevel.lock_file import LockFile, is_held, remove_if_free
+from infloop.store.files import private_directory
 from infloop.store.interfaces.liveness import (
     FROZEN_AFTER_MS,
     Instance,
@@ -36,7 +37,7 @@ class SqliteInstance(Instance):
     """This process: its row and its lock file."""
 
     def __init__(
-        self, writer: Writer, row: InstanceRow, lock: InstanceLock, clock: Callable[[], int]
+        self, writer: Writer, row: InstanceRow, lock: LockFile, clock: Callable[[], int]
     ) -> None:
         self.row = row
         self._writer = writer
@@ -64,7 +65,9 @@ class SqliteLiveness(Liveness):
 
     async def register(self) -> Instance:
         instance_id = f"i-{secrets.token_hex(8)}"
-        lock = InstanceLock(self._path(instance_id))
+        path = self._path(instance_id)
+        private_directory(path.parent)
+        lock = LockFile(path)
         now = self._clock()
         row = InstanceRow(
             id=instance_id,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 from fastapi import Query
 
-from infloop.model.audit import Wanted
-from infloop.store.audit.reading import newest
-from infloop.web.routing import Parts, Shape, router
+from infloop.application.audit import AuditPage
+from infloop.model.audit import AuditFilter
+from infloop.web.routing import App, router
 
 ROUTER = router("audit")
 
@@ -19,16 +17,9 @@ Text = Annotated[str, Query(max_length=200)]
 Time = Annotated[int | None, Query(ge=0, le=_LATEST, description="Milliseconds since 1970.")]
 
 
-class AuditPage(Shape):
-    """Entries, the newest first."""
-
-    entries: list[dict[str, Any]]
-    unreadable: int
-
-
 @ROUTER.get("/api/audit")
 async def read_audit(
-    parts: Parts,
+    app: App,
     event: Text = "",
     actor: Text = "",
     run: Text = "",
@@ -37,10 +28,6 @@ async def read_audit(
     until: Time = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> AuditPage:
-    """Return the newest entries that fit; `event` is a name, or an area such as `login`."""
-    wanted = Wanted(event, actor, run, correlation_id, since, until)
-    found = await asyncio.to_thread(newest, parts.places.audit, wanted, limit)
-    return AuditPage(
-        entries=[msgspec.to_builtins(entry) for entry in found.entries],
-        unreadable=found.unreadable,
-    )
+    """Return the newest matching entries; `event` is a name, or an area such as `login`."""
+    wanted = AuditFilter(event, actor, run, correlation_id, since, until)
+    return await app.audit.newest(wanted, limit)

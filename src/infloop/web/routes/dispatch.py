@@ -1,23 +1,20 @@
 """The page where an operator sees to triggers: their addresses and their secrets.
 
-Plain forms without a script. Every change is the API's own, with its checks and its audit entry.
+Plain forms without a script. Every change is the same use case as the API's.
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from fastapi import Request
 from starlette.datastructures import QueryParams
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from infloop.errors import NotFound
-from infloop.web.errors import Refused
+from infloop.errors import NotFound, UsageError
 from infloop.web.guards import DISPATCH, DISPATCH_ADDRESS, DISPATCH_SECRET
 from infloop.web.pages import dispatch_page
-from infloop.web.routes.triggers import move_trigger, set_secret
-from infloop.web.routing import CorrelationId, Parts, Who, router
+from infloop.web.routing import App, Who, router
 
 ROUTER = router("pages")
 
@@ -46,9 +43,9 @@ def _form(*names: str) -> dict[str, Any]:
 
 
 @ROUTER.get(DISPATCH, response_class=HTMLResponse, responses=_PAGE)
-async def dispatch(parts: Parts) -> HTMLResponse:
-    """Show what starts workflows by itself."""
-    return await _page(parts)
+async def dispatch(app: App) -> HTMLResponse:
+    """Show what starts workflows without a person."""
+    return await _page(app)
 
 
 @ROUTER.post(
@@ -58,15 +55,13 @@ async def dispatch(parts: Parts) -> HTMLResponse:
     responses=_CHANGED,
     openapi_extra=_form("trigger"),
 )
-async def new_address(
-    request: Request, parts: Parts, who: Who, correlation_id: CorrelationId
-) -> Response:
+async def new_address(request: Request, app: App, who: Who) -> Response:
     """Give a trigger a new address; the old one is dead at once."""
     form = QueryParams(await request.body())
     try:
-        await move_trigger(form.get("trigger", ""), parts, who, correlation_id)
-    except (NotFound, Refused) as refused:
-        return await _page(parts, refused)
+        await app.triggers.regenerate(form.get("trigger", ""), who)
+    except (NotFound, UsageError) as error:
+        return await _page(app, error)
     return RedirectResponse(DISPATCH, 303)
 
 
@@ -77,24 +72,17 @@ async def new_address(
     responses=_CHANGED,
     openapi_extra=_form("trigger", "secret"),
 )
-async def new_secret(
-    request: Request, parts: Parts, who: Who, correlation_id: CorrelationId
-) -> Response:
+async def new_secret(request: Request, app: App, who: Who) -> Response:
     """Set the secret that a trigger's sender signs with."""
     form = QueryParams(await request.body())
     try:
-        await set_secret(
-            form.get("trigger", ""), form.get("secret", ""), parts, who, correlation_id
-        )
-    except (NotFound, Refused) as refused:
-        return await _page(parts, refused)
+        await app.triggers.set_secret(form.get("trigger", ""), form.get("secret", ""), who)
+    except (NotFound, UsageError) as error:
+        return await _page(app, error)
     return RedirectResponse(DISPATCH, 303)
 
 
-async def _page(parts: Parts, wrong: NotFound | Refused | None = None) -> HTMLResponse:
-    desk = parts.triggering.desk
-    triggers = await asyncio.to_thread(desk.triggers.all)
-    plugins, _ = await asyncio.to_thread(desk.plugins.load)
-    signing = {plugin.id for plugin in plugins if plugin.signature is not None}
+async def _page(app: App, wrong: Exception | None = None) -> HTMLResponse:
+    triggers, signing = await app.triggers.overview()
     page = dispatch_page(triggers, signing, str(wrong or ""))
     return HTMLResponse(page, 400 if wrong else 200)

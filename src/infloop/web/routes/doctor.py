@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from infloop.web.routing import Parts, router
+from infloop.application.doctor import DoctorReport, examine
+from infloop.web.routing import router
 
 ROUTER = router("doctor")
 
 
 @ROUTER.get("/api/doctor")
-async def examine(parts: Parts) -> dict[str, Any]:
+async def read_report() -> DoctorReport:
     """Try each isolation level and say what holds; takes a few seconds the first time."""
-    return await parts.doctor()
+    return await examine()

@@ -1,33 +1,27 @@
-"""What happens, as it happens: of all runs of this server, or of one run.
+"""What happens, as it happens: in all runs of this server, or in one run.
 
-A client that comes back says what it saw last (`Last-Event-ID`) and misses nothing of a run. Of the
+A client that reconnects says what it saw last (`Last-Event-ID`) and misses nothing of a run. On the
 stream of all runs it gets a fresh snapshot when it was away for too long.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 from fastapi import Header, Path, Query
 from starlette.responses import Response
 
+from infloop.application.live import BusItem
+from infloop.application.models import to_json
 from infloop.model.events import Recorded
 from infloop.model.values import JsonValue
-from infloop.runtime.event_bus import Item
-from infloop.store.interfaces.queue import QueueEntry
-from infloop.store.interfaces.run_log import RunRow
-from infloop.web.dependencies import WebParts
+from infloop.web.dependencies import WebDependencies
 from infloop.web.errors import documented
-from infloop.web.routing import Parts, router
-from infloop.web.state import latest_state
+from infloop.web.routing import Dependencies, router
 from infloop.web.streams import EventStream, frame
 
 ROUTER = router("events")
-
-LOOK_SECONDS = 0.2
-"""How soon it is seen that a run has left the queue."""
 
 LastEventId = Annotated[str | None, Header(max_length=200)]
 _STREAM: dict[int | str, dict[str, Any]] = {
@@ -39,9 +33,9 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 
 
 @ROUTER.get("/api/events", response_class=Response, responses=_STREAM)
-async def all_events(parts: Parts, last_event_id: LastEventId = None) -> Response:
+async def all_events(web: Dependencies, last_event_id: LastEventId = None) -> Response:
     """Stream what happens in all runs and in the queue; a snapshot comes first."""
-    return EventStream(_news(parts, last_event_id or ""), parts.streams)
+    return EventStream(_all_runs(web, last_event_id or ""), web.streams)
 
 
 @ROUTER.get(
@@ -51,65 +45,55 @@ async def all_events(parts: Parts, last_event_id: LastEventId = None) -> Respons
 )
 async def run_events(
     run_id: Annotated[str, Path(max_length=200)],
-    parts: Parts,
+    web: Dependencies,
     last_event_id: LastEventId = None,
     after: Annotated[int, Query(ge=0, lt=1 << 62)] = 0,
 ) -> Response:
     """Stream a run from its beginning, or from what was seen last, to its end."""
-    found = await parts.dispatcher.find(run_id)
     seen = _number(last_event_id or "") or after
-    if _is_over(found, seen):
-        return Response(status_code=204)  # tells a browser not to come back
-    return EventStream(_of_run(parts, run_id, seen), parts.streams)
+    if not await web.application.live.has_more(run_id, seen):
+        return Response(status_code=204)  # tells a browser not to reconnect
+    return EventStream(_one_run(web, run_id, seen), web.streams)
 
 
-def _is_over(found: RunRow | QueueEntry, seen: int) -> bool:
-    if isinstance(found, QueueEntry):
-        return not found.is_waiting
-    return found.finished_at is not None and seen >= found.last_seq
+async def _one_run(web: WebDependencies, run_id: str, after: int) -> AsyncGenerator[bytes]:
+    async for batch in web.application.live.follow(run_id, after):
+        yield b"".join([await web.frames.of_run(recorded) for recorded in batch])
 
 
-async def _of_run(parts: WebParts, run_id: str, after: int) -> AsyncGenerator[bytes]:
-    while isinstance(entry := await parts.dispatcher.find(run_id), QueueEntry):
-        if not entry.is_waiting:
-            return
-        await asyncio.sleep(LOOK_SECONDS)
-    async for batch in parts.service.listen(run_id, after):
-        yield b"".join([await parts.frames.of_run(recorded) for recorded in batch])
-
-
-async def _news(parts: WebParts, last_event_id: str) -> AsyncGenerator[bytes]:
-    news, prefix = parts.service.news, f"{parts.service.instance.id}."
-    came_back = last_event_id.startswith(prefix)
-    after = _number(last_event_id.removeprefix(prefix)) if came_back else -1
-    if not 0 <= after <= news.last:
-        after = news.last
-        yield await _snapshot(parts, f"{prefix}{after}")
-    async for batch in news.listen(after):
+async def _all_runs(web: WebDependencies, last_event_id: str) -> AsyncGenerator[bytes]:
+    live = web.application.live
+    bus, prefix = live.bus, f"{live.process_id}."
+    reconnected = last_event_id.startswith(prefix)
+    after = _number(last_event_id.removeprefix(prefix)) if reconnected else -1
+    if not 0 <= after <= bus.last:
+        after = bus.last
+        yield await _snapshot(web, f"{prefix}{after}")
+    async for batch in bus.listen(after):
         missed = batch[0].number - after - 1
         after = batch[-1].number
         if missed:
-            yield await _snapshot(parts, f"{prefix}{after}", missed)
-        # All but the first client find the frames made, and need not wait for each.
-        yield b"".join([item.frame or await _framed(parts, item, prefix) for item in batch])
+            yield await _snapshot(web, f"{prefix}{after}", missed)
+        # The first client encodes a frame; all others find it.
+        yield b"".join([item.frame or await _encoded(web, item, prefix) for item in batch])
 
 
-async def _framed(parts: WebParts, item: Item, prefix: str) -> bytes:
-    """Return an item as it is written, which is found out once for all clients."""
+async def _encoded(web: WebDependencies, item: BusItem, prefix: str) -> bytes:
+    """Return an item's frame, which is encoded once for all clients."""
     if not item.frame:
         name = f"{prefix}{item.number}"
-        said = item.said
-        if isinstance(said, Recorded):
-            item.frame = await parts.frames.named(said, name)
+        if isinstance(item.said, Recorded):
+            item.frame = await web.frames.named(item.said, name)
         else:
-            item.frame = frame(said, name)
+            item.frame = frame(item.said, name)
     return item.frame
 
 
-async def _snapshot(parts: WebParts, name: str, missed: int = 0) -> bytes:
-    state = await latest_state(parts.service)
-    live: list[JsonValue] = [*parts.service.live()]
-    return frame({"type": "state_snapshot", "state": state, "live": live, "missed": missed}, name)
+async def _snapshot(web: WebDependencies, name: str, missed: int = 0) -> bytes:
+    latest = to_json(await web.application.history.latest())
+    live: list[JsonValue] = [*web.application.history.live_runs()]
+    message = {"type": "state_snapshot", **latest, "live": live, "missed": missed}
+    return frame(message, name)
 
 
 def _number(text: str) -> int:

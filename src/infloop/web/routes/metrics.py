@@ -1,12 +1,11 @@
-"""The figures that Prometheus reads; who asks must be logged in, as for the API."""
+"""The figures that Prometheus reads; a caller must be logged in, as for the API."""
 
 from __future__ import annotations
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
-from infloop.store.interfaces.ledger import CallFilter
-from infloop.web.routing import Parts, router
+from infloop.web.routing import Dependencies, router
 
 ROUTER = router("metrics")
 
@@ -16,14 +15,7 @@ ROUTER = router("metrics")
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-async def read_metrics(parts: Parts) -> Response:
+async def read_metrics(web: Dependencies) -> Response:
     """Return everything that the server counts."""
-    service = parts.service
-    spent = await service.store.ledger.total(CallFilter(instance=service.instance.id))
-    page = parts.metrics.page(
-        live=len(service.live()),
-        queued=await parts.dispatcher.queue.count(),
-        streams=len(parts.streams),
-        cost_usd=spent.usd,
-    )
+    page = web.metrics.page(await web.application.health.load(), streams=len(web.streams))
     return Response(page, media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,78 @@
+"""Finds what runs scripts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infloop.settings import Settings
+
+if TYPE_CHECKING:
+    from infloop.nodes.base import Interpreters
+
+
+def find_interpreters(chosen: Settings) -> Interpreters:
+    """Find what runs scripts: what the operator named, else Deno, Bun or Node where installed."""
+    from infloop.nodes.base import Interpreters
+
+    typescript = _typescript(chosen)
+    return Interpreters(
+        python=chosen.python_bin,
+        typescript=typescript,
+        typescript_missing=(
+            "TypeScript needs deno, bun or node 23.6 or newer, and none was found; "
+            "install one (`pip install infloop[typescript]` brings deno) or name it in "
+            "INFLOOP_DENO_BIN, INFLOOP_BUN_BIN or INFLOOP_NODE_BIN"
+        ),
+    )
+
+
+def _installed(program: str) -> str | None:
+    """Return where a program is; what is in the working directory does not count."""
+    from infloop.sandbox.levels.keeper_sandbox import find_program
+
+    return find_program(program, os.environ.get("PATH", os.defpath))
+
+
+def _typescript(chosen: Settings) -> tuple[str, ...]:
+    deno = chosen.deno_bin or _packaged_deno() or _installed("deno")
+    if deno:
+        return (deno, "run", "--quiet", "--no-config", "--no-lock", "--allow-all", "--no-check")
+    bun = chosen.bun_bin or _installed("bun")
+    if bun:
+        return (bun, "run")
+    node = chosen.node_bin or _installed("node")
+    if node and (chosen.node_bin or _runs_typescript(Path(node))):
+        return (node, "--disable-warning=ExperimentalWarning", "--experimental-strip-types")
+    return ()
+
+
+def _packaged_deno() -> str:
+    """Return the Deno that was installed with the `typescript` extra, or nothing."""
+    try:
+        import deno
+    except ImportError:
+        return ""
+    try:
+        return str(deno.find_deno_bin())
+    except (FileNotFoundError, RuntimeError):
+        return ""
+
+
+def _runs_typescript(node: Path) -> bool:
+    """Say whether this Node can run TypeScript as it is, by the headers that come with it."""
+    header = node.resolve().parent.parent / "include/node/node_version.h"
+    try:
+        text = header.read_text(encoding="utf-8")
+    except OSError:
+        return False
+    major = next(
+        (
+            line.split()[2]
+            for line in text.splitlines()
+            if line.startswith("#define NODE_MAJOR_VERSION")
+        ),
+        "0",
+    )
+    return major.isdecimal() and int(major) >= 23

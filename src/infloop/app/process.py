@@ -1,0 +1,79 @@
+"""The process itself: its settings, event loop, directory and users."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from infloop.errors import SettingsError
+from infloop.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+Result = TypeVar("Result")
+
+
+def settings() -> Settings:
+    """Return the operator's settings."""
+    return load_settings()
+
+
+def run_async(main: Coroutine[object, object, Result]) -> Result:
+    """Run a coroutine on the fast event loop."""
+    import uvloop
+
+    # What a run keeps is plain data without cycles: looking through it for garbage is in vain.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    gc.enable()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+def started_in() -> str:
+    """Return the directory that we were started in, by the name that its user's shell has for it.
+
+    The kernel knows it by its own name alone, whatever link led there.
+    """
+    named = os.environ.get("PWD", "")
+    with suppress(OSError, ValueError):
+        if Path(named).is_absolute() and Path(named).samefile("."):
+            return named
+    return str(Path.cwd())
+
+
+def service_user(name: str) -> tuple[int, int] | None:
+    import pwd
+
+    if not name:
+        return None
+    try:
+        user = pwd.getpwnam(name)
+    except KeyError:
+        raise SettingsError(
+            f"INFLOOP_SERVICE_USER is {name!r}, and there is no such user; create it "
+            f"(`useradd --system {name}`) or name another"
+        ) from None
+    return user.pw_uid, user.pw_gid
+
+
+def child_source_environment(user: tuple[int, int] | None) -> Mapping[str, str]:
+    """Return what children may inherit from: our environment, with the home that is theirs."""
+    return {**os.environ, "HOME": str(home_of(user))} if user else os.environ
+
+
+def home_of(user: tuple[int, int] | None) -> Path:
+    """Return the home of whoever children run as; ours if they have none."""
+    import pwd
+
+    theirs = Path(pwd.getpwuid(user[0]).pw_dir) if user else None
+    return theirs if theirs is not None and theirs.is_dir() else Path.home()
+
+
+def by_commas(text: str) -> tuple[str, ...]:
+    return tuple(entry for part in text.split(",") if (entry := part.strip()))

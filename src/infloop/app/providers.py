@@ -1,0 +1,112 @@
+"""From a provider's id to the provider."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from infloop.app.catalogs import known_providers, provider_folders
+from infloop.app.process import child_source_environment, home_of, service_user
+from infloop.errors import StepError
+from infloop.policy.environment import child_environment
+from infloop.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from infloop.catalog import ProviderFiles
+    from infloop.model.provider import ProgramProvider
+    from infloop.model.provider import Provider as Manifest
+    from infloop.providers.approval_requests import AskPerson
+    from infloop.providers.base import Provider
+    from infloop.runtime.confinement.fence import Around, Credential, Needs
+
+
+def provider_finder(
+    chosen: Settings, passthrough: tuple[str, ...]
+) -> Callable[[str, Around, AskPerson | None], Provider]:
+    """Return the function that finds a provider by its id; a changed manifest counts at once."""
+    from infloop.providers.context import ProviderContext
+    from infloop.providers.transports import make_provider
+    from infloop.runtime.confinement.fence import NO_NEEDS
+
+    folders = provider_folders(chosen)
+    allowed = passthrough
+    user = service_user(chosen.service_user)
+
+    def environment(passthrough: Sequence[str]) -> dict[str, str]:
+        return child_environment(child_source_environment(user), (*allowed, *passthrough), {})
+
+    def find(provider_id: str, around: Around, ask_person: AskPerson | None) -> Provider:
+        manifest = manifest_of(folders, provider_id)
+        if manifest is None:
+            raise StepError(
+                f"unknown provider {provider_id!r}; known are: "
+                f"{', '.join(known_providers(chosen))}. Put a manifest into "
+                f"{str(chosen.providers)!r}"
+            )
+        context = ProviderContext(
+            environment=environment,
+            variables=os.environ,
+            folder=chosen.providers,
+            max_command_ms=chosen.max_command_ms,
+            sandbox=lambda program: around(_needs(program, user) if program else NO_NEEDS),
+            ask_person=ask_person,
+        )
+        return make_provider(manifest, context)
+
+    return find
+
+
+def _needs(manifest: ProgramProvider, user: tuple[int, int] | None) -> Needs:
+    """Return what an agent that is a program needs beyond its directory.
+
+    Who uses a key without having it needs no other login either.
+    """
+    from infloop.runtime.confinement.fence import Needs
+    from infloop.sandbox.view.path_permissions import can_reach
+
+    home, credential = home_of(user), _credential(manifest)
+
+    def listed(paths: Sequence[str]) -> tuple[str, ...]:
+        found = [str(home / path) for path in paths if (home / path).exists()]
+        return tuple(path for path in found if user is None or can_reach(path, user))
+
+    return Needs(
+        f"provider {manifest.id}",
+        manifest.egress_allowlist or (),
+        str(home),
+        listed(manifest.home_read),
+        listed(manifest.home_write) if credential is None else (),
+        credential,
+    )
+
+
+def _credential(manifest: ProgramProvider) -> Credential | None:
+    """Return the key that the agent uses without having it, if we have it."""
+    from infloop.egress.broker import Account
+    from infloop.runtime.confinement.fence import Credential
+
+    broker = manifest.broker
+    key = os.environ.get(broker.key_variable, "") if broker else ""
+    if broker is None or not key:
+        return None
+    account = Account(
+        manifest.id,
+        os.environ.get(broker.base_url_variable or "", "") or broker.base_url,
+        broker.dialect,
+        "x-api-key" if broker.dialect == "anthropic" else "bearer",
+        key,
+        private_ok=True,
+    )
+    return Credential(
+        account, broker.key_variable, broker.base_url_variable or "", broker.args, broker.withheld
+    )
+
+
+def manifest_of(folders: Sequence[ProviderFiles], provider_id: str) -> Manifest | None:
+    for folder in folders:
+        found = folder.find(provider_id)
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,221 @@
+"""Opens what drives runs: the run service, worktrees, approvals."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infloop.app.catalogs import provider_folders
+from infloop.app.interpreters import find_interpreters
+from infloop.app.process import by_commas, child_source_environment, service_user
+from infloop.app.providers import provider_finder
+from infloop.app.sandbox import OpenedSandbox, open_sandbox
+from infloop.app.storage import open_audit, open_store
+from infloop.errors import StepError
+from infloop.model.events import RunBudget
+from infloop.policy.environment import ChildEnvironment, parse_passthrough
+from infloop.policy.spending import Budget
+from infloop.settings import SECRETS, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from infloop.catalog.triggers import TriggerFiles
+    from infloop.model.approval import Approval
+    from infloop.model.trigger import Trigger
+    from infloop.runtime.approvals import Approvals
+    from infloop.runtime.runs.service import RunService
+    from infloop.runtime.workspaces import Workspaces
+    from infloop.sandbox.base import Sandbox
+    from infloop.store.audit.log import AuditLog
+    from infloop.store.interfaces.store import Store
+
+
+@asynccontextmanager
+async def open_service(
+    chosen: Settings, audit: AuditLog | None = None, opened_store: Store | None = None
+) -> AsyncIterator[RunService]:
+    """Open everything that is needed to drive runs, and close it again.
+
+    `audit` and `opened_store` are what this process has open already.
+    """
+    from infloop.runtime.clock import SystemClock
+    from infloop.runtime.confinement.disk_reserve import Reserve
+    from infloop.runtime.confinement.fence import EgressRules
+    from infloop.runtime.confinement.homes import Homes
+    from infloop.runtime.confinement.programs import confined_in
+    from infloop.runtime.runs.dependencies import Parts
+    from infloop.runtime.runs.markers import RunMarkers
+    from infloop.runtime.runs.redaction import LeakGuard
+    from infloop.runtime.runs.service import RunService
+    from infloop.runtime.workspaces import Workspaces
+    from infloop.sandbox.keepers.child_records import ChildRecords
+    from infloop.sandbox.kernel.hardening import hide_from_children
+    from infloop.sandbox.kernel.resource_limits import memory_here
+    from infloop.sandbox.levels.host import HostSandbox
+
+    hide_from_children()
+    clock = SystemClock()
+    passthrough = parse_passthrough(chosen.child_env_passthrough)
+    user = service_user(chosen.service_user)
+    environment = ChildEnvironment(child_source_environment(user), passthrough)
+    async with (
+        nullcontext(audit) if audit else open_audit(chosen) as log,
+        nullcontext(opened_store) if opened_store else open_store(chosen) as store,
+        open_sandbox(chosen) as opened,
+    ):
+        own = HostSandbox()  # for git, which we run ourselves
+        reserve = Reserve(str(chosen.data_dir), chosen.min_free_disk_bytes)
+        workspaces = Workspaces(
+            chosen.data_dir,
+            own,
+            Path.home(),
+            snapshots=chosen.snapshots,
+            confine=confined_in(_there(opened)) if opened.sandbox.confines else None,
+            user=user,
+            shortage=reserve.shortage,
+        )
+        instance = await store.liveness.register()
+        records = ChildRecords(chosen.data_dir / "pids", instance.id)
+        markers = RunMarkers(chosen.data_dir / "active-runs", instance.row)
+        try:
+            parts = Parts(
+                sandbox=opened.sandbox,
+                why_host=opened.why_host,
+                homes=Homes((Path(opened.scratch) if user else chosen.data_dir) / "homes", user),
+                environment=environment,
+                provider=provider_finder(chosen, passthrough),
+                egress=EgressRules(
+                    chosen.egress_enforce,
+                    by_commas(chosen.egress_allowlist),
+                    by_commas(chosen.egress_denylist),
+                ),
+                service_user=user,
+                interpreters=find_interpreters(chosen),
+                limits=RunBudget(
+                    chosen.max_run_node_executions,
+                    chosen.max_run_duration_ms,
+                    chosen.max_run_cost_usd,
+                ),
+                budget=Budget(
+                    chosen.max_total_cost_usd, chosen.cost_window, chosen.require_known_cost
+                ),
+                history_limit=chosen.run_history_limit,
+                max_output_bytes=chosen.max_output_bytes,
+                max_command_ms=chosen.max_command_ms,
+                child_memory_bytes=chosen.max_child_memory_bytes or memory_here() * 3 // 4,
+                reserve=reserve,
+                own_device=chosen.data_dir.stat().st_dev,
+                leaks=LeakGuard(known_secrets(chosen)),
+                workspaces=workspaces,
+                records=records,
+                markers=markers,
+                audit=log,
+                approvals=make_approvals(chosen, store, log),
+            )
+            async with RunService(store, instance, clock, parts) as service:
+                yield service
+        finally:
+            workspaces.close()
+            await own.close()
+            records.close()
+            markers.close()
+            await instance.close()
+
+
+def known_secrets(chosen: Settings) -> Callable[[], list[str]]:
+    """Return the way to all secrets that this process knows, whenever it is asked."""
+    from infloop.catalog.secrets import FileSecrets
+    from infloop.policy.secret_variables import secret_values
+
+    @cache
+    def trigger_files() -> TriggerFiles:
+        # Only when there are any: what reads them takes ten milliseconds to import.
+        from infloop.catalog.triggers import TriggerFiles
+
+        return TriggerFiles(chosen.triggers)
+
+    def triggers() -> list[Trigger]:
+        return trigger_files().all() if chosen.triggers.is_dir() else []
+
+    own = [*secret_values(os.environ), *(getattr(chosen, name) for name in SECRETS)]
+    folders = provider_folders(chosen)[:-1]  # what comes with infloop holds no secret
+    filed = FileSecrets(triggers, folders, os.environ)
+    return lambda: [*own, *filed.values()]
+
+
+@asynccontextmanager
+async def open_approvals(chosen: Settings) -> AsyncIterator[Approvals]:
+    """Open what waits for a person, for commands that list and answer it."""
+    async with open_audit(chosen) as audit, open_store(chosen) as store:
+        yield make_approvals(chosen, store, audit)
+
+
+def make_approvals(chosen: Settings, store: Store, audit: AuditLog) -> Approvals:
+    from infloop.runtime.approvals import Approvals
+    from infloop.runtime.clock import SystemClock
+
+    def missed() -> list[Approval]:
+        from infloop.catalog.triggers import TriggerFiles
+        from infloop.triggers.questions import missed_schedules
+        from infloop.triggers.scheduler import STATE_FILE, ScheduleStates
+
+        marks = ScheduleStates(chosen.triggers / STATE_FILE).load()
+        return missed_schedules(TriggerFiles(chosen.triggers).all(), marks) if marks else []
+
+    return Approvals(
+        store.approvals,
+        store.run_log,
+        store.liveness,
+        SystemClock(),
+        audit,
+        timeout_ms=chosen.approval_timeout_ms,
+        missed=missed,
+    )
+
+
+@asynccontextmanager
+async def open_workspaces(chosen: Settings) -> AsyncIterator[Workspaces]:
+    """Open the worktrees and snapshots, for commands that look at them or bring work home."""
+    from infloop.runtime.confinement.programs import confined_in
+    from infloop.runtime.workspaces import Workspaces
+    from infloop.sandbox.levels.host import HostSandbox
+
+    own = HostSandbox()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(own.close)
+        workspaces = Workspaces(
+            chosen.data_dir,
+            own,
+            Path.home(),
+            snapshots=chosen.snapshots,
+            confine=confined_in(_when_needed(chosen, stack)),
+            user=service_user(chosen.service_user),
+        )
+        stack.callback(workspaces.close)
+        yield workspaces
+
+
+def _there(opened: OpenedSandbox) -> Callable[[], Awaitable[Sandbox]]:
+    async def find() -> Sandbox:
+        return opened.sandbox
+
+    return find
+
+
+def _when_needed(chosen: Settings, stack: AsyncExitStack) -> Callable[[], Awaitable[Sandbox]]:
+    """Return a way to open a sandbox that confines, once, and for as long as the stack is open."""
+    found: list[Sandbox] = []
+
+    async def find() -> Sandbox:
+        if not found:
+            opened = await stack.enter_async_context(open_sandbox(chosen))
+            found.append(opened.sandbox)
+        if not found[0].confines:
+            raise StepError(f"level {found[0].level!r} confines nothing; see `infloop doctor`")
+        return found[0]
+
+    return find

@@ -1,0 +1,128 @@
+"""The object that every surface is given: one attribute for each subject.
+
+A subject is imported when it is first used, so a command pays only for what it needs.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from infloop.application.approvals import Approvals
+    from infloop.application.audit import AuditTrail
+    from infloop.application.catalog import Catalog
+    from infloop.application.connections import Connections
+    from infloop.application.costs import Costs
+    from infloop.application.folders import Folders
+    from infloop.application.health import HealthChecks
+    from infloop.application.history import RunHistory
+    from infloop.application.live import Live
+    from infloop.application.login import Logins
+    from infloop.application.providers import Providers
+    from infloop.application.queue import RunQueue
+    from infloop.application.resources import Resources
+    from infloop.application.runs import Runs
+    from infloop.application.triggers import Triggers
+    from infloop.application.workflows import Workflows
+
+
+class Application:
+    """All use cases."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+
+    @property
+    def version(self) -> str:
+        return self._resources.version
+
+    @cached_property
+    def history(self) -> RunHistory:
+        from infloop.application.history import RunHistory
+
+        return RunHistory(self._resources)
+
+    @cached_property
+    def queue(self) -> RunQueue:
+        from infloop.application.queue import RunQueue
+
+        return RunQueue(self._resources)
+
+    @cached_property
+    def runs(self) -> Runs:
+        from infloop.application.runs import Runs
+
+        return Runs(self._resources, self.history, self.queue)
+
+    @cached_property
+    def live(self) -> Live:
+        from infloop.application.live import Live
+
+        return Live(self._resources, self.history)
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        from infloop.application.approvals import Approvals
+
+        return Approvals(self._resources)
+
+    @cached_property
+    def audit(self) -> AuditTrail:
+        from infloop.application.audit import AuditTrail
+
+        return AuditTrail(self._resources)
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        from infloop.application.catalog import Catalog
+
+        return Catalog(self._resources)
+
+    @cached_property
+    def connections(self) -> Connections:
+        from infloop.application.connections import Connections
+
+        return Connections(self._resources)
+
+    @cached_property
+    def costs(self) -> Costs:
+        from infloop.application.costs import Costs
+
+        return Costs(self._resources)
+
+    @cached_property
+    def folders(self) -> Folders:
+        from infloop.application.folders import Folders
+
+        return Folders(self._resources)
+
+    @cached_property
+    def providers(self) -> Providers:
+        from infloop.application.providers import Providers
+
+        return Providers(self._resources)
+
+    @cached_property
+    def triggers(self) -> Triggers:
+        from infloop.application.triggers import Triggers
+
+        return Triggers(self._resources)
+
+    @cached_property
+    def workflows(self) -> Workflows:
+        from infloop.application.workflows import Workflows
+
+        return Workflows(self._resources)
+
+    @cached_property
+    def health(self) -> HealthChecks:
+        from infloop.application.health import HealthChecks
+
+        return HealthChecks(self._resources)
+
+    def logins(self, token: str, per_minute: int) -> Logins:
+        """Return the logins with one token."""
+        from infloop.application.login import Logins
+
+        return Logins(self._resources, token, per_minute)

@@ -1,0 +1,75 @@
+"""Questions that wait for a person: list, read, answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infloop.application.models import Model
+from infloop.errors import Conflict, Forbidden, UsageError
+from infloop.model.approval import Approval
+from infloop.runtime.approvals import how_to
+from infloop.store.interfaces.approvals import AlreadySettled
+
+if TYPE_CHECKING:
+    from infloop.application.caller import Caller
+    from infloop.application.resources import Resources
+    from infloop.model.approval import AllowOrDeny, ApprovalState
+
+IDENTIFIED = ("cli", "api-token", "browser-session")
+"""Who may answer. Anybody else may be the agent that asks, such as a caller without a token."""
+
+
+class ApprovalList(Model, kw_only=True):
+    """Questions in one state; one with a `hint` is answered as the hint says."""
+
+    approvals: list[Approval]
+
+
+class ApprovalAnswer(Model, kw_only=True):
+    """One question, and what became of it."""
+
+    approval: Approval
+
+
+class Approvals:
+    """What waits for a person, in all processes of a data directory."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+
+    async def all(self, state: ApprovalState = "waiting") -> ApprovalList:
+        """List what waits, the oldest question first, or what became of earlier questions."""
+        return ApprovalList(approvals=await self._resources.approvals().listed(state))
+
+    async def read(self, approval_id: str) -> Approval:
+        return await self._resources.approvals().read(approval_id)
+
+    async def answer(
+        self, approval_id: str, answer: AllowOrDeny, caller: Caller, note: str = ""
+    ) -> Approval:
+        """Allow or deny what is asked. The first answer counts."""
+        if caller.actor.kind not in IDENTIFIED:
+            raise Forbidden(
+                "a server without a token takes no answers: the agent that asks may be able to "
+                "reach it. Set INFLOOP_API_TOKEN, or use `infloop approvals`",
+                "token-needed",
+            )
+        try:
+            return await self._resources.approvals().answer(
+                approval_id,
+                answer,
+                caller.actor,
+                note=note,
+                correlation_id=caller.correlation_id,
+            )
+        except AlreadySettled as error:
+            raise Conflict(str(error), "already-answered") from None
+        except UsageError as error:
+            raise Conflict(str(error), "answered-elsewhere") from None
+
+    def open_of(self, run_id: str) -> list[Approval]:
+        """Return what a run of this process waits for."""
+        return self._resources.approvals().open_of(run_id)
+
+
+__all__ = ["ApprovalAnswer", "ApprovalList", "Approvals", "how_to"]

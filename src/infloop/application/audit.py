@@ -1,0 +1,100 @@
+"""The audit log: read it, follow it, verify it; and record what happens to the server itself."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from infloop.application.models import Model
+from infloop.model.audit import AuditEntry
+from infloop.store.audit.reading import Follower, newest, verify
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from infloop.application.resources import Resources
+    from infloop.model.audit import Actor, AuditFilter, EventName
+    from infloop.model.values import JsonObject
+
+POLL_SECONDS = 0.2
+
+
+class AuditPage(Model, kw_only=True):
+    """Entries, newest first; `unreadable` counts the lines that hold none."""
+
+    entries: list[AuditEntry]
+    unreadable: int
+
+
+class BrokenLine(Model, kw_only=True):
+    """The first line that is not as it was written."""
+
+    file: str
+    line: int
+    why: str
+
+
+class Verification(Model, kw_only=True):
+    """How many entries are intact, in how many files, and the hash of the last of them."""
+
+    intact: bool
+    entries: int
+    files: int
+    last: str
+    flaw: BrokenLine | None
+
+
+class AuditTrail:
+    """The audit log of a data directory."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._log = resources.audit
+        self._directory = resources.folders.audit
+
+    async def newest(self, wanted: AuditFilter, limit: int) -> AuditPage:
+        found = await asyncio.to_thread(newest, self._directory, wanted, limit)
+        return AuditPage(entries=found.entries, unreadable=found.unreadable)
+
+    async def follow(self, wanted: AuditFilter, limit: int) -> AsyncIterator[AuditEntry]:
+        """Yield the newest entries, oldest first, and then each new one, without end."""
+        follower = Follower(self._directory)
+        try:
+            # The follower comes first, so that no entry falls between the two.
+            before = newest(self._directory, wanted, limit).entries[::-1]
+            seen = {entry.hash for entry in before}
+            for entry in before:
+                yield entry
+            while True:
+                for entry in follower.read(wanted):
+                    if entry.hash not in seen:
+                        yield entry
+                await asyncio.sleep(POLL_SECONDS)
+        finally:
+            follower.close()
+
+    async def verify(self) -> Verification:
+        """Read the whole log and name the first line that was changed, removed or added."""
+        found = await asyncio.to_thread(verify, self._directory)
+        flaw = BrokenLine(**asdict(found.flaw)) if found.flaw else None
+        return Verification(
+            intact=flaw is None,
+            entries=found.entries,
+            files=found.files,
+            last=found.last,
+            flaw=flaw,
+        )
+
+    async def record(
+        self,
+        event: EventName,
+        actor: Actor,
+        *,
+        outcome: str = "",
+        correlation_id: str = "",
+        details: JsonObject | None = None,
+    ) -> None:
+        """Record what a surface itself did: a login, a start, a stop."""
+        await self._log.record(
+            event, actor, outcome=outcome, correlation_id=correlation_id, details=details or {}
+        )

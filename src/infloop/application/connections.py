@@ -1,0 +1,158 @@
+"""Connections: machines with model servers. A token can be set and is never shown."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET, UnsetType
+
+from infloop.application.models import Model
+from infloop.catalog.connections import ConnectionFile, connections, remove, save, unused_id
+from infloop.errors import Conflict, InvalidFile, NotFound, UsageError
+from infloop.model.connection import is_connection_id, parse_connection
+from infloop.model.values import JsonObject
+
+if TYPE_CHECKING:
+    from infloop.application.caller import Caller
+    from infloop.application.resources import Resources
+    from infloop.model.connection import Connection
+
+
+class ConnectionPort(Model, kw_only=True):
+    """A port with one model server; `profile` is the model that it serves."""
+
+    port: int
+    profile: str | UnsetType = UNSET
+
+
+class ConnectionEntry(Model, kw_only=True):
+    """A machine with model servers; each port is a provider."""
+
+    id: str
+    label: str
+    host: str
+    has_token: bool
+    ports: list[ConnectionPort]
+
+
+class ConnectionDetail(Model, kw_only=True):
+    """One machine."""
+
+    connection: ConnectionEntry
+
+
+class ConnectionList(Model, kw_only=True):
+    """All machines by id."""
+
+    connections: list[ConnectionEntry]
+
+
+class Done(Model, kw_only=True):
+    """It was done."""
+
+    ok: bool = True
+
+
+class ConnectionRequest(Model, kw_only=True):
+    """What a machine is to be. Without `token` the present one stays; an empty one is removed."""
+
+    id: str | None = None
+    label: str
+    host: str
+    token: str | None = None
+    ports: list[int | JsonObject]
+
+
+class Connections:
+    """The connection files of a folder."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._audit = resources.audit
+        self._folder = resources.folders.connections
+
+    async def all(self) -> ConnectionList:
+        found = await asyncio.to_thread(connections, self._folder)
+        return ConnectionList(connections=[_shown(one) for one in found if one.connection])
+
+    async def read(self, connection_id: str) -> ConnectionDetail:
+        return ConnectionDetail(connection=_shown(await self._find(connection_id)))
+
+    async def add(self, wanted: ConnectionRequest, caller: Caller) -> ConnectionDetail:
+        """Add a machine; each of its ports becomes a provider."""
+        connection = _checked(wanted, None)
+        taken = {entry.id for entry in await asyncio.to_thread(connections, self._folder)}
+        if wanted.id in taken:
+            raise Conflict(f"there is a connection {wanted.id!r} already", "duplicate")
+        name = await asyncio.to_thread(unused_id, self._folder, wanted.id or "", wanted.label)
+        return await self._save(name, connection, caller)
+
+    async def change(
+        self, connection_id: str, wanted: ConnectionRequest, caller: Caller
+    ) -> ConnectionDetail:
+        before = await self._find(connection_id)
+        if wanted.id not in (None, connection_id):
+            raise UsageError(f"the connection's id is {connection_id!r}; it cannot be changed")
+        connection = _checked(wanted, before.connection)
+        saved = await self._save(connection_id, connection, caller)
+        if before.path.name != f"{connection_id}.json":
+            await asyncio.to_thread(before.path.unlink, missing_ok=True)
+        return saved
+
+    async def delete(self, connection_id: str, caller: Caller) -> None:
+        await self._find(connection_id)
+        await self._audit.record(
+            "connection.deleted",
+            caller.actor,
+            correlation_id=caller.correlation_id,
+            details={"connection": connection_id},
+        )
+        await asyncio.to_thread(remove, self._folder, connection_id)
+
+    async def _find(self, connection_id: str) -> ConnectionFile:
+        if is_connection_id(connection_id):
+            for entry in await asyncio.to_thread(connections, self._folder):
+                if entry.id == connection_id and entry.connection is not None:
+                    return entry
+        raise NotFound(f"there is no connection {connection_id[:80]!r}")
+
+    async def _save(self, name: str, connection: Connection, caller: Caller) -> ConnectionDetail:
+        await self._audit.record(
+            "connection.saved",
+            caller.actor,
+            correlation_id=caller.correlation_id,
+            details={"connection": name, "host": connection.host},
+        )
+        path = await asyncio.to_thread(save, self._folder, name, connection)
+        return ConnectionDetail(connection=_shown(ConnectionFile(name, path, connection)))
+
+
+def _checked(wanted: ConnectionRequest, before: Connection | None) -> Connection:
+    """Return what was asked for, by the rules for such files; a problem never shows the token."""
+    token = wanted.token if wanted.token is not None else (before.token if before else None)
+    content = {
+        "label": wanted.label,
+        "host": wanted.host,
+        "ports": [{"port": one} if isinstance(one, int) else one for one in wanted.ports],
+        **({"token": token} if token else {}),
+    }
+    made, problems = parse_connection(json.dumps(content).encode())
+    if made is None:
+        raise InvalidFile(str(problems[0]), "invalid-connection", problems)
+    return made
+
+
+def _shown(entry: ConnectionFile) -> ConnectionEntry:
+    connection = entry.connection
+    assert connection is not None
+    return ConnectionEntry(
+        id=entry.id,
+        label=connection.label,
+        host=connection.host,
+        has_token=bool(connection.token),
+        ports=[
+            ConnectionPort(port=each.port, profile=each.profile or UNSET)
+            for each in connection.ports
+        ],
+    )

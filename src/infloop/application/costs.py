@@ -1,0 +1,90 @@
+"""What agents and judges have cost. An amount that is not known is never 0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infloop.application.models import Model
+from infloop.errors import UsageError
+from infloop.runtime.spending.ledger import midnight_ms
+from infloop.store.interfaces.ledger import CallFilter, Grouping
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from infloop.application.resources import Resources
+    from infloop.store.interfaces.ledger import Spending
+
+
+class Tokens(Model, kw_only=True):
+    """Tokens by kind."""
+
+    input: int
+    output: int
+    cached: int
+
+
+class Cost(Model, kw_only=True):
+    """What calls cost together. Unless `complete`, the true sum may be higher.
+
+    Of `calls`, `unknown` ended without saying all that they cost, `open` still go on, and
+    `abandoned` were cut off when their process died.
+    """
+
+    key: str
+    calls: int
+    cost_usd: float
+    complete: bool
+    unknown: int
+    open: int
+    abandoned: int
+    tokens: Tokens
+
+
+class CostReport(Model, kw_only=True):
+    """Sums by day, workflow, provider or run, and the total."""
+
+    by: Grouping
+    rows: list[Cost]
+    total: Cost
+
+
+class Costs:
+    """Reads the ledger."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._ledger = resources.store.ledger
+
+    async def report(self, by: Grouping = "day", since: date | None = None) -> CostReport:
+        if since is not None and not 1971 <= since.year <= 9000:
+            raise UsageError(f"{since} is no day on which infloop could have run")
+        calls = CallFilter(since=midnight_ms(since) if since else 0)
+        rows = [_cost(row) for row in await self._ledger.totals(by, calls)]
+        return CostReport(by=by, rows=rows, total=_cost(await self._ledger.total(calls)))
+
+    async def of_run(self, run_id: str) -> Cost:
+        return _cost(await self._ledger.total(CallFilter(run_id=run_id)))
+
+    async def of_process(self, process_id: str) -> Cost:
+        """Return what the runs of one process cost."""
+        return _cost(await self._ledger.total(CallFilter(instance=process_id)))
+
+
+def _cost(spending: Spending) -> Cost:
+    return Cost(
+        key=spending.key,
+        calls=spending.calls,
+        cost_usd=spending.usd,
+        complete=not spending.incomplete,
+        unknown=spending.unknown,
+        open=spending.open,
+        abandoned=spending.abandoned,
+        tokens=Tokens(
+            input=spending.input_tokens,
+            output=spending.output_tokens,
+            cached=spending.cached_tokens,
+        ),
+    )
+
+
+__all__ = ["Cost", "CostReport", "Costs", "Grouping", "Tokens"]

@@ -1,0 +1,71 @@
+"""What the use cases work with. `app` wires it; surfaces do not see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
+
+    from infloop.application.trigger_firing import TriggerFiring
+    from infloop.catalog import ProviderFiles, WorkflowCatalog
+    from infloop.catalog.lookup import CatalogLookup
+    from infloop.model.clock import Clock
+    from infloop.model.provider import HttpProvider
+    from infloop.model.values import JsonObject
+    from infloop.providers.http.models import ModelList
+    from infloop.runtime.approvals import Approvals
+    from infloop.runtime.runs.dispatch import Dispatcher
+    from infloop.runtime.runs.service import RunService
+    from infloop.runtime.workspaces import Workspaces
+    from infloop.store.audit.log import AuditLog
+    from infloop.store.interfaces.store import Store
+    from infloop.triggers.scheduler import Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where files are found; `workdir` is where runs work unless the caller chooses."""
+
+    workflows: WorkflowCatalog
+    providers: Sequence[ProviderFiles]
+    triggers: CatalogLookup
+    connections: Path
+    audit: Path
+    home: Path
+    workdir: Path
+
+    def known_providers(self) -> list[str]:
+        """Return the ids that an agent node can name."""
+        found = (name for folder in self.providers for name in folder.ids())
+        return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Everything that use cases are given.
+
+    `service`, `workspaces` and `approvals` open what they return at the first call: a command that
+    only reads pays for nothing else. `driving` is the service if it is open already.
+    """
+
+    store: Store
+    audit: AuditLog
+    clock: Clock
+    folders: Folders
+    service: Callable[[], Awaitable[RunService]]
+    driving: Callable[[], RunService | None]
+    workspaces: Callable[[], Awaitable[Workspaces]]
+    approvals: Callable[[], Approvals]
+    dispatcher: Dispatcher | None = None
+    firing: TriggerFiring | None = None
+    scheduler: Scheduler | None = None
+    version: str = ""
+    models_of: Callable[[HttpProvider], Awaitable[ModelList]] | None = None
+    settings: Callable[[], JsonObject] | None = None
+
+    def serving(self, firing: TriggerFiring, scheduler: Scheduler) -> Resources:
+        """Return the same with what a server has besides: triggers that fire."""
+        return replace(self, firing=firing, scheduler=scheduler)

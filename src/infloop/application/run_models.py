@@ -1,0 +1,197 @@
+"""Runs as every surface shows them."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import UNSET, UnsetType, field
+
+from infloop.application.models import Model
+from infloop.model.events import Cause
+from infloop.model.messages import Message
+from infloop.model.values import JsonObject
+
+RunStatus: TypeAlias = Literal[
+    "running", "stalled", "interrupted", "paused", "succeeded", "failed", "cancelled"
+]
+QueueStatus: TypeAlias = Literal["queued", "removed", "dropped", "started"]
+FINISHED: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled")
+"""Nothing more happens in a run with one of these."""
+
+ACTIVE: tuple[RunStatus, ...] = ("running", "stalled")
+"""A process exists that drives such a run."""
+
+
+class SearchMatch(Model, kw_only=True):
+    """The best matching place of a run: the step, the kind of text, and an excerpt."""
+
+    step: str
+    kind: str = field(name="in")
+    text: str
+    places: int
+
+
+class RunSummary(Model, kw_only=True, tag_field="kind", tag="run"):
+    """A run without its scope and events.
+
+    `status` is derived from evidence: `running` only while the process that drives the run lives.
+    `error` is shortened; `errorMessage` is the same text and left out when there is none.
+    """
+
+    run_id: str
+    workflow_id: str
+    workflow_name: str
+    status: RunStatus
+    started_at: int
+    finished_at: int | None
+    duration_ms: int | None
+    steps: int
+    event_count: int
+    failed_step: str
+    error: str
+    error_message: str | UnsetType = UNSET
+    cause: Cause
+    correlation_id: str
+    epoch: int
+    last_seq: int
+    match: SearchMatch | UnsetType = UNSET
+
+
+class RunProgress(Model, kw_only=True):
+    """Where a live run is: the nodes that are open, and the round of each loop."""
+
+    open_nodes: list[str]
+    rounds: dict[str, int]
+
+
+class RunDetail(RunSummary, kw_only=True, tag="run"):
+    """A run with its scope, and with where it is while it is live in this process.
+
+    `untrusted` names the inputs and nodes that hold something from outside.
+    """
+
+    untrusted: list[str]
+    scope: JsonObject
+    current_node_id: str | UnsetType | None = UNSET
+    open_node_ids: list[str] | UnsetType = UNSET
+    iteration_by_loop_id: dict[str, int] | UnsetType = UNSET
+    events: list[Message] | UnsetType = UNSET
+
+
+class QueuedRun(Model, kw_only=True, tag_field="kind", tag="queued"):
+    """A run that waits in the queue, or left it without having begun (`reason` says why)."""
+
+    run_id: str
+    queue_id: str
+    workflow_id: str
+    status: QueueStatus
+    position: int
+    queued_at: int
+    reason: str
+    cause: Cause
+    correlation_id: str
+
+
+class RunPage(Model, kw_only=True):
+    """Runs, newest first; pass `next` as `before` to get the following page."""
+
+    runs: list[RunSummary]
+    next: str | None = None
+
+
+class EventPage(Model, kw_only=True):
+    """Events of a run; pass `next` as `after` to get the following page."""
+
+    events: list[Message]
+    next: int | None = None
+
+
+class DirectoryDiff(Model, kw_only=True):
+    """What a run, or a step of it, changed in one directory.
+
+    `protected` maps changed files that other programs act on to the reason.
+    """
+
+    directory: str
+    patch: str
+    changed: bool
+    protected: dict[str, str]
+
+
+class Diff(Model, kw_only=True):
+    """What changed, by directory."""
+
+    directories: list[DirectoryDiff]
+
+
+class Begun(Model, kw_only=True):
+    """A run that goes on."""
+
+    run_id: str
+    correlation_id: str
+
+
+class Cancellation(Model, kw_only=True):
+    """What became of a request to stop a run.
+
+    `stopping`: the process that drives it was asked. `removed`: it waited in the queue and will
+    not begin. Otherwise nobody drove it, and this is how it is settled now.
+    """
+
+    run_id: str
+    correlation_id: str
+    status: Literal["stopping", "removed", "paused", "succeeded", "failed", "cancelled"]
+    before: RunStatus | Literal["queued"]
+
+
+class Recovery(Model, kw_only=True):
+    """Runs whose process had died, and messages about what else was cleaned up."""
+
+    failed: list[str]
+    resumable: list[str]
+    messages: list[str]
+
+
+class QueuedState(Model, kw_only=True):
+    """The state of a run that was just put into the queue."""
+
+    status: Literal["queued"] = "queued"
+    run_id: str
+    workflow_id: str
+    iteration_by_loop_id: dict[str, int]
+    scope: JsonObject
+    events: list[Message]
+
+
+class RunPromise(Model, kw_only=True):
+    """A run that will begin when there is room; position 1 is next."""
+
+    status: Literal["queued"] = "queued"
+    run_id: str
+    queue_id: str
+    position: int
+    workflow_id: str
+    trigger_id: str
+    correlation_id: str
+    state: QueuedState
+
+
+class RunAnswer(Model, kw_only=True):
+    """One run."""
+
+    run: RunDetail | QueuedRun
+
+
+class Idle(Model, kw_only=True, tag_field="kind", tag="idle"):
+    """There is no run yet."""
+
+    status: Literal["idle"] = "idle"
+    iteration_by_loop_id: dict[str, int]
+    scope: JsonObject
+    events: list[Message]
+
+
+class LatestRun(Model, kw_only=True):
+    """The run that began last, with its newest events; a live run comes first."""
+
+    state: RunDetail | Idle

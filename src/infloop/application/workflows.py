@@ -1,0 +1,167 @@
+"""Workflows: list, read, check, save, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal
+
+from infloop.application.models import Model
+from infloop.catalog.saving import (
+    as_count,
+    check_to_save,
+    content_of,
+    delete_workflow,
+    save_workflow,
+)
+from infloop.catalog.workflows import is_workflow_id
+from infloop.errors import NotFound, UsageError, WorkflowError
+from infloop.model.problems import short_repr
+from infloop.model.values import JsonObject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from infloop.application.caller import Caller
+    from infloop.application.resources import Resources
+    from infloop.catalog import Bundle
+    from infloop.errors import Problem
+
+
+class ShownProblem(Model, kw_only=True):
+    """One thing that is wrong with a file, where, and what to do."""
+
+    place: str
+    message: str
+    hint: str
+    severity: Literal["error", "warning"]
+
+
+class WorkflowEntry(Model, kw_only=True):
+    """A workflow in a list."""
+
+    id: str
+    name: str
+    version: int
+    updated_at: int
+    source: Literal["user", "library"]
+    problems: int
+
+
+class WorkflowList(Model, kw_only=True):
+    """All workflows, newest first; yours hide presets of the same id."""
+
+    workflows: list[WorkflowEntry]
+
+
+class WorkflowDetail(Model, kw_only=True):
+    """A workflow as its file says, and what is doubtful about it."""
+
+    workflow: JsonObject
+    problems: list[ShownProblem]
+
+
+class ProblemList(Model, kw_only=True):
+    """Everything that is wrong with a workflow."""
+
+    problems: list[ShownProblem]
+
+
+class Workflows:
+    """The workflow files of the user and the library."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._files = resources.folders.workflows
+
+    async def all(self) -> WorkflowList:
+        found = await asyncio.to_thread(self._entries)
+        return WorkflowList(workflows=sorted(found, key=lambda each: (-each.updated_at, each.id)))
+
+    async def read(self, workflow_id: str) -> WorkflowDetail:
+        """Return a workflow, migrated to the current format."""
+        return await asyncio.to_thread(self._read, workflow_id)
+
+    async def check(self, data: bytes) -> ProblemList:
+        """Return everything that is wrong with a workflow, without saving it."""
+        _, found = await asyncio.to_thread(self._files.examine, data)
+        return ProblemList(problems=shown_problems(found))
+
+    async def save(self, data: bytes, caller: Caller, expected_id: str = "") -> WorkflowDetail:
+        """Save a workflow. Raises Stale unless its `version` is the one on disk."""
+        checked = await asyncio.to_thread(check_to_save, self._files, data, expected_id)
+        await self._resources.audit.record(
+            "workflow.saved",
+            caller.actor,
+            correlation_id=caller.correlation_id,
+            workflow_id=checked.id,
+        )
+        now = self._resources.clock.now_ms()
+        saved = await asyncio.to_thread(save_workflow, self._files, checked, now)
+        return WorkflowDetail(workflow=saved, problems=shown_problems(checked.warnings))
+
+    async def delete(self, workflow_id: str, caller: Caller) -> None:
+        """Delete one of the user's workflows; presets cannot be deleted."""
+        _refuse_bad_id(workflow_id)
+        await self._resources.audit.record(
+            "workflow.deleted",
+            caller.actor,
+            correlation_id=caller.correlation_id,
+            workflow_id=workflow_id,
+        )
+        await asyncio.to_thread(delete_workflow, self._files, workflow_id)
+
+    def load(self, name: str) -> Bundle:
+        """Return a workflow by id or path, with every workflow it calls, checked."""
+        return self._files.load_bundle(
+            name, known_providers=self._resources.folders.known_providers()
+        )
+
+    def ids(self) -> Sequence[str]:
+        return [entry.id for entry in self._files.entries()]
+
+    def _entries(self) -> Sequence[WorkflowEntry]:
+        entries = []
+        for entry in self._files.entries():
+            header = content_of(entry.path)
+            entries.append(
+                WorkflowEntry(
+                    id=entry.id,
+                    name=entry.name,
+                    version=as_count(header.get("version")) or 1,
+                    updated_at=as_count(header.get("updatedAt")),
+                    source=entry.origin,
+                    problems=len(entry.problems),
+                )
+            )
+        return entries
+
+    def _read(self, workflow_id: str) -> WorkflowDetail:
+        _refuse_bad_id(workflow_id)
+        try:
+            path, parsed = self._files.read(workflow_id)
+        except UsageError as error:
+            raise NotFound(str(error)) from None
+        if parsed.workflow is None:
+            raise WorkflowError(f"{path.name!r} cannot be read", parsed.problems)
+        return WorkflowDetail(
+            workflow=parsed.workflow.to_json(), problems=shown_problems(parsed.problems)
+        )
+
+
+def shown_problems(problems: Iterable[Problem]) -> list[ShownProblem]:
+    """Return problems for another program."""
+    return [
+        ShownProblem(
+            place=problem.place,
+            message=problem.message,
+            hint=problem.hint,
+            severity=problem.severity,
+        )
+        for problem in problems
+    ]
+
+
+def _refuse_bad_id(workflow_id: str) -> None:
+    """Raise NotFound for what cannot be a workflow's id: it must never name another file."""
+    if not is_workflow_id(workflow_id):
+        raise NotFound(f"there is no workflow {short_repr(workflow_id)}")

@@ -1,0 +1,10 @@
+"""Small parts that several packages need, each once.
+
+    uncancelled     waits for work to finish although the task is cancelled
+    lock_file       lock files: proof that the process that made one is alive
+    directory_lock  locks on directories: one process at a time
+    remove_tree     removes a directory tree of any depth and size without following links
+    ring            a bounded ring of the newest items, with waiting readers
+
+Nothing here knows anything about infloop except its errors.
+"""
