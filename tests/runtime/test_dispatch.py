@@ -145,7 +145,7 @@ async def test_a_run_that_is_refused_when_its_turn_comes_says_why(tmp_path: Path
 async def test_what_can_neither_begin_nor_be_given_back_waits_again_as_soon_as_the_disk_allows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "BUSY_S", 0.05)
+    monkeypatch.setattr(writer, "BUSY_SECONDS", 0.05)
     put_workflow(tmp_path / "data", workflow("tiny", "true"))
     async with here(tmp_path) as served:
         dispatcher = served.server.dispatcher

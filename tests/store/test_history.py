@@ -205,7 +205,18 @@ async def test_our_own_record_survives_the_way_out_and_in(
             at(2, StepStarted(path, "agent-1", "agent", {"prompt": "p"}, 2)),
             at(3, Output(path, "agent-1", "warn\n", "stderr", 2)),
             at(4, Notice("look", path, level="warning")),
-            at(5, StepFinished(path, "agent-1", "agent", "next", {"stdout": "s"}, 7, "odd")),
+            at(
+                5,
+                StepFinished(
+                    path=path,
+                    node="agent-1",
+                    node_type="agent",
+                    handle="next",
+                    outputs={"stdout": "s"},
+                    duration_ms=7,
+                    error="odd",
+                ),
+            ),
             error="it broke",
         )
         exported = await export_record(here.run_log, "r1")

@@ -247,13 +247,13 @@ class _Steps:
             case "node_finished":
                 self._open.pop(node, None)
                 yield StepFinished(
-                    path,
-                    node,
-                    message.node_type,
-                    message.branch,
-                    message.outputs,
-                    round(message.duration_ms),
-                    self._errors.pop(path, ""),
+                    path=path,
+                    node=node,
+                    node_type=message.node_type,
+                    handle=message.branch,
+                    outputs=message.outputs,
+                    duration_ms=round(message.duration_ms),
+                    error=self._errors.pop(path, ""),
                 )
             case "template_warning":
                 yield TemplateWarning(path, node, message.field, message.missing_key)

@@ -20,7 +20,15 @@ CLI = Actor("cli")
 def made(name: str, asked_at: int = 1_000, expires_at: int = 2_000) -> Approval:
     details: JsonObject = {"command": "rm \ud800", "nested": {"n": 1}}
     return Approval(
-        name, "permission", "May it?", details, asked_at, expires_at, "forgotten", "w", "a"
+        id=name,
+        kind="permission",
+        title="May it?",
+        details=details,
+        asked_at=asked_at,
+        expires_at=expires_at,
+        run_id="forgotten",
+        workflow_id="w",
+        path="a",
     )
 
 

@@ -46,7 +46,7 @@ class ApprovalStore(ABC):
 
     @abstractmethod
     async def answer(
-        self, approval_id: str, answer: AllowOrDeny, who: Actor, note: str, time: int
+        self, approval_id: str, answer: AllowOrDeny, actor: Actor, note: str, time: int
     ) -> Approval:
         """Answer a question. Raises NotFound, or AlreadySettled if it no longer waits."""
 

@@ -49,9 +49,9 @@ class SqliteApprovals(ApprovalStore):
         await self._writer.submit(partial(_ask, approval=approval, owner=owner))
 
     async def answer(
-        self, approval_id: str, answer: AllowOrDeny, who: Actor, note: str, time: int
+        self, approval_id: str, answer: AllowOrDeny, actor: Actor, note: str, time: int
     ) -> Approval:
-        work = partial(_answer, name=approval_id, answer=answer, who=who, note=note, time=time)
+        work = partial(_answer, name=approval_id, answer=answer, actor=actor, note=note, time=time)
         return await self._writer.submit(work)
 
     async def expire(self, approval_id: str, time: int) -> Approval:
@@ -108,12 +108,17 @@ def _ask(connection: sqlite3.Connection, approval: Approval, owner: str) -> None
 
 
 def _answer(
-    connection: sqlite3.Connection, name: str, answer: AllowOrDeny, who: Actor, note: str, time: int
+    connection: sqlite3.Connection,
+    name: str,
+    answer: AllowOrDeny,
+    actor: Actor,
+    note: str,
+    time: int,
 ) -> Approval:
     changed = connection.execute(
         "UPDATE approval SET state = ?, answered_by = ?, answered_at = ?, note = ?"
         " WHERE id = ? AND state = 'waiting' AND expires_at > ?",
-        (STATES[answer], to_json(who).decode(), time, replace_surrogates(note), name, time),
+        (STATES[answer], to_json(actor).decode(), time, replace_surrogates(note), name, time),
     ).rowcount
     found = _read(connection, name)
     if not changed:
@@ -172,19 +177,19 @@ def _read_owners(connection: sqlite3.Connection) -> list[str]:
 
 def _approval(row: tuple[Any, ...]) -> Approval:
     name, kind, title, details, asked_at, expires_at, run, workflow, path, state, *rest = row
-    who, answered_at, note = rest
+    actor, answered_at, note = rest
     return Approval(
-        name,
-        kind,
-        title,
-        msgspec.json.decode(unpack(details)),
-        asked_at,
-        expires_at,
-        run,
-        workflow,
-        path,
-        state,
-        _actor(who) if who else None,
-        answered_at,
-        note,
+        id=name,
+        kind=kind,
+        title=title,
+        details=msgspec.json.decode(unpack(details)),
+        asked_at=asked_at,
+        expires_at=expires_at,
+        run_id=run,
+        workflow_id=workflow,
+        path=path,
+        state=state,
+        answered_by=_actor(actor) if actor else None,
+        answered_at=answered_at,
+        note=note,
     )

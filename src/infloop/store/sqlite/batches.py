@@ -67,12 +67,12 @@ class Batch(msgspec.Struct, frozen=True):
     first_seq: int
     last_seq: int
     kind: Kind
-    events: int
-    steps: int
-    output_bytes: int
     correlation_id: str
-    blobs: str | None
     body: bytes
+    events: int = 0
+    steps: int = 0
+    output_bytes: int = 0
+    blobs: str | None = None
     texts: dict[str, str] = {}
 
 
@@ -104,7 +104,12 @@ def dropped_marker(first: Recorded, output_bytes: int) -> Batch:
     assert type(event) is Output
     body = pack(to_json((first.time, event.path, event.node)))
     return Batch(
-        first.seq, first.seq, "dropped", 0, 0, output_bytes, first.correlation_id, None, body
+        first_seq=first.seq,
+        last_seq=first.seq,
+        kind="dropped",
+        output_bytes=output_bytes,
+        correlation_id=first.correlation_id,
+        body=body,
     )
 
 
@@ -157,15 +162,14 @@ def _encode_small(items: Sequence[Recorded]) -> Batch | None:
         elif type(event) in _STEP_ENDS:
             steps += 1
     return Batch(
-        first.seq,
-        last.seq,
-        "events",
-        len(items) - outputs,
-        steps,
-        output_bytes,
-        first.correlation_id,
-        None,
-        pack(data),
+        first_seq=first.seq,
+        last_seq=last.seq,
+        kind="events",
+        events=len(items) - outputs,
+        steps=steps,
+        output_bytes=output_bytes,
+        correlation_id=first.correlation_id,
+        body=pack(data),
     )
 
 
@@ -176,7 +180,12 @@ def _kind_and_correlation(recorded: Recorded) -> tuple[bool, str]:
 def _output(deltas: Sequence[Recorded], correlation_id: str) -> Batch:
     data = encode_deltas(deltas)
     return Batch(
-        deltas[0].seq, deltas[-1].seq, "output", 0, 0, len(data), correlation_id, None, pack(data)
+        first_seq=deltas[0].seq,
+        last_seq=deltas[-1].seq,
+        kind="output",
+        output_bytes=len(data),
+        correlation_id=correlation_id,
+        body=pack(data),
     )
 
 
@@ -202,7 +211,13 @@ def _joined(items: Sequence[Recorded], encoded: list[bytes], correlation_id: str
     steps = sum(type(recorded.event) in _STEP_ENDS for recorded in items)
     body = pack(b"[%b]" % b",".join(encoded))
     return Batch(
-        items[0].seq, items[-1].seq, "events", len(items), steps, 0, correlation_id, None, body
+        first_seq=items[0].seq,
+        last_seq=items[-1].seq,
+        kind="events",
+        events=len(items),
+        steps=steps,
+        correlation_id=correlation_id,
+        body=body,
     )
 
 
@@ -213,7 +228,15 @@ def _large(recorded: Recorded, data: bytes) -> Batch:
     steps = int(type(recorded.event) in _STEP_ENDS)
     blobs = encode_references(extracted.references)
     return Batch(
-        seq, seq, "events", 1, steps, 0, recorded.correlation_id, blobs, body, extracted.texts
+        first_seq=seq,
+        last_seq=seq,
+        kind="events",
+        events=1,
+        steps=steps,
+        correlation_id=recorded.correlation_id,
+        blobs=blobs,
+        body=body,
+        texts=extracted.texts,
     )
 
 

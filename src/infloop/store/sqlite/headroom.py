@@ -14,7 +14,7 @@ import os
 
 AHEAD = 1 << 20
 EVERY = 16
-"""The log's length is checked once in so many commits; at most one of them extends the file."""
+"""How many commits pass between two checks of the log's length."""
 
 
 class Headroom:

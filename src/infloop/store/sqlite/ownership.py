@@ -28,5 +28,5 @@ def take_over(
     if row is None:
         raise NotFound(f"there is no run {run_id!r} to take over")
     raise Fenced(
-        f"run {run_id!r} belongs to {row[0]!r} by now and cannot be taken over from {expect_dead!r}"
+        f"run {run_id!r} now belongs to {row[0]!r} and cannot be taken over from {expect_dead!r}"
     )

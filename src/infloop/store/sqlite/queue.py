@@ -325,15 +325,15 @@ def _entry(row: tuple[Any, ...], position: int) -> QueueEntry:
     state, owner, reason = rest
     content: dict[str, JsonObject] = msgspec.json.decode(unpack(body))
     run = QueuedRun(
-        entry_id,
-        run_id,
-        workflow,
-        content.get("inputs", {}),
-        correlation,
-        queued_at,
-        _cause(cause),
-        priority,
-        key,
-        content.get("extra", {}),
+        id=entry_id,
+        run_id=run_id,
+        workflow_id=workflow,
+        inputs=content.get("inputs", {}),
+        correlation_id=correlation,
+        queued_at=queued_at,
+        cause=_cause(cause),
+        priority=priority,
+        idempotency_key=key,
+        extra=content.get("extra", {}),
     )
     return QueueEntry(run, state, position, owner, reason)

@@ -32,7 +32,7 @@ class Readers:
         self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
         for connection in self._connections:
             self._idle.put(connection)
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="journal-reader")
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="sqlite-reader")
         self._closed = False
 
     async def run(

@@ -12,6 +12,7 @@ from infloop.model.values import JsonObject, JsonValue, compact_json
 from infloop.store.interfaces.run_log import Checkpoint, LoadedRun, TextPage
 from infloop.store.sqlite.batches import MAX_SEQ, Kind, decode_batch, row_id
 from infloop.store.sqlite.blobs import (
+    Reference,
     decode_references,
     read_page,
     restore_texts,
@@ -141,21 +142,22 @@ def output_page(
     for row in rows:
         if needle not in unpack(row[4]):
             continue
-        page = _page_of_row(connection, run_id, row, path, field, offset, limit)
-        if page is not None:
-            return page
+        found = _output_of(connection, run_id, row, path, field)
+        if isinstance(found, Reference):
+            return read_page(connection, found.hash, offset, limit)
+        if found is not None:
+            return slice_page(found, offset, limit)
     raise NotFound(f"run {run_id!r} has no finished step {path!r}; `infloop show` lists its steps")
 
 
-def _page_of_row(
+def _output_of(
     connection: sqlite3.Connection,
     run_id: str,
     row: tuple[int, Kind, str, str | None, bytes],
     path: str,
     field: str,
-    offset: int,
-    limit: int,
-) -> TextPage | None:
+) -> str | Reference | None:
+    """Return the output, or the reference to it if it is a large text; None if it is elsewhere."""
     wanted = ("outputs", field)
     blobs = [] if row[3] is None else decode_references(row[3])
     large = next((text for text in blobs if text.path == wanted and text.form == "text"), None)
@@ -164,9 +166,7 @@ def _page_of_row(
     for item in reversed(items):
         event = item.event
         if isinstance(event, StepFinished | StepPassed) and event.path == path:
-            if large is not None:
-                return read_page(connection, large.hash, offset, limit)
-            return slice_page(_text_of(event.outputs, path, field), offset, limit)
+            return large or _text_of(event.outputs, path, field)
     return None
 
 

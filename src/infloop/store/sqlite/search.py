@@ -101,7 +101,7 @@ def read_unindexed(connection: sqlite3.Connection, after_key: int) -> list[RunDo
 
 
 def read_documents(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[RunDocuments]:
-    """Return the documents of the first of these runs, as many as are reasonable at once."""
+    """Return the documents of the first of these runs, up to a total size."""
     found: list[RunDocuments] = []
     size = 0
     for run_id in run_ids:

@@ -75,7 +75,7 @@ class Writer:
         self._defer_timer: asyncio.TimerHandle | None = None
         self._last_deferred: asyncio.Future[Any] | None = None
         self.single_run = False
-        self._thread = threading.Thread(target=self._serve, name="journal-writer", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="sqlite-writer", daemon=True)
         self._thread.start()
 
     def submit(
