@@ -1,4 +1,4 @@
-"""How far children are kept apart from the rest of the machine: the levels, and their order."""
+"""The isolation levels of children, and their order."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 def is_at_least(given: str, asked: str) -> bool:
-    """Say whether one level is as strong as another; both have to be levels."""
+    """Say whether one level is at least as strong as another; raise ValueError if not a level."""
     strongest_first: tuple[str, ...] = LEVELS
     return strongest_first.index(given) <= strongest_first.index(asked)
