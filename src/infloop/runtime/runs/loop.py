@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from infloop.engine.commands import Command, Emit, Interrupt, Perform, Wait
-from infloop.engine.machine import advance, shown_scope
+from infloop.engine.machine import advance, public_scope
 from infloop.engine.state import encode_state
 from infloop.model.events import (
     Event,
@@ -89,7 +89,7 @@ class RunLoop:
         steps = self._state.steps.values()
         rounds = {step.node: step.rounds for step in steps if step.rounds}
         nodes = tuple(step.node for step in steps if step.node not in rounds)
-        return Glance(nodes, rounds, shown_scope(self._program, self._state))
+        return Glance(nodes, rounds, public_scope(self._program, self._state))
 
     def fail(self, error: BaseException) -> None:
         """The journal refuses to take more: the run cannot go on in this process."""
@@ -245,7 +245,7 @@ class RunLoop:
         await self._tidy_up()
         self._take_inbox()
         self._record(event)
-        scope: JsonObject = shown_scope(self._program, self._state)
+        scope: JsonObject = public_scope(self._program, self._state)
         await asyncio.shield(self.recorder.write(scope))
         return event
 
