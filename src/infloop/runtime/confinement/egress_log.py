@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.model.events import Notice
-from infloop.policy.hosts import authority
+from infloop.model.hosts import authority
 
 if TYPE_CHECKING:
     from collections.abc import Callable
