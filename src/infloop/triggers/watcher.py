@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from infloop.errors import InfloopError, StoreError
 from infloop.triggers.filewatch import BadGlob, Changes, Debounce, FileFilter
 from infloop.triggers.payload import Values
+from infloop.triggers.services import try_start
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -196,16 +196,6 @@ class Watcher:
         changes = one.debounce.take(self._clock.now_ms())
         if changes is None:
             return
-        if not await self._try_start(one.trigger, changes):
+        attempt = self._start(one.trigger, changes)
+        if not await try_start(one.trigger, attempt, self._notify):
             one.debounce.put_back(changes, self._clock.now_ms())
-
-    async def _try_start(self, trigger: Trigger, changes: Changes) -> bool:
-        """Start a run; return False if it must be tried again."""
-        try:
-            return await self._start(trigger, changes)
-        except (OSError, StoreError) as error:
-            self._notify(trigger, f"cannot be started now: {error}")
-            return False
-        except InfloopError as error:
-            self._notify(trigger, f"cannot be started: {error}")
-            return True
