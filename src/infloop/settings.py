@@ -13,11 +13,12 @@ import difflib
 import os
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from infloop.errors import SettingsError
+from infloop.model.isolation import RequestedLevel
 from infloop.policy.spending import Window
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class Settings(BaseModel):
             "`PREFIX_*`, separated by commas. Variables named INFLOOP_* are never passed."
         ),
     )
-    isolation: Literal["auto", "host", "guard", "sandbox", "container"] = Field(
+    isolation: RequestedLevel = Field(
         "auto",
         description=(
             "The isolation level of children: the strongest one that works on this machine, or the "

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from infloop.providers.base import Request
-from infloop.providers.cli.arguments import command_for
+from infloop.providers.cli.arguments import command_line
 from infloop.sandbox.base import ChildRequest
 from infloop.sandbox.levels.host import HostSandbox
 from support.agent_programs import Stage, leave_the_network, shipped
@@ -106,7 +106,7 @@ async def record(name: str, scene: Scene, folder: Path) -> None:
         stage = Stage(folder, model.url, **scene.variables)
         manifest = shipped(scene.provider)
         request = Request("Please say DONE", str(stage.cwd), **scene.request)
-        command = command_for(manifest, request)
+        command = command_line(manifest, request)
         environment = stage.environment(manifest.env_passthrough)
         sandbox = HostSandbox()
         try:

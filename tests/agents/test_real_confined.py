@@ -19,7 +19,7 @@ import pytest
 
 from agents.record import PATCH
 from infloop.model.events import Notice, Output, RunStarted, TreeSaved
-from infloop.providers.cli.agent import SHIPPED_DIR
+from infloop.providers import SHIPPED_DIR
 from support.agent_programs import CODEX_CONFIG, leave_the_network, need_agents
 from support.confined_agents import NOBODY, Place, asking, once, place, rounds
 from support.eventually import eventually_async

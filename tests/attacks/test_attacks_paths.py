@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.errors import GuardError, StepError
-from infloop.providers.acp.files import MOST_BYTES, AgentFiles
+from infloop.providers.acp.files import MAX_BYTES, AgentFiles
 from infloop.sandbox.levels.host import HostSandbox
 from infloop.workspace import beneath
 from infloop.workspace.worktrees.uncommitted import matching
@@ -109,7 +109,7 @@ def test_of_a_file_that_grows_only_so_much_is_read(tmp_path: Path, attack: Attac
     file = scene.workspace / attack["path"]
     with subprocess.Popen(["/bin/sh", "-c", attack["make"]], cwd=scene.workspace) as writer:
         try:
-            eventually(lambda: file.exists() and file.stat().st_size > MOST_BYTES)
+            eventually(lambda: file.exists() and file.stat().st_size > MAX_BYTES)
             before = peak_kib()
             with pytest.raises(StepError, match="larger than"):
                 AgentFiles(str(scene.workspace)).read(str(file))

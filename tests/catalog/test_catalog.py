@@ -12,9 +12,9 @@ import pytest
 
 from infloop.catalog import LIBRARY_DIR, ProviderFiles, WorkflowCatalog
 from infloop.errors import UsageError, WorkflowError
+from infloop.model.nodes import ParallelNode
 from infloop.model.reading import MAX_FILE_BYTES
 from infloop.model.references import workflow_inputs
-from infloop.model.workflow import ParallelNode
 
 Raw = dict[str, Any]
 

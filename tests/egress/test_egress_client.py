@@ -156,7 +156,7 @@ async def test_cookies_are_not_kept() -> None:
 async def test_only_what_was_named_is_asked(scheme: str, host: str, *, same_port: bool) -> None:
     async with far_side(answer_ok) as far, far_side(answer_ok) as other:
         port = far.port if same_port else other.port
-        with pytest.raises(EgressError, match="not a destination") as caught:
+        with pytest.raises(EgressError, match="not a configured destination") as caught:
             async with asked(here(far.port), f"{scheme}://{host}:{port}/"):
                 pass
         assert caught.value.failure == "refused"

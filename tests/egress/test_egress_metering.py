@@ -131,7 +131,7 @@ async def spent_by(
     meanwhile: Callable[[World], Awaitable[None]] | None = None,
     **settings: Any,
 ) -> tuple[Finished, Spending]:
-    """Run an agent whose key is brokered; return how it ended and what is on the books."""
+    """Run an agent whose key is brokered; return how it ended and what is on the budget."""
     (tmp_path / "agent").write_text(AGENT)
     (tmp_path / "agent").chmod(0o755)
     folder = tmp_path / "data/providers"

@@ -24,7 +24,7 @@ import pytest
 from infloop.model.approval import LONGEST_TEXT, MOST_DETAILS, Approval, question
 from infloop.model.audit import Actor
 from infloop.model.events import Notice
-from infloop.providers.approval_requests import MOST_OPEN
+from infloop.providers.approval_requests import MAX_OPEN_REQUESTS
 from support import forkserver
 from support.acp_agents import RM, STOP, bot
 from support.confinement import need_bubblewrap
@@ -446,7 +446,8 @@ async def test_an_agent_that_leaves_takes_its_question_with_it(tmp_path: Path) -
     permission: dict[str, Any] = {"sessionId": "sess-1", "toolCall": {"toolCallId": "t", **RM}}
     permission["options"] = [{"optionId": "y", "name": "y", "kind": "allow_once"}]
     line = {"jsonrpc": "2.0", "method": "session/request_permission", "params": permission}
-    many = [{"raw": json.dumps({**line, "id": f"q{number}"})} for number in range(MOST_OPEN + 3)]
+    ids = [f"q{number}" for number in range(MAX_OPEN_REQUESTS + 3)]
+    many = [{"raw": json.dumps({**line, "id": name})} for name in ids]
     bot(tmp_path, *many, {"wait": "go"}, STOP)
     async with world(tmp_path) as here:
         run_id = await here.start(asks())
@@ -454,15 +455,16 @@ async def test_an_agent_that_leaves_takes_its_question_with_it(tmp_path: Path) -
         assert approvals is not None
 
         async def as_many_as_may_wait() -> bool:
-            return len(await approvals.waiting()) == MOST_OPEN
+            return len(await approvals.waiting()) == MAX_OPEN_REQUESTS
 
         await eventually_async(as_many_as_may_wait)
         (here.folder / "go").touch()
         ended = await here.finish(run_id)
         gone = await approvals.listed("withdrawn")
-        assert [each.details for each in gone] == [{}] * MOST_OPEN
-    assert ended.said("tool").count(f"({MOST_OPEN} questions wait for an answer already)") == 3
-    assert [state for _, state in stored(tmp_path)] == ["withdrawn"] * MOST_OPEN
+        assert [each.details for each in gone] == [{}] * MAX_OPEN_REQUESTS
+    denied = f"({MAX_OPEN_REQUESTS} questions wait for an answer already)"
+    assert ended.said("tool").count(denied) == 3
+    assert [state for _, state in stored(tmp_path)] == ["withdrawn"] * MAX_OPEN_REQUESTS
 
 
 # -- hostile questions ---------------------------------------------------------------------------

@@ -322,7 +322,7 @@ async def test_a_service_user_that_is_not_there_is_named(tmp_path: Path) -> None
 
 
 def test_the_shipped_manifest_of_claude_says_how_its_key_is_brokered() -> None:
-    from infloop.providers.cli.agent import SHIPPED_DIR
+    from infloop.providers import SHIPPED_DIR
 
     manifest = json.loads((Path(SHIPPED_DIR) / "claude.json").read_text())
     assert manifest["broker"]["keyVariable"] == "ANTHROPIC_API_KEY"

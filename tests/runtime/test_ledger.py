@@ -24,7 +24,7 @@ from infloop.cli.commands.costs import WIDTH, bar, table
 from infloop.errors import BudgetError, StepError
 from infloop.model.events import BudgetExceeded, RunFinished, StepStarted
 from infloop.policy.spending import Budget, Window, used_up, window_start
-from infloop.providers.base import Cost, Done, Part, Request, Text, Usage
+from infloop.providers.base import AnswerPart, Cost, Done, Request, Text, Usage
 from infloop.runtime.clock import SetClock
 from infloop.runtime.spending.ledger import Ledger, Metered, abandon_dead_calls, window_start_ms
 from infloop.store.interfaces.ledger import Bill, CallFilter, NewCall, Spending
@@ -58,10 +58,10 @@ class Playing:
 
     id = "fake"
 
-    def __init__(self, *parts: Part | BaseException | Callable[[], Any]) -> None:
+    def __init__(self, *parts: AnswerPart | BaseException | Callable[[], Any]) -> None:
         self._parts = parts
 
-    async def ask(self, request: Request) -> AsyncIterator[Part]:
+    async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         for part in self._parts:
             if isinstance(part, BaseException):
                 raise part
@@ -88,7 +88,7 @@ class Books:
     def metered(self, *parts: Any, budget: Budget | None = None, run_usd: float = 0.0) -> Metered:
         return Metered(Playing(*parts), self.ledger(budget), "w", run_usd)
 
-    async def ask(self, *parts: Any, budget: Budget | None = None, **more: Any) -> list[Part]:
+    async def ask(self, *parts: Any, budget: Budget | None = None, **more: Any) -> list[AnswerPart]:
         run_usd = more.pop("run_usd", 0.0)
         provider = self.metered(*parts, budget=budget, run_usd=run_usd)
         return [part async for part in provider.ask(request(**more))]

@@ -19,8 +19,9 @@ import psutil
 
 from infloop.model.provider import AcpProvider, CliProvider, parse_provider
 from infloop.policy.environment import child_environment
+from infloop.providers import SHIPPED_DIR
 from infloop.providers.acp.agent import AcpAgent
-from infloop.providers.cli.agent import SHIPPED_DIR, CliAgent
+from infloop.providers.cli.agent import CliAgent
 from infloop.sandbox.levels.host import HostSandbox
 from support.parts import missing
 from support.paths import ROOT

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from infloop.providers.cli.agent import SHIPPED_DIR
+from infloop.providers import SHIPPED_DIR
 from support.agent_programs import PROGRAMS
 from support.parts import ruled_out
 from support.runs import World, world

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from infloop.lowlevel.directory_lock import lock_directory
-from infloop.model.audit import mark_of
+from infloop.model.audit import fingerprint
 from infloop.triggers.watcher import Watcher
 from support.eventually import eventually, eventually_async
 from support.server import (
@@ -287,7 +287,7 @@ async def test_a_webhook_is_taken_although_nobody_can_note_when(
         path = f"/api/triggers/{trigger['id']}"
         eventually(lambda: client.get(path).json()["trigger"]["lastFiredAt"])
         assert trigger["id"] not in caplog.text
-        assert run["cause"]["detail"] == mark_of(trigger["id"])
+        assert run["cause"]["detail"] == fingerprint(trigger["id"])
         assert trigger["id"] not in json.dumps(run)
 
     async with here(tmp_path) as served:

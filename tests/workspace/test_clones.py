@@ -12,8 +12,8 @@ import pytest
 
 from infloop.errors import StepError
 from infloop.runtime.confinement.programs import confined_in
+from infloop.sandbox.access import Access
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.fence import Fence
 from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
 from infloop.sandbox.levels.guard import GuardSandbox
 from infloop.workspace.applying.apply import Applied, apply
@@ -55,10 +55,10 @@ class Stage:
 
     async def agent(self, tree: Worktree, line: str) -> str:
         """Run a shell line as a confined child in a clone."""
-        fence = Fence(read=(str(tree.objects),), write=(str(tree.path),))
+        access = Access(read=(str(tree.objects),), write=(str(tree.path),))
         env = {"PATH": PATH}
         argv = ("/bin/sh", "-c", line)
-        done = await self.sandbox.run(ChildRequest(argv, str(tree.cwd), env, fence=fence))
+        done = await self.sandbox.run(ChildRequest(argv, str(tree.cwd), env, access=access))
         assert done.exit_code == 0, (done.error, done.stderr)
         return done.stdout
 

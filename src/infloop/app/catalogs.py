@@ -39,7 +39,7 @@ def provider_folders(chosen: Settings) -> tuple[ProviderFiles, ...]:
     """Return where providers are found, first the operator's own: the first with an id counts."""
     from infloop.catalog import ProviderFiles
     from infloop.catalog.connections import connected_providers
-    from infloop.providers.cli.agent import SHIPPED_DIR
+    from infloop.providers import SHIPPED_DIR
 
     return (
         ProviderFiles(chosen.providers),

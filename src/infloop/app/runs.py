@@ -15,7 +15,7 @@ from infloop.app.providers import provider_finder
 from infloop.app.sandbox import OpenedSandbox, open_sandbox
 from infloop.app.storage import open_audit, open_store
 from infloop.errors import StepError
-from infloop.model.events import Limits
+from infloop.model.events import RunBudget
 from infloop.policy.environment import ChildEnvironment, parse_passthrough
 from infloop.policy.spending import Budget
 from infloop.settings import SECRETS, Settings
@@ -74,7 +74,7 @@ async def open_service(
             own,
             Path.home(),
             snapshots=chosen.snapshots,
-            confine=confined_in(_there(opened)) if opened.sandbox.level != "host" else None,
+            confine=confined_in(_there(opened)) if opened.sandbox.confines else None,
             user=user,
             shortage=reserve.shortage,
         )
@@ -95,7 +95,7 @@ async def open_service(
                 ),
                 service_user=user,
                 interpreters=find_interpreters(chosen),
-                limits=Limits(
+                limits=RunBudget(
                     chosen.max_run_node_executions,
                     chosen.max_run_duration_ms,
                     chosen.max_run_cost_usd,
@@ -214,8 +214,8 @@ def _when_needed(chosen: Settings, stack: AsyncExitStack) -> Callable[[], Awaita
         if not found:
             opened = await stack.enter_async_context(open_sandbox(chosen))
             found.append(opened.sandbox)
-        if found[0].level == "host":
-            raise StepError("level 'host' confines nothing; see `infloop doctor`")
+        if not found[0].confines:
+            raise StepError(f"level {found[0].level!r} confines nothing; see `infloop doctor`")
         return found[0]
 
     return find

@@ -68,7 +68,7 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
     from infloop.mcp_server.http import McpAddress
     from infloop.runtime.clock import SystemClock
     from infloop.triggers.scheduler import Scheduler
-    from infloop.web.app import create_app, create_metrics_app, later_api
+    from infloop.web.app import create_app, create_metrics_app, lazy_api
     from infloop.web.dependencies import WebDependencies
     from infloop.web.metrics import Metrics
     from infloop.web.streams import Frames, Streams
@@ -109,7 +109,7 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
             metrics=metrics,
         )
         mcp = McpAddress(McpDependencies(application), _mcp_caller)
-        api = later_api(web, mcp)
+        api = lazy_api(web, mcp)
         yield Server(
             answers=create_app(web, api),
             web=web,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from infloop.application.resources import Folders, Resources
     from infloop.model.clock import Clock
     from infloop.model.provider import HttpProvider
-    from infloop.providers.http.models import Offer
+    from infloop.providers.http.models import ModelList
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.runs.dispatch import Dispatcher
     from infloop.runtime.runs.service import RunService
@@ -132,7 +132,7 @@ def driving_resources(
     )
 
 
-async def _models_of(manifest: HttpProvider) -> Offer:
-    from infloop.providers.http.models import offered_profiles
+async def _models_of(manifest: HttpProvider) -> ModelList:
+    from infloop.providers.http.models import list_profiles
 
-    return await offered_profiles(manifest, os.environ)
+    return await list_profiles(manifest, os.environ)

@@ -7,14 +7,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from infloop.application.models import Model
-from infloop.model.audit import Entry
+from infloop.model.audit import AuditEntry
 from infloop.store.audit.reading import Follower, newest, verify
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from infloop.application.resources import Resources
-    from infloop.model.audit import Actor, EventName, Wanted
+    from infloop.model.audit import Actor, AuditFilter, EventName
     from infloop.model.values import JsonObject
 
 POLL_SECONDS = 0.2
@@ -23,7 +23,7 @@ POLL_SECONDS = 0.2
 class AuditPage(Model, kw_only=True):
     """Entries, newest first; `unreadable` counts the lines that hold none."""
 
-    entries: list[Entry]
+    entries: list[AuditEntry]
     unreadable: int
 
 
@@ -52,11 +52,11 @@ class AuditTrail:
         self._log = resources.audit
         self._directory = resources.folders.audit
 
-    async def newest(self, wanted: Wanted, limit: int) -> AuditPage:
+    async def newest(self, wanted: AuditFilter, limit: int) -> AuditPage:
         found = await asyncio.to_thread(newest, self._directory, wanted, limit)
         return AuditPage(entries=found.entries, unreadable=found.unreadable)
 
-    async def follow(self, wanted: Wanted, limit: int) -> AsyncIterator[Entry]:
+    async def follow(self, wanted: AuditFilter, limit: int) -> AsyncIterator[AuditEntry]:
         """Yield the newest entries, oldest first, and then each new one, without end."""
         follower = Follower(self._directory)
         try:

@@ -9,13 +9,14 @@ import msgspec
 
 from infloop.application.models import Model
 from infloop.model.connection import connection_schema
+from infloop.model.nodes import NODE_MODELS
 from infloop.model.plugin import plugin_schema
 from infloop.model.provider import provider_schema
 from infloop.model.schema import part_model
 from infloop.model.starter import new_node
 from infloop.model.trigger import trigger_schema
 from infloop.model.values import JsonObject
-from infloop.model.workflow import NODE_MODELS, workflow_schema
+from infloop.model.workflow import workflow_schema
 
 if TYPE_CHECKING:
     from infloop.application.resources import Resources

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from infloop.model.clock import Clock
     from infloop.model.provider import HttpProvider
     from infloop.model.values import JsonObject
-    from infloop.providers.http.models import Offer
+    from infloop.providers.http.models import ModelList
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.runs.dispatch import Dispatcher
     from infloop.runtime.runs.service import RunService
@@ -63,7 +63,7 @@ class Resources:
     firing: TriggerFiring | None = None
     scheduler: Scheduler | None = None
     version: str = ""
-    models_of: Callable[[HttpProvider], Awaitable[Offer]] | None = None
+    models_of: Callable[[HttpProvider], Awaitable[ModelList]] | None = None
     settings: Callable[[], JsonObject] | None = None
 
     def serving(self, firing: TriggerFiring, scheduler: Scheduler) -> Resources:

@@ -19,7 +19,7 @@ from infloop.application.run_models import (
 from infloop.catalog.workflows import is_workflow_id
 from infloop.errors import Conflict, NotFound, UsageError, WorkflowError
 from infloop.model.events import Cause
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.model.references import implicit_inputs, workflow_inputs
 from infloop.model.values import compact_json
 from infloop.policy.taint import refusals, told
@@ -243,7 +243,7 @@ class Runs:
     def _bundle(self, workflow_id: str) -> Bundle:
         """Return a checked workflow by its id: never by a path, whatever the id looks like."""
         if not is_workflow_id(workflow_id):
-            raise NotFound(f"there is no workflow {shown(workflow_id)}")
+            raise NotFound(f"there is no workflow {short_repr(workflow_id)}")
         folders = self._resources.folders
         try:
             folders.workflows.find(workflow_id)
@@ -256,7 +256,7 @@ class Runs:
             return str(self._resources.folders.workdir)
         path = Path(chosen)
         if not path.is_absolute() or not path.is_dir():
-            raise UsageError(f"cwd {shown(chosen)} is not the full path of a directory")
+            raise UsageError(f"cwd {short_repr(chosen)} is not the full path of a directory")
         return str(path)  # links are resolved when the run begins
 
     # -- audit -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from infloop.application.lookup_cache import OncePerTurn
 from infloop.errors import StoreError, UsageError
-from infloop.model.audit import Actor, mark_of
+from infloop.model.audit import Actor, fingerprint
 from infloop.model.inputs import InputError
 from infloop.model.template import TooLong
 from infloop.runtime.runs.dispatch import Asked
@@ -177,7 +177,9 @@ def _note_fired(lookup: CatalogLookup, trigger_id: str, now_ms: int) -> None:
     try:
         lookup.fired(trigger_id, now_ms)
     except (OSError, StoreError) as error:
-        log.warning("when trigger %r fired is not written: %s", mark_of(trigger_id), _why(error))
+        log.warning(
+            "when trigger %r fired is not written: %s", fingerprint(trigger_id), _why(error)
+        )
 
 
 def _why(error: OSError | StoreError) -> str:
@@ -186,5 +188,5 @@ def _why(error: OSError | StoreError) -> str:
 
 
 def _details(trigger_id: str, detail: str = "") -> dict[str, JsonValue]:
-    named: dict[str, JsonValue] = {"trigger": mark_of(trigger_id)}
+    named: dict[str, JsonValue] = {"trigger": fingerprint(trigger_id)}
     return named | ({"detail": detail} if detail else {})

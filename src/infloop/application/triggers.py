@@ -19,8 +19,8 @@ from infloop.application.trigger_models import (
 )
 from infloop.catalog.triggers import new_trigger_id
 from infloop.errors import Conflict, InvalidFile, NotFound, Problem, UsageError, WorkflowError
-from infloop.model.audit import mark_of
-from infloop.model.problems import Report, shown
+from infloop.model.audit import fingerprint
+from infloop.model.problems import Report, short_repr
 from infloop.model.reading import read_object
 from infloop.model.trigger import is_trigger_id, parse_trigger
 from infloop.model.values import JsonObject
@@ -166,7 +166,7 @@ class Triggers:
             else None
         )
         if found is None:
-            raise NotFound(f"there is no trigger {shown(trigger_id)}")
+            raise NotFound(f"there is no trigger {short_repr(trigger_id)}")
         return found
 
     async def _change(
@@ -221,7 +221,7 @@ class Triggers:
             correlation_id=caller.correlation_id,
             workflow_id=trigger.workflow_id,
             details={
-                "trigger": mark_of(trigger.id),
+                "trigger": fingerprint(trigger.id),
                 "name": trigger.name,
                 "enabled": trigger.enabled,
             },

@@ -15,7 +15,7 @@ from infloop.catalog.saving import (
 )
 from infloop.catalog.workflows import is_workflow_id
 from infloop.errors import NotFound, UsageError, WorkflowError
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.model.values import JsonObject
 
 if TYPE_CHECKING:
@@ -164,4 +164,4 @@ def shown_problems(problems: Iterable[Problem]) -> list[ShownProblem]:
 def _refuse_bad_id(workflow_id: str) -> None:
     """Raise NotFound for what cannot be a workflow's id: it must never name another file."""
     if not is_workflow_id(workflow_id):
-        raise NotFound(f"there is no workflow {shown(workflow_id)}")
+        raise NotFound(f"there is no workflow {short_repr(workflow_id)}")

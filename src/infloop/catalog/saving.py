@@ -15,7 +15,7 @@ from infloop.catalog.workflows import SUFFIXES
 from infloop.errors import NotFound, Problem, Stale, UsageError, WorkflowError
 from infloop.lowlevel.directory_lock import lock_directory
 from infloop.model.names import FILE_NAME_RULE, is_file_name
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.store.files import private_directory, write_private
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def check_to_save(catalog: WorkflowCatalog, data: bytes, expected_id: str = "") 
     if workflow is None or any(problem.severity == "error" for problem in problems):
         raise WorkflowError("the workflow was not saved, because it could not run", problems)
     if not is_file_name(workflow.id):
-        raise UsageError(f"{shown(workflow.id)} is not a workflow id: {FILE_NAME_RULE}")
+        raise UsageError(f"{short_repr(workflow.id)} is not a workflow id: {FILE_NAME_RULE}")
     if expected_id and workflow.id != expected_id:
         raise UsageError(f"the workflow's id is {workflow.id!r}, not {expected_id!r}")
     return Checked(workflow.id, json.loads(data), tuple(problems))
@@ -76,7 +76,7 @@ def delete_workflow(catalog: WorkflowCatalog, workflow_id: str) -> None:
     """Delete one of the user's workflows; raise NotFound for any other."""
     path = _own_file(catalog.user_dir, workflow_id) if is_file_name(workflow_id) else None
     if path is None:
-        raise NotFound(f"you have no workflow {shown(workflow_id)}; presets cannot be deleted")
+        raise NotFound(f"you have no workflow {short_repr(workflow_id)}; presets cannot be deleted")
     path.unlink(missing_ok=True)
 
 

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from infloop.errors import InfloopError
-from infloop.model.provider import (
-    AcpProvider,
-    CliProvider,
-    HttpProvider,
-    Provider,
-    ScriptedProvider,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,18 +39,4 @@ class FileSecrets:
         for folder in self._providers:
             with suppress(InfloopError, OSError):
                 for provider in folder.load()[0]:
-                    yield from self._of(provider)
-
-    def _of(self, provider: Provider) -> Iterator[str]:
-        match provider:
-            case HttpProvider(auth=auth):
-                if auth is not None:
-                    yield auth.token or ""
-                    yield self._environment.get(auth.env_var or "", "")
-            case CliProvider(broker=broker) | AcpProvider(broker=broker):
-                for name in (broker.key_variable, *broker.withheld) if broker else ():
-                    yield self._environment.get(name, "")
-            case ScriptedProvider():
-                pass
-            case _:
-                assert_never(provider)
+                    yield from provider.secrets(self._environment)

@@ -20,7 +20,7 @@ from infloop.errors import Problem, UsageError, WorkflowError
 from infloop.model.check import check_workflow
 from infloop.model.names import FILE_NAME_RULE, is_file_name
 from infloop.model.parsing import Parsed, parse_workflow
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.model.references import called_workflows
 from infloop.model.workflow import Workflow
 
@@ -77,10 +77,13 @@ class WorkflowCatalog:
             path = Path(ref)
             if not os.path.isfile(path):  # noqa: PTH113  (Path.is_file raises for a long name)
                 beside = [str(path.parent / one.name) for one in json_files(path.parent)]
-                raise UsageError(f"there is no workflow file {shown(ref)}{_nearest(ref, beside)}")
+                near = _nearest(ref, beside)
+                raise UsageError(f"there is no workflow file {short_repr(ref)}{near}")
             return path
         if not is_file_name(ref):
-            raise UsageError(f"{shown(ref)} is not a workflow id: {FILE_NAME_RULE}; or give a path")
+            raise UsageError(
+                f"{short_repr(ref)} is not a workflow id: {FILE_NAME_RULE}; or give a path"
+            )
         found = _in_folders(ref, (self.user_dir, self.library_dir))
         if found is None:
             known = [entry.id for entry in self.entries()]

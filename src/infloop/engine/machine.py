@@ -20,7 +20,7 @@ finishes for now, and goes on from the same state when it is resumed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from infloop.engine import parallel, progress
 from infloop.engine.commands import Command, Emit, Interrupt, Perform, Wait
@@ -34,6 +34,7 @@ from infloop.model.events import (
     Event,
     GuardFailed,
     Notice,
+    Remark,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -44,17 +45,15 @@ from infloop.model.events import (
     StopRequested,
     TemplateWarning,
     TreeRestored,
-    TreeSaved,
     WaitOver,
 )
 from infloop.model.inputs import InputError, resolve_inputs
 from infloop.model.template import MISSING, Missing, TooLong
 
 if TYPE_CHECKING:
+    from infloop.model.nodes import FrameKind
     from infloop.model.values import JsonObject
 
-CONTAINERS = frozenset({"loop", "parallel", "subworkflow"})
-EFFECTS = frozenset({"agent", "script", "condition", "judge"})
 CANCELLED: Literal["cancelled"] = "cancelled"
 
 SHORTEST_WAIT_MS = 1_000  # doubled with each attempt, up to a minute
@@ -88,10 +87,12 @@ def advance(program: Program, state: State, event: Event, now: int) -> tuple[Sta
             if event.interrupted:  # perhaps noticed much later: the time until then is nobody's
                 return state, []
             state.finished = event.status
-        case TemplateWarning() | Notice() | TreeSaved():
-            pass
         case TreeRestored():
             return state, []  # the run stands still meanwhile: this is none of its time
+        case Remark():
+            pass
+        case _:
+            assert_never(event)
     if state.held:
         machine.pause_if_stuck()
     state.last_time = now
@@ -147,7 +148,8 @@ class _Machine:
         step.attempt = event.attempt
         step.started_at = self.now
         frame, node = self._place(step)
-        if node.type not in CONTAINERS:
+        opens = node.model.opens
+        if opens is None:
             return
         if frame.ending:
             self._close_container(step, frame.ending)
@@ -155,12 +157,14 @@ class _Machine:
             self._close_container(
                 step, Ending("failed", f"nested deeper than {MAX_DEPTH} containers")
             )
-        elif node.type == "loop":
+        elif opens == "round":
             self._next_round(step, node, frame)
-        elif node.type == "parallel":
+        elif opens == "branch":
             self._open_branches(step, node, frame)
-        else:
+        elif opens == "call":
             self._open_call(step, node, frame, event.config)
+        else:
+            assert_never(opens)
 
     def close(self, event: StepPassed | StepFinished) -> None:
         """A step is over: keep its outputs and go on from there."""
@@ -171,7 +175,7 @@ class _Machine:
         assert scope is not None
         scope[node.id] = event.outputs
         frame.step = ""
-        if node.type == "condition" or (type(event) is StepFinished and event.tree):
+        if node.model.gives_verdict or (type(event) is StepFinished and event.tree):
             self._note_progress(frame, node, event)
         if "stdout" in event.outputs:
             frame.previous = node.id
@@ -190,8 +194,8 @@ class _Machine:
     ) -> None:
         if isinstance(event, StepFinished) and event.tree:
             frame.tree = event.tree
-        if node.type == "condition":
-            progress.note_verdict(frame, node.config, event.handle, event.outputs)
+        if node.model.gives_verdict:
+            progress.note_verdict(frame, node, event.handle, event.outputs)
 
     # -- standing still ----------------------------------------------------------------------
 
@@ -269,7 +273,7 @@ class _Machine:
 
     def _count_cost(self, node: GraphNode, outputs: JsonObject) -> str:
         """Add what a step spent; return why the run must end if that was too much."""
-        spent = outputs.get("costUsd") if node.type in EFFECTS and node.type != "script" else None
+        spent = outputs.get("costUsd") if node.costs_money else None
         if not isinstance(spent, int | float) or spent <= 0:
             return ""
         self.state.cost_usd += spent
@@ -330,7 +334,7 @@ class _Machine:
     def _follow(self, frame: Frame, node: GraphNode, event: StepPassed | StepFinished) -> None:
         """Go on from a closed step along the edge of its handle."""
         handle = event.handle
-        if node.type == "end":
+        if node.model.is_end:
             self._reach_end(frame, event)
             return
         if frame.kind == "round" and handle in ("met", "break"):
@@ -369,7 +373,7 @@ class _Machine:
         elif step.status == "waiting":
             shown = frame.shown_prefix + node.id
             self.commands.append(Wait(step.path, shown, node.type, step.until))
-        elif step.status == "ready" or node.type not in CONTAINERS:
+        elif step.status == "ready" or node.model.opens is None:
             self._ask_outcome(step, frame, node)
 
     def _ask_outcome(self, step: Step, frame: Frame, node: GraphNode) -> None:
@@ -386,13 +390,13 @@ class _Machine:
         decision = decide(node.type, config)
         if decision is not None:
             self._pass(step, frame, node, config, *decision)
-        elif node.type in CONTAINERS:
+        elif node.model.opens is not None:
             self._emit(
                 StepStarted(step.path, shown, node.type, config, frame.iteration, step.attempt + 1)
             )
-        elif node.type in EFFECTS and _costs(node.type, config) and self._no_money():
+        elif node.costs_money and self._no_money():
             self._hold(step, self._overspent())
-        elif node.type in EFFECTS:
+        elif node.model.has_effects:
             self.commands.append(
                 Perform(step.path, shown, node.type, config, frame.iteration, step.attempt + 1)
             )
@@ -406,18 +410,17 @@ class _Machine:
         def warn(field: str, key: str) -> None:
             self._emit(TemplateWarning(step.path, shown, field, key))
 
-        config = resolve(node, FrameScope(self.state, frame, graph), warn)
-        if node.type == "agent" and config.get("continueSession") is True:
-            scope = FrameScope(self.state, frame, graph)
-            for name in ("sessionId", "sessionTokens", "sessionCostUsd"):
-                value = scope.lookup((node.id, name))
-                if not isinstance(value, Missing):
-                    config = {**config, name: value}
-        if node.type == "condition" and config.get("against") is None and frame.previous:
-            # Without a text of its own, a condition looks at what the step before it said.
-            said = FrameScope(self.state, frame, graph).lookup((frame.previous, "stdout"))
+        scope = FrameScope(self.state, frame, graph)
+        config = resolve(node, scope, warn)
+        for name in node.carried_outputs:
+            value = scope.lookup((node.id, name))
+            if not isinstance(value, Missing):
+                config = {**config, name: value}
+        field = node.model.previous_output_field
+        if field and frame.previous and config.get(field) is None:
+            said = scope.lookup((frame.previous, "stdout"))
             if not isinstance(said, Missing):
-                config = {**config, "against": said}
+                config = {**config, field: said}
         return config
 
     def _pass(
@@ -529,9 +532,9 @@ class _Machine:
         inner.shown_prefix = f"{frame.shown_prefix}{node.id}/"
         self._enter(inner, graph.start)
 
-    def _open_frame(self, step: Step, around: Frame, kind: str, path: str) -> Frame:
+    def _open_frame(self, step: Step, around: Frame, kind: FrameKind, path: str) -> Frame:
         frame = Frame(
-            kind,  # type: ignore[arg-type]
+            kind,
             path,
             around.graph,
             container=step.path,
@@ -552,12 +555,12 @@ class _Machine:
         ending = step.ending or Ending("succeeded")
         failed = ending.status != "succeeded"
         outputs: JsonObject
-        if node.type == "loop":
+        if node.model.opens == "round":
             outputs = {"iterations": step.rounds, "broke": step.broke}
             if step.stuck:
                 outputs["noProgress"] = True
             handle = "next"
-        elif node.type == "parallel":
+        elif node.model.opens == "branch":
             outputs = parallel.outputs(node.config, step)
             handle = parallel.SUCCESS_HANDLE[parallel.mode_of(node.config)]
         else:
@@ -620,7 +623,7 @@ class _Machine:
                 self._unwind(inner, Ending(CANCELLED, ending.error))
         if step.status == "held":
             self._finish_undone(step, ending.error or ending.status)
-        elif self._place(step)[1].type in EFFECTS:
+        elif self._place(step)[1].model.has_effects:
             self.commands.append(Interrupt(step.path, ending.error or ending.status))
 
     def _complete(self, frame: Frame) -> None:
@@ -687,11 +690,6 @@ class _Machine:
             return
         blamed = _blame(ending)
         self._emit(RunFinished(ending.status, blamed.error, ending.step))
-
-
-def _costs(node_type: str, config: JsonObject) -> bool:
-    """Say whether a step asks a provider."""
-    return node_type in ("agent", "judge") or config.get("kind") == "judge"
 
 
 def _blame(ending: Ending) -> Ending:

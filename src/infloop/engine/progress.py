@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from infloop.engine.graph import GraphNode
     from infloop.engine.state import Frame, Step
     from infloop.model.values import JsonObject
 
@@ -26,10 +27,13 @@ def rounds_allowed(config: JsonObject) -> int:
     return int(limit) if isinstance(limit, int | float) else 0
 
 
-def note_verdict(frame: Frame, config: JsonObject, handle: str, outputs: JsonObject) -> None:
-    """Remember what a condition said; a model's reasons differ each time and mean nothing here."""
+def note_verdict(frame: Frame, node: GraphNode, handle: str, outputs: JsonObject) -> None:
+    """Remember a condition's answer.
+
+    The reasons of a model are left out: they are worded differently each time.
+    """
     detail = str(outputs.get("detail") or "")
-    frame.verdict = handle if config.get("kind") == "judge" else f"{handle}, {detail}"
+    frame.verdict = handle if node.costs_money else f"{handle}, {detail}"
     frame.failure = _last_line(outputs) or detail
 
 

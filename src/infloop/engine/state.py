@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from infloop.model.events import DirectoryId, Limits, Status
+from infloop.model.events import DirectoryId, RunBudget, Status
 from infloop.model.values import JsonObject
 
 Scope: TypeAlias = dict[str, JsonObject]
@@ -93,7 +93,7 @@ class State(msgspec.Struct, omit_defaults=True):
 
     frames: dict[str, Frame] = {}
     steps: dict[str, Step] = {}
-    limits: Limits = Limits()
+    limits: RunBudget = RunBudget()
     executions: int = 0
     cost_usd: float = 0.0
     begun_at: int = 0

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonValue
 
 ApprovalState: TypeAlias = Literal["waiting", "allowed", "denied", "expired", "withdrawn"]
-Answer: TypeAlias = Literal["allow", "deny"]
+AllowOrDeny: TypeAlias = Literal["allow", "deny"]
 
-STATES: Mapping[Answer, ApprovalState] = {"allow": "allowed", "deny": "denied"}
+STATES: Mapping[AllowOrDeny, ApprovalState] = {"allow": "allowed", "deny": "denied"}
 
 LONGEST_TITLE = 300
 LONGEST_NOTE = 1_000

@@ -143,8 +143,8 @@ class Actor(msgspec.Struct, frozen=True):
 SYSTEM = Actor("system")
 
 
-class Fact(msgspec.Struct, frozen=True, rename="camel"):
-    """What happened; `fact` makes one that may be written down."""
+class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
+    """What happened; `audit_event` makes one that may be written down."""
 
     time: str
     event: str
@@ -156,14 +156,14 @@ class Fact(msgspec.Struct, frozen=True, rename="camel"):
     details: JsonObject = {}
 
 
-class Entry(Fact, frozen=True, rename="camel"):
-    """A fact in its place: `prev` is the hash of the entry before it, `hash` its own."""
+class AuditEntry(AuditEvent, frozen=True, rename="camel"):
+    """A audit_event in its place: `prev` is the hash of the entry before it, `hash` its own."""
 
     prev: str = ""
     hash: str = ""
 
 
-def fact(
+def audit_event(
     time: int,
     event: EventName,
     actor: Actor,
@@ -173,11 +173,11 @@ def fact(
     run_id: str = "",
     workflow_id: str = "",
     details: Mapping[str, JsonValue] | None = None,
-) -> Fact:
+) -> AuditEvent:
     """Return what happened at `time` (in milliseconds), without secrets and bounded."""
     if event not in EVENTS:
         raise ValueError(f"{event!r} is no event of the audit log; add it to EVENTS")
-    return Fact(
+    return AuditEvent(
         utc_text(time),
         event,
         actor if not actor.name else Actor(actor.kind, _text(actor.name)),
@@ -185,7 +185,7 @@ def fact(
         _text(correlation_id),
         _text(run_id),
         _text(workflow_id),
-        _bounded(cleaned(details)) if details else {},
+        _bounded(redacted(details)) if details else {},
     )
 
 
@@ -195,7 +195,7 @@ def utc_text(time: int) -> str:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def mark_of(credential: str) -> str:
+def fingerprint(credential: str) -> str:
     """Return what stands for a credential in the log: it can be recognised, and not be used.
 
     The id of a webhook trigger is one: who knows it can fire the trigger.
@@ -220,7 +220,7 @@ _SECRET_WORDS = (
 _PRIVATE_NAMES = frozenset(("auth", "key", "pin", "body", "rawbody", "payload", "headers", "query"))
 
 
-def cleaned(details: Mapping[str, JsonValue]) -> JsonObject:
+def redacted(details: Mapping[str, JsonValue]) -> JsonObject:
     """Return `details` with secrets withheld, long texts cut and deep parts left out."""
     return _object(details, MOST_DEPTH)
 
@@ -276,7 +276,7 @@ def _bounded(details: JsonObject) -> JsonObject:
 # -- what is looked for ----------------------------------------------------------------------------
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class AuditFilter(msgspec.Struct, frozen=True):
     """Which entries are looked for; what is empty does not matter.
 
     `event` is a name or an area (`run`, `login`), `actor` a kind or a name, `run` the beginning of
@@ -290,7 +290,7 @@ class Wanted(msgspec.Struct, frozen=True):
     since: int | None = None
     until: int | None = None
 
-    def includes(self, entry: Fact) -> bool:
+    def includes(self, entry: AuditEvent) -> bool:
         """Say whether an entry is one of those."""
         return (
             (not self.event or entry.event == self.event or self._is_area_of(entry.event))

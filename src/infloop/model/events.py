@@ -19,7 +19,7 @@ from infloop.model.values import JsonObject
 Status: TypeAlias = Literal["succeeded", "failed", "cancelled", "paused"]
 
 
-class Limits(msgspec.Struct, frozen=True, rename="camel"):
+class RunBudget(msgspec.Struct, frozen=True, rename="camel"):
     """What a run may use up (0 means no limit), and what happens when its money is spent."""
 
     max_node_executions: int = 10_000
@@ -63,6 +63,10 @@ class DirectoryId(NamedTuple):
     mounts: str
 
 
+class Remark(msgspec.Struct, frozen=True):
+    """An event that readers of a run may show and that changes nothing in the run's state."""
+
+
 class RunStarted(msgspec.Struct, frozen=True, tag="run_started", rename="camel"):
     """The run exists: its definition is fixed by hash, its inputs are resolved.
 
@@ -75,7 +79,7 @@ class RunStarted(msgspec.Struct, frozen=True, tag="run_started", rename="camel")
     definition: str
     inputs: JsonObject
     workdir: str
-    limits: Limits = Limits()
+    limits: RunBudget = RunBudget()
     cause: Cause = Cause()
     isolation: str = "host"
     egress: str = "open"
@@ -90,7 +94,7 @@ class RunResumed(msgspec.Struct, frozen=True, tag="run_resumed", rename="camel")
     """
 
     epoch: int
-    limits: Limits = Limits()
+    limits: RunBudget = RunBudget()
     isolation: str = ""
     egress: str = ""
     directory: DirectoryId | None = None
@@ -118,7 +122,7 @@ class GuardFailed(msgspec.Struct, frozen=True, tag="guard_failed", rename="camel
     path: str
 
 
-class TemplateWarning(msgspec.Struct, frozen=True, tag="template_warning", rename="camel"):
+class TemplateWarning(Remark, frozen=True, tag="template_warning", rename="camel"):
     """A reference resolved to nothing and was left empty."""
 
     path: str
@@ -196,7 +200,7 @@ class StepPassed(
     error: str = ""
 
 
-class Notice(msgspec.Struct, frozen=True, tag="notice", rename="camel", omit_defaults=True):
+class Notice(Remark, frozen=True, tag="notice", rename="camel", omit_defaults=True):
     """Something a reader of the run should see; it changes nothing."""
 
     message: str
@@ -205,7 +209,7 @@ class Notice(msgspec.Struct, frozen=True, tag="notice", rename="camel", omit_def
     level: Literal["info", "warning", "error"] = "info"
 
 
-class TreeSaved(msgspec.Struct, frozen=True, tag="tree_saved", rename="camel", omit_defaults=True):
+class TreeSaved(Remark, frozen=True, tag="tree_saved", rename="camel", omit_defaults=True):
     """The directory that a step works in was kept as it was before or after the step.
 
     `tree` stands for its files alone. `files` changed in the step, with so many `insertions` and
@@ -225,9 +229,7 @@ class TreeSaved(msgspec.Struct, frozen=True, tag="tree_saved", rename="camel", o
     head: str = ""
 
 
-class TreeRestored(
-    msgspec.Struct, frozen=True, tag="tree_restored", rename="camel", omit_defaults=True
-):
+class TreeRestored(Remark, frozen=True, tag="tree_restored", rename="camel", omit_defaults=True):
     """A directory is made what it was before the step at `path`, where this run begins again.
 
     `replaced` is the snapshot that brings back what was there; empty when there was nothing.

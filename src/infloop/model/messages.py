@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from infloop.model import events
+from infloop.model.nodes import node_model
 from infloop.model.values import JsonObject, JsonValue
 
 if TYPE_CHECKING:
@@ -299,7 +300,7 @@ def _finished(
         outputs=event.outputs,
         duration_ms=duration_ms,
     )
-    if event.node_type == "condition" and "met" in event.outputs:
+    if node_model(event.node_type).gives_verdict and "met" in event.outputs:
         yield ConditionChecked(
             **place,
             node_id=event.node,

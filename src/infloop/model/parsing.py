@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import ValidationError
 
-from infloop.model.problems import Report, shown
+from infloop.model.nodes import NODE_MODELS, SidenoteNode
+from infloop.model.problems import Report, short_repr
 from infloop.model.reading import read_object
 from infloop.model.schema import fit
 from infloop.model.values import as_text
-from infloop.model.workflow import NODE_MODELS, Edge, SidenoteNode, Workflow
+from infloop.model.workflow import Edge, Workflow
 
 if TYPE_CHECKING:
     from infloop.errors import Problem
+    from infloop.model.nodes import Node
     from infloop.model.values import JsonObject, JsonValue
-    from infloop.model.workflow import Node
 
 MAX_NODES = 10_000
 # A node leaves by at most four handles, and only the first edge of a handle is followed.
@@ -65,7 +66,7 @@ def parse_workflow(data: bytes, *, expected_id: str | None = None) -> Parsed:
     if expected_id is not None and workflow.id != expected_id:
         report.error(
             "id",
-            f"{shown(workflow.id)} is not the name of its file, {shown(expected_id)}",
+            f"{short_repr(workflow.id)} is not the name of its file, {short_repr(expected_id)}",
             "rename the file or change the id; a workflow is found by its file's name",
         )
     return Parsed(workflow, tuple(report.problems), triggers, frozenset(unknown))
@@ -108,14 +109,14 @@ def _take_triggers(raw: JsonObject, report: Report) -> tuple[JsonObject, ...]:
     if triggers is None:
         return ()
     if not isinstance(triggers, list):
-        report.error("triggers", f"expected a list, got {shown(triggers)}")
+        report.error("triggers", f"expected a list, got {short_repr(triggers)}")
         return ()
     taken: list[JsonObject] = []
     for index, trigger in enumerate(triggers):
         if isinstance(trigger, dict):
             taken.append(trigger)
         else:
-            report.error(f"triggers[{index}]", f"expected an object, got {shown(trigger)}")
+            report.error(f"triggers[{index}]", f"expected an object, got {short_repr(trigger)}")
     return tuple(taken)
 
 
@@ -143,14 +144,15 @@ def _salvage_nodes(
 def _salvage_node(raw: JsonValue, path: str, report: Report, unknown: set[str]) -> Node:
     place = path + _named(raw)
     if not isinstance(raw, dict):
-        report.error(place, f"expected an object, got {shown(raw)}")
+        report.error(place, f"expected an object, got {short_repr(raw)}")
         return SidenoteNode()
     children = _salvage_nodes(raw.get("children"), f"{path}.children", report, unknown)
     kind = raw.get("type")
     model = NODE_MODELS.get(kind) if isinstance(kind, str) else None
     if model is None:
         hint = report.guess(as_text(kind), NODE_MODELS)
-        report.error(place, f"unknown node type {shown(kind)}" if kind else "has no type", hint)
+        message = f"unknown node type {short_repr(kind)}" if kind else "has no type"
+        report.error(place, message, hint)
         model, raw = SidenoteNode, {"id": raw.get("id"), "type": "sidenote"}
         if isinstance(raw["id"], str):
             unknown.add(raw["id"])
@@ -163,10 +165,10 @@ def _list(value: JsonValue, place: str, report: Report) -> list[JsonValue]:
     if isinstance(value, list):
         return value
     if value is not None:
-        report.error(place, f"expected a list, got {shown(value)}")
+        report.error(place, f"expected a list, got {short_repr(value)}")
     return []
 
 
 def _named(raw: JsonValue) -> str:
     name = raw.get("id") if isinstance(raw, dict) else None
-    return f" {shown(name)}" if isinstance(name, str) and name else ""
+    return f" {short_repr(name)}" if isinstance(name, str) and name else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import ConfigDict
 
 from infloop.model.definition import parse_definition
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.model.schema import Document, FileModel, Whole, field, publish, required
 from infloop.model.template import Template
 from infloop.model.texts import HeaderName, unless_empty
@@ -38,8 +38,8 @@ _LONGEST_TOLERANCE = 3600
 def _plugin_id(text: str) -> str:
     if not _PLUGIN_ID.fullmatch(text):
         raise ValueError(
-            f"{shown(text)} cannot be a plugin's id; use lower-case letters, digits, dashes and "
-            "underscores, a letter first"
+            f"{short_repr(text)} cannot be a plugin's id; use lower-case letters, digits, dashes "
+            "and underscores, a letter first"
         )
     return text
 
@@ -47,8 +47,8 @@ def _plugin_id(text: str) -> str:
 def _format(text: str) -> str:
     if not _FORMAT.fullmatch(_PLAIN_FORMATS.get(text, text)):
         raise ValueError(
-            f"{shown(text)} is not how a signature is written; use hex, base64, or a text that "
-            "ends in <hex> or <base64>, such as sha256=<hex>"
+            f"{short_repr(text)} is not how a signature is written; use hex, base64, or a text "
+            "that ends in <hex> or <base64>, such as sha256=<hex>"
         )
     return text
 
@@ -181,12 +181,12 @@ def _plugin_rules(plugin: Plugin, report: Report) -> None:
     }
     for key, path in paths.items():
         if path and not _is_path(path):
-            report.error(key, f"{shown(path)} is not a place", "write it like body.type")
+            report.error(key, f"{short_repr(path)} is not a place", "write it like body.type")
     seen: set[str] = set()
     for index, event in enumerate(plugin.events):
         place = f"events[{index}]"
         if event.type in seen:
-            report.error(place, f"the event {shown(event.type)} is listed twice", "remove one")
+            report.error(place, f"the event {short_repr(event.type)} is listed twice", "remove one")
         seen.add(event.type)
 
 
@@ -205,7 +205,7 @@ def _signature_rules(signature: Signature, report: Report) -> None:
     elif signature.separator and signature.separator in signature.written()[0]:
         report.error(
             f"{place}.format",
-            f"{shown(signature.format)} holds the separator {shown(signature.separator)}",
+            f"{short_repr(signature.format)} holds the separator {short_repr(signature.separator)}",
             "a signature must not be cut in two",
         )
     if signature.timestamp_header and signature.timestamp_prefix:
@@ -215,7 +215,7 @@ def _signature_rules(signature: Signature, report: Report) -> None:
     if not 1 <= signature.tolerance_seconds <= _LONGEST_TOLERANCE:
         report.error(
             f"{place}.toleranceSeconds",
-            f"{shown(signature.tolerance_seconds)} is not a tolerance",
+            f"{short_repr(signature.tolerance_seconds)} is not a tolerance",
             f"use 1 to {_LONGEST_TOLERANCE}",
         )
     expected = {
@@ -230,11 +230,11 @@ def _signature_rules(signature: Signature, report: Report) -> None:
             times = "once" if wanted else "not at all"
             report.error(
                 f"{place}.signed",
-                f"{shown(signature.signed)} must hold <{name}> {times}",
+                f"{short_repr(signature.signed)} must hold <{name}> {times}",
                 "<timestamp> and <id> belong to the headers that hold them",
             )
     for name in sorted(set(places) - set(expected)):
-        report.error(f"{place}.signed", f"nothing stands for {shown(f'<{name}>')}")
+        report.error(f"{place}.signed", f"nothing stands for {short_repr(f'<{name}>')}")
 
 
 def plugin_schema() -> dict[str, Any]:

@@ -38,6 +38,11 @@ class Report:
         """Add a problem that a file can be used with."""
         self.add(Problem(place, message, hint, "warning"))
 
+    def not_negative(self, place: str, value: object) -> None:
+        """Add an error for a number below zero."""
+        if isinstance(value, int | float) and value < 0:
+            self.error(place, f"{value} is negative", "use 0 or more")
+
     def add(self, problem: Problem) -> None:
         """Add a problem that was found elsewhere."""
         self.failed = self.failed or problem.severity == "error"
@@ -74,7 +79,7 @@ def place_of(path: Sequence[str | int]) -> str:
     return "".join(parts).removeprefix(".")
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return a value for a message, on one line and not too long."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -10,7 +10,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from infloop.model.problems import place_of, shown
+from infloop.model.problems import place_of, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +47,7 @@ def read_object(data: bytes, report: Report) -> JsonObject | None:
     if not within_bounds(value, report, escapes=b"\\u" in data):
         return None
     if not isinstance(value, dict):
-        report.error("file", f"expected a JSON object, got {shown(value)}")
+        report.error("file", f"expected a JSON object, got {short_repr(value)}")
         return None
     return value
 

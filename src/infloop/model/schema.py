@@ -10,9 +10,10 @@ Fitting reports every mistake and leaves out what is wrong, so that the rest can
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import cache
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, Union
 from typing import get_args as type_arguments
 from typing import get_origin as type_origin
 
@@ -29,7 +30,7 @@ from pydantic import model_validator as validator
 from pydantic.alias_generators import to_camel
 
 from infloop.errors import Problem
-from infloop.model.problems import MAX_PROBLEMS, place_of, shown
+from infloop.model.problems import MAX_PROBLEMS, place_of, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,6 +53,25 @@ def _whole(value: object) -> object:
 Whole = Annotated[int, Strict(), BeforeValidator(_whole)]
 Number = Annotated[float, Strict()]
 Flag = Annotated[bool, Strict()]
+
+TextUse: TypeAlias = Literal["text", "shell", "pattern", "selector"]
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a text with references is used for, where that decides how a value is put in.
+
+    shell      a shell line: a value becomes a variable in the `env` next to it, never shell text
+    pattern    a text to look for: a value stands for itself, and must not be missing
+    selector   chooses where or as what a step runs: a directory, a commit, an agent, a model
+    """
+
+    use: TextUse
+
+
+ShellLine = Annotated[str, Used("shell")]
+Pattern = Annotated[str, Used("pattern")]
+Selector = Annotated[str | None, Used("selector")]
 
 
 def field(
@@ -198,7 +218,7 @@ def _report(
     if detail["type"] == "extra_forbidden":
         severity = unknown_keys if len(loc) == 1 else "error"
         known = [key for key in _known_keys(model, loc[:-1]) if key != "$schema"]
-        message, hint = f"unknown field {shown(loc[-1])}", report.guess(str(loc[-1]), known)
+        message, hint = f"unknown field {short_repr(loc[-1])}", report.guess(str(loc[-1]), known)
         loc = loc[:-1]
     else:
         message, hint = _explain(detail, report)
@@ -229,13 +249,13 @@ def _explain(detail: ErrorDetails, report: Report) -> tuple[str, str]:
     kind, given = detail["type"], detail["input"]
     if kind in _EXPECTED:
         hidden = not _SECRET_KEYS.isdisjoint(detail["loc"])
-        return f"expected {_EXPECTED[kind]}" + ("" if hidden else f", got {shown(given)}"), ""
+        return f"expected {_EXPECTED[kind]}" + ("" if hidden else f", got {short_repr(given)}"), ""
     if kind == "literal_error":
         choices = detail["ctx"]["expected"].replace(" or ", ", ").replace("'", "").split(", ")
-        return f"{shown(given)} is not a choice here", report.guess(str(given), choices)
+        return f"{short_repr(given)} is not a choice here", report.guess(str(given), choices)
     if kind == "value_error":
         return str(detail["ctx"]["error"]), ""
-    return f"{detail['msg']}, got {shown(given)}", ""
+    return f"{detail['msg']}, got {short_repr(given)}", ""
 
 
 def report_missing(model: type[FileModel], raw: object, report: Report, place: str = "") -> None:

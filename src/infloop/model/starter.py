@@ -8,17 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.model.workflow import NODE_MODELS
+from infloop.model.nodes import NODE_MODELS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from infloop.model.values import JsonObject
-
-NEW_CONFIG: Mapping[str, JsonObject] = {
-    "agent": {"providerId": "claude", "prompt": "", "timeoutMs": 1_800_000, "useWorktree": True},
-    "loop": {"maxIterations": 5, "noProgressLimit": True},
-}
 
 PROMPT = """\
 {{inputs.task}}
@@ -32,8 +25,7 @@ What it said last (nothing before the first round):
 
 def new_node(kind: str, node_id: str, /, **config: object) -> JsonObject:
     """Return a node as it is added to a workflow, with what is known of its configuration."""
-    assert kind in NODE_MODELS
-    chosen: JsonObject = {**NEW_CONFIG.get(kind, {}), **config}  # type: ignore[dict-item]
+    chosen: JsonObject = {**NODE_MODELS[kind].new_config, **config}  # type: ignore[dict-item]
     return {"id": node_id, "type": kind, "config": chosen}
 
 

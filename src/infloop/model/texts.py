@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator
 
 from infloop.model.names import FILE_NAME_RULE, is_file_name
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +101,7 @@ def _path_below(text: str) -> str:
 
 def _file_name(text: str) -> str:
     if not is_file_name(text):
-        raise ValueError(f"{shown(text)} is not a plain file name; {FILE_NAME_RULE}")
+        raise ValueError(f"{short_repr(text)} is not a plain file name; {FILE_NAME_RULE}")
     return text
 
 

@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 from infloop.model.definition import parse_definition
 from infloop.model.events import TriggerKindName
 from infloop.model.patterns import BadPattern, compile_pattern
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.model.schema import Document, FileModel, Flag, Whole, field, publish, required
 from infloop.model.template import Template
 from infloop.model.texts import FileName, unless_empty
@@ -27,7 +27,8 @@ LONGEST_DEBOUNCE_MS = 3_600_000
 def _trigger_id(text: str) -> str:
     if not is_trigger_id(text):
         raise ValueError(
-            f"{shown(text)} is not a trigger id; use 16 to 32 letters, digits, dashes, underscores"
+            f"{short_repr(text)} is not a trigger id; use 16 to 32 letters, digits, dashes and "
+            "underscores"
         )
     return text
 
@@ -80,13 +81,13 @@ class Watch(KindOptions):
         if not self.directory.startswith("/"):
             report.error(
                 f"{place}.directory",
-                f"{shown(self.directory)} is not absolute",
+                f"{short_repr(self.directory)} is not absolute",
                 "begin with a slash",
             )
         if not 0 <= self.debounce_ms <= LONGEST_DEBOUNCE_MS:
             report.error(
                 f"{place}.debounceMs",
-                f"{shown(self.debounce_ms)} is not a quiet time",
+                f"{short_repr(self.debounce_ms)} is not a quiet time",
                 f"use 0 to {LONGEST_DEBOUNCE_MS}",
             )
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from infloop.model.workflow import Node, Workflow
+    from infloop.model.nodes import Node
+    from infloop.model.workflow import Workflow
 
 
-class Seat(NamedTuple):
+class PlacedNode(NamedTuple):
     """A node in its place: the path to it in the file, and the container around it."""
 
     node: Node
@@ -22,17 +23,17 @@ class Seat(NamedTuple):
     @property
     def place(self) -> str:
         """Where a problem with it is."""
-        return f"{self.path} {shown(self.node.id)}" if self.node.id else self.path
+        return f"{self.path} {short_repr(self.node.id)}" if self.node.id else self.path
 
 
-def every_node(workflow: Workflow) -> Iterator[Seat]:
+def every_node(workflow: Workflow) -> Iterator[PlacedNode]:
     """Yield each node before its children."""
     yield from _seats(workflow.nodes, "nodes", None)
 
 
-def _seats(nodes: tuple[Node, ...], path: str, parent: Node | None) -> Iterator[Seat]:
+def _seats(nodes: tuple[Node, ...], path: str, parent: Node | None) -> Iterator[PlacedNode]:
     for index, node in enumerate(nodes):
         here = f"{path}[{index}]"
-        yield Seat(node, here, parent)
+        yield PlacedNode(node, here, parent)
         if node.children:
             yield from _seats(node.children, f"{here}.children", node)

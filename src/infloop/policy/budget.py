@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from infloop.model.events import Limits
+from infloop.model.events import RunBudget
 
 if TYPE_CHECKING:
     from infloop.model.values import JsonObject
@@ -23,15 +23,15 @@ def tighter(operator: Number, workflow: object) -> Number:
 
 
 def merge_limits(
-    operator: Limits, workflow: JsonObject, granted_usd: float | None = None
-) -> Limits:
-    """Return the limits of a run; a workflow can only lower the operator's limits.
+    operator: RunBudget, workflow: JsonObject, granted_usd: float | None = None
+) -> RunBudget:
+    """Return what a run may use: a workflow can only lower what the operator allows.
 
     A cost limit that a person grants to the run replaces that of the workflow.
     """
     limits = workflow.get("limits")
     asked = limits if isinstance(limits, dict) else {}
-    return Limits(
+    return RunBudget(
         max_node_executions=tighter(operator.max_node_executions, asked.get("maxNodeExecutions")),
         max_duration_ms=tighter(operator.max_duration_ms, asked.get("maxDurationMs")),
         max_cost_usd=tighter(

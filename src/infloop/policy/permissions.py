@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from infloop.model.provider import Decision, Permissions
+from infloop.model.provider import PermissionAnswer, Permissions
 
 KINDS = frozenset(Permissions.model_fields) - {"default"}
 
@@ -26,7 +26,7 @@ def decide_permission(
     """
     if skips_prompts:
         return PermissionDecision(allowed=True, why="this node skips permission prompts")
-    named: Decision | None = getattr(permissions, kind) if kind in KINDS else None
+    named: PermissionAnswer | None = getattr(permissions, kind) if kind in KINDS else None
     decision = named or permissions.default
     rule = f"permissions.{kind if named else 'default'} is {decision!r}"
     if decision == "ask":

@@ -22,37 +22,24 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
+from infloop.model.nodes import UntrustedRule, node_model
 from infloop.model.references import INPUT_ROOTS, config_templates
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from infloop.model.schema import TextUse
     from infloop.model.values import JsonObject
 
-Carrier: TypeAlias = Literal["agents", "commands"]
-
-DEFAULT: Mapping[Carrier, str] = {"agents": "sandboxed-only", "commands": "env"}
+DEFAULT: Mapping[UntrustedRule, str] = {"agents": "sandboxed-only", "commands": "env"}
 # From the strictest on.
-_STRICTNESS: Mapping[Carrier, tuple[str, ...]] = {
+_STRICTNESS: Mapping[UntrustedRule, tuple[str, ...]] = {
     "agents": ("never", "sandboxed-only", "any"),
     "commands": ("never", "env", "any"),
 }
 
-# Made by us, not by the sender: numbers, words of our own, and directories that we named.
-_OURS = frozenset(
-    {
-        *("broke", "completed", "costUsd", "durationMs", "exitCode", "failed", "iterations"),
-        *("language", "met", "mode", "noProgress", "op", "scores", "sessionCostUsd"),
-        *("sessionTokens", "status", "timedOut", "tokens", "winner_index", "worktreePath"),
-    }
-)
-# What chooses where and as what something runs, instead of being read by it.
-_CHOICES = frozenset(
-    {"agent", "cwd", "profile", "worktreeRef", "command.cwd", "model", "judge.model"}
-)
-_SHELL_LINE = "command.cmd"
 _MOST_TOLD = 5
 
 
@@ -60,7 +47,9 @@ _MOST_TOLD = 5
 class Reached:
     """A field that an untrusted value arrives at, and the references that bring it there.
 
-    Without references it arrives unnamed: the condition looks at what the step before said.
+    Without references it arrives unnamed: the condition looks at what the step before said. `use`
+    is what the field is used for, and `rule` what decides about its node; none decides about a node
+    that only compares texts.
     """
 
     workflow: str
@@ -68,6 +57,8 @@ class Reached:
     node_type: str
     field: str
     references: tuple[str, ...] = ()
+    use: TextUse = "text"
+    rule: UntrustedRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +66,7 @@ class Refusal:
     """A field that an untrusted value must not arrive at, and what would allow it."""
 
     reached: Reached
-    carrier: Carrier
+    rule: UntrustedRule
     allowed: str
 
     def __str__(self) -> str:
@@ -84,15 +75,15 @@ class Refusal:
         by = f" through {through}" if through else ""
         return (
             f"a value from outside reaches {at.field!r} of {at.node_type} {at.node!r} in workflow "
-            f"{at.workflow!r}{by}, and `untrusted.{self.carrier}` allows {self.allowed!r}; "
+            f"{at.workflow!r}{by}, and `untrusted.{self.rule}` allows {self.allowed!r}; "
             f"{_way_out(self)}"
         )
 
 
 def _way_out(refusal: Refusal) -> str:
-    if refusal.reached.field == _SHELL_LINE and refusal.allowed == "env":
+    if refusal.reached.use == "shell" and refusal.allowed == "env":
         return 'pass it in the command\'s `env` and write "$NAME" in the line'
-    return f'take it out, or write "untrusted": {{"{refusal.carrier}": …}} in the workflow'
+    return f'take it out, or write "untrusted": {{"{refusal.rule}": …}} in the workflow'
 
 
 def reached(
@@ -128,10 +119,9 @@ def refusals(
     that somebody outside caused.
     """
     found = (
-        _judge(one, carrier, allowed, confined=confined)
+        _judge(one, one.rule, _allowed(workflows, root, one.workflow, one.rule), confined=confined)
         for one in reached(workflows, root, untrusted)
-        for carrier in _carriers(one)
-        for allowed in (_allowed(workflows, root, one.workflow, carrier),)
+        if one.rule is not None
     )
     return tuple(one for one in found if one is not None)
 
@@ -144,46 +134,32 @@ def told(found: Sequence[Refusal]) -> str:
 # -- judging ---------------------------------------------------------------------------------
 
 
-def _carriers(at: Reached) -> Iterator[Carrier]:
-    """Yield which of the rules a field is under; one that only decides is under none."""
-    if at.node_type in ("agent", "judge"):
-        yield "agents"
-    elif at.node_type == "script":
-        yield "commands"
-    elif at.node_type == "condition":
-        kind = at.field.partition(".")[0]
-        if kind in ("judge", "command"):
-            yield "agents" if kind == "judge" else "commands"
-
-
 def _allowed(
-    workflows: Mapping[str, JsonObject], root: str, workflow: str, carrier: Carrier
+    workflows: Mapping[str, JsonObject], root: str, workflow: str, rule: UntrustedRule
 ) -> str:
-    rank = _STRICTNESS[carrier].index
-    return min((_declared(workflows[name], carrier) for name in (root, workflow)), key=rank)
+    rank = _STRICTNESS[rule].index
+    return min((_declared(workflows[name], rule) for name in (root, workflow)), key=rank)
 
 
-def _declared(workflow: JsonObject, carrier: Carrier) -> str:
+def _declared(workflow: JsonObject, rule: UntrustedRule) -> str:
     rules = workflow.get("untrusted")
-    said = rules.get(carrier) if isinstance(rules, dict) else None
+    said = rules.get(rule) if isinstance(rules, dict) else None
     if said is None:
-        return DEFAULT[carrier]
+        return DEFAULT[rule]
     # A word that is not known opens nothing.
-    return said if isinstance(said, str) and said in _STRICTNESS[carrier] else "never"
+    return said if isinstance(said, str) and said in _STRICTNESS[rule] else "never"
 
 
-def _judge(at: Reached, carrier: Carrier, allowed: str, *, confined: bool) -> Refusal | None:
-    field = at.field
-    chooses = field in _CHOICES
+def _judge(at: Reached, rule: UntrustedRule, allowed: str, *, confined: bool) -> Refusal | None:
     match allowed:
         case "any":
             return None
-        case "sandboxed-only" if confined and not chooses:
+        case "sandboxed-only" if confined and at.use != "selector":
             return None
-        case "env" if not chooses and field != _SHELL_LINE:
+        case "env" if at.use not in ("selector", "shell"):
             return None
         case _:
-            return Refusal(at, carrier, allowed)
+            return Refusal(at, rule, allowed)
 
 
 # -- following -------------------------------------------------------------------------------
@@ -198,18 +174,21 @@ class _Node:
         self.id: str = raw["id"]
         self.type: str = raw["type"]
         self.config: JsonObject = raw.get("config") or {}
+        self.model = node_model(self.type)
+        self.rule = self.model.untrusted_rule(self.config)
         self.fields = [
-            (".".join(path), template.references)
-            for path, template in config_templates(self.type, self.config)
+            (".".join(path), template.references, use)
+            for path, template, use in config_templates(self.type, self.config)
         ]
         declared = self.config.get("outputs")
         self._own_outputs = frozenset(declared if isinstance(declared, dict | list) else ())
         # A condition without a text of its own looks at what the step before it said.
-        self.looks_around = self.type == "condition" and self.config.get("against") is None
+        field = self.model.previous_output_field
+        self.looks_around = bool(field) and self.config.get(field) is None
 
     def is_ours(self, output: str) -> bool:
         """Say whether an output is made by us whatever went in; one that a script names is not."""
-        return output in _OURS and output not in self._own_outputs
+        return output in self.model.trusted_outputs and output not in self._own_outputs
 
 
 class _Flow:
@@ -224,7 +203,7 @@ class _Flow:
         for name, body in workflows.items():
             self._nodes[name] = {node.id: node for node in _every_node(name, body.get("nodes"))}
             for node in self._nodes[name].values():
-                heads = {_head(one) for _, references in node.fields for one in references}
+                heads = {_head(one) for _, references, _ in node.fields for one in references}
                 for head in heads | ({_AROUND} if node.looks_around else set()):
                     self._readers.setdefault((name, head), []).append(node)
         self._waiting: deque[_Node] = deque()
@@ -236,7 +215,7 @@ class _Flow:
             node = self._waiting.popleft()
             if any(True for _ in self._arrivals_at(node)):
                 self._taint(node)
-            if node.type == "subworkflow":
+            if node.model.opens == "call":
                 passed = [one.field.removeprefix("inputs.") for one in self._arrivals_at(node)]
                 self._taint_inputs(str(node.config.get("workflowId")), passed)
 
@@ -248,13 +227,15 @@ class _Flow:
 
     def _arrivals_at(self, node: _Node) -> Iterator[Reached]:
         name = node.workflow
-        for field, references in node.fields:
+        for field, references, use in node.fields:
             by = tuple(".".join(one) for one in references if self._is_untrusted(name, one))
             if by:
-                yield Reached(name, node.id, node.type, _shown(node, field), by)
+                shown = _shown(node, field)
+                yield Reached(name, node.id, node.type, shown, by, use, node.rule)
         tainted = self._tainted[name]
         if node.looks_around and len(tainted) > (node.id in tainted):
-            yield Reached(name, node.id, node.type, _shown(node, "against"))
+            shown = _shown(node, node.model.previous_output_field)
+            yield Reached(name, node.id, node.type, shown, rule=node.rule)
 
     def _taint_inputs(self, workflow: str, names: Collection[str]) -> None:
         known = self._inputs.get(workflow)
@@ -301,7 +282,5 @@ def _every_node(workflow: str, nodes: Any, parent: _Node | None = None) -> Itera
 
 def _shown(node: _Node, field: str) -> str:
     """Return a field's name; one that all kinds of a condition share is said with the kind."""
-    if node.type == "condition" and field in ("against", "cwd"):
-        kind = node.config.get("kind", "sentinel")
-        return f"{kind}.{field}"
-    return field
+    kind = node.model.variant(node.config)
+    return f"{kind}.{field}" if kind and "." not in field else field

@@ -28,12 +28,12 @@ from infloop.store.interfaces.approvals import AlreadySettled, refusal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from infloop.model.approval import Answer, ApprovalState, Question
+    from infloop.model.approval import AllowOrDeny, ApprovalState, Question
     from infloop.model.audit import Actor
     from infloop.model.clock import Clock
     from infloop.model.events import Event
     from infloop.model.values import JsonObject
-    from infloop.providers.approval_requests import Ask
+    from infloop.providers.approval_requests import AskPerson
     from infloop.store.audit.log import AuditLog
     from infloop.store.interfaces.approvals import ApprovalStore
     from infloop.store.interfaces.liveness import Liveness
@@ -117,7 +117,7 @@ class Approvals:
 
     # -- asking ------------------------------------------------------------------------------
 
-    def power(self, asker: Asker) -> Ask | None:
+    def power(self, asker: Asker) -> AskPerson | None:
         """Return the way in which one step asks; none when nobody is to be asked."""
         return partial(self.ask, asker) if self._timeout_ms else None
 
@@ -217,7 +217,7 @@ class Approvals:
     async def answer(
         self,
         approval_id: str,
-        answer: Answer,
+        answer: AllowOrDeny,
         who: Actor,
         *,
         note: str = "",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import InfloopError, StepError, StoreError, UsageError
 from infloop.model.events import Notice, TreeRestored, TreeSaved
-from infloop.nodes.base import Watched
+from infloop.nodes.base import TakenSnapshots
 from infloop.runtime.confinement.git_protection import InPlace
 from infloop.runtime.confinement.programs import programs_in
 from infloop.workspace.applying import rollback
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from infloop.engine.commands import Perform
     from infloop.model.events import Event
-    from infloop.nodes.base import Beginning
+    from infloop.nodes.base import WorktreeOptions
     from infloop.runtime.timeline import Moment
     from infloop.sandbox.base import Sandbox
     from infloop.workspace.git.program import Confine
@@ -219,7 +219,7 @@ class RunWorkspace:
             if found is not None:
                 self._open[each.node] = found
 
-    async def worktree(self, node: str, cwd: str, beginning: Beginning) -> Path:
+    async def worktree(self, node: str, cwd: str, beginning: WorktreeOptions) -> Path:
         """Return the directory that stands for `cwd` in a node's worktree; make one if need be."""
         found = self._open.get(node)
         if found is None:
@@ -277,9 +277,9 @@ class RunWorkspace:
         post(Notice(_not_kept(directory, refused), level="warning"))
         return None
 
-    def in_place(self, level: str) -> InPlace:
+    def in_place(self, sandbox: Sandbox) -> InPlace:
         """Return what looks after the directories that its children work in."""
-        return InPlace(level, self._places, self.shared.data_dir)
+        return InPlace(self._places, self.shared.data_dir, own_mounts=sandbox.own_mounts)
 
     def _places(self, cwd: str) -> GitPaths:
         """Return what a child in a directory may reach of the repository around it."""
@@ -341,34 +341,34 @@ class StepWorkspace:
         self._perform = perform
         self._post = post
 
-    async def worktree(self, cwd: str, beginning: Beginning) -> str:
+    async def worktree(self, cwd: str, options: WorktreeOptions) -> str:
         """Return the directory that stands for `cwd` in the node's worktree, or raise StepError."""
         try:
-            return str(await self._run.worktree(self._perform.node, cwd, beginning))
+            return str(await self._run.worktree(self._perform.node, cwd, options))
         except StepError:
             raise
         except (InfloopError, OSError) as error:
             raise StepError(f"no worktree could be made of {cwd!r}: {error}") from None
 
     @asynccontextmanager
-    async def watched(self, directory: str) -> AsyncIterator[Watched]:
-        """Keep the tree that a directory belongs to before and after what is done meanwhile."""
-        watched = Watched()
+    async def snapshots(self, directory: str) -> AsyncIterator[TakenSnapshots]:
+        """Take a snapshot of the tree of a directory before and after the block."""
+        taken = TakenSnapshots()
         if not self._run.shared.snapshots:
-            yield watched
+            yield taken
             return
         before = await self._run.look(directory, self._post)
         if before is None:
-            yield watched
+            yield taken
             return
         root, read = before
         self._post(await self._saved(root, read))
         try:
-            yield watched
+            yield taken
         finally:
             after = await self._run.look(directory, self._post)
             if after is not None:
-                watched.tree = after[1].stored.files
+                taken.tree = after[1].stored.files
                 self._post(await self._saved(root, after[1], since=read))
 
     async def _saved(

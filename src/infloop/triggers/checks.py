@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.model.problems import Report, shown
+from infloop.model.problems import Report, short_repr
 from infloop.model.references import implicit_inputs
 from infloop.model.template import Template
 from infloop.policy.taint import refusals
@@ -36,7 +36,7 @@ def check_trigger(
     kind = kind_named(trigger.kind)
     kind.check(trigger, plugin, report)
     if workflow is None:
-        report.error("workflowId", f"there is no workflow {shown(trigger.workflow_id)} to run")
+        report.error("workflowId", f"there is no workflow {short_repr(trigger.workflow_id)} to run")
         return report.problems
     _check_inputs(trigger, workflow, report)
     if not kind.is_trusted:
@@ -51,7 +51,7 @@ def _check_inputs(trigger: Trigger, workflow: Workflow, report: Report) -> None:
         if name not in known:
             report.error(
                 f"inputs.{name}",
-                f"workflow {workflow.id!r} has no input {shown(name)}",
+                f"workflow {workflow.id!r} has no input {short_repr(name)}",
                 report.guess(name, known),
             )
     for spec in workflow.inputs or ():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from infloop.model.audit import mark_of
+from infloop.model.audit import fingerprint
 from infloop.model.events import Cause
 from infloop.model.references import workflow_inputs
 from infloop.triggers.predicates import holds, map_inputs
@@ -34,7 +34,7 @@ class Firing:
 
 def public_name(trigger: Trigger) -> str:
     """Return a name of a trigger for logs; never its id, which is a credential."""
-    return trigger.name or mark_of(trigger.id)
+    return trigger.name or fingerprint(trigger.id)
 
 
 def prepare(

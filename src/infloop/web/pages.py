@@ -1,4 +1,4 @@
-"""The few pages that the server itself has, as plain HTML without scripts."""
+"""The server's own pages: plain HTML without scripts."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-    from infloop.model.audit import Entry, Wanted
+    from infloop.model.audit import AuditEntry, AuditFilter
     from infloop.store.audit.reading import Verdict
 
 DEFAULT_LIMIT = 50
@@ -71,20 +71,20 @@ def _count(text: str) -> int:
 def main(args: argparse.Namespace) -> int:
     """Print entries, or the verdict on all of them."""
     from infloop import app
-    from infloop.model.audit import Wanted
+    from infloop.model.audit import AuditFilter
     from infloop.store.audit.reading import verify
 
     directory = app.audit_dir(app.settings())
     if args.verify:
         return _show_verdict(verify(directory), as_json=args.json)
-    wanted = Wanted(args.event, args.actor, args.run, args.correlation, args.since)
+    wanted = AuditFilter(args.event, args.actor, args.run, args.correlation, args.since)
     if args.follow:
         return app.run_async(_follow(directory, wanted, args.limit, as_json=args.json))
     _show_newest(directory, wanted, args.limit, as_json=args.json)
     return 0
 
 
-def _show_newest(directory: Path, wanted: Wanted, limit: int, *, as_json: bool) -> None:
+def _show_newest(directory: Path, wanted: AuditFilter, limit: int, *, as_json: bool) -> None:
     from infloop.cli.view.terminal import note, plural
     from infloop.store.audit.reading import newest
 
@@ -100,7 +100,7 @@ def _show_newest(directory: Path, wanted: Wanted, limit: int, *, as_json: bool) 
         )
 
 
-async def _follow(directory: Path, wanted: Wanted, limit: int, *, as_json: bool) -> int:
+async def _follow(directory: Path, wanted: AuditFilter, limit: int, *, as_json: bool) -> int:
     """Print the last entries and go on; only an interruption ends it."""
     import asyncio
 
@@ -122,7 +122,7 @@ async def _follow(directory: Path, wanted: Wanted, limit: int, *, as_json: bool)
         follower.close()
 
 
-def _line(entry: Entry, *, as_json: bool) -> str:
+def _line(entry: AuditEntry, *, as_json: bool) -> str:
     from infloop.cli.view.terminal import json_line, one_line
 
     if as_json:
@@ -143,7 +143,7 @@ def _line(entry: Entry, *, as_json: bool) -> str:
     return "  ".join(filter(None, (_when(entry), *map(one_line, words), details)))
 
 
-def _when(entry: Entry) -> str:
+def _when(entry: AuditEntry) -> str:
     """Return when it happened, in the reader's own time zone, or whatever is written there."""
     from datetime import datetime
 

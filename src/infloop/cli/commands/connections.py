@@ -131,14 +131,14 @@ async def _with_models(name: str, connection: Connection) -> Connection:
     """Return the connection with a model at each port; ask those that have none."""
     from infloop.errors import StepError, UsageError
     from infloop.model.connection import provider_of
-    from infloop.providers.http.models import offered_profiles
+    from infloop.providers.http.models import list_profiles
 
     ports = []
     for port in connection.ports:
         profile = port.profile
         if not profile:
             try:
-                offer = await offered_profiles(provider_of(name, connection, port), {})
+                offer = await list_profiles(provider_of(name, connection, port), {})
             except StepError as error:
                 way_out = f"name its model: --port {port.port}=MODEL"
                 raise UsageError(f"port {port.port}: {error}; {way_out}") from None

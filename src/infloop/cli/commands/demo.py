@@ -142,7 +142,7 @@ async def _tell(settings: Settings, project: Path, *, keep: bool) -> None:
     async with app.open_store(settings) as store:
         row = await find_run(store.run_log, "last")
         story = await whole_story(store, row.id)
-    rounds = next((step.rounds for step in story.steps() if step.node_type == "loop"), 0)
+    rounds = next((step.rounds for step in story.steps() if step.opens == "round"), 0)
     print(f"\nwhat happened: {plural(rounds, 'round')}, cost {money(story.cost_usd or 0)}")
     for line in await _changes(project):
         print(f"  {line}")

@@ -147,8 +147,9 @@ def header(
 def _confinement(story: Story) -> str:
     """Return what confines a run's children, and where they may connect."""
     from infloop.cli.view.terminal import one_line
+    from infloop.model.isolation import UNCONFINED
 
-    as_you = ", so its children run as you" if story.isolation == "host" else ""
+    as_you = ", so its children run as you" if story.isolation == UNCONFINED else ""
     return one_line(f"{story.isolation}{as_you}; egress {story.egress}")
 
 
@@ -197,7 +198,7 @@ def _step_object(step: Step) -> JsonObject:
         "error": step.error,
         "durationMs": step.duration_ms,
         "costUsd": step.cost_usd,
-        "rounds": step.rounds if step.node_type == "loop" else None,
+        "rounds": step.rounds if step.opens == "round" else None,
         "roundsNotListed": step.frames.omitted,
         "outputs": {
             name: {"text": shown.text, "size": shown.size} for name, shown in step.outputs.items()

@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from infloop.cli.view.terminal import one_line
+from infloop.model.nodes import node_model
 
 if TYPE_CHECKING:
     from infloop.cli.view.run_view import Story
@@ -90,7 +91,7 @@ def blamed_step(story: Story) -> str:
 def _is_end(path: str, story: Story) -> bool:
     """Say whether this is the End that a failure led to: beginning again there changes nothing."""
     last = story.last_finished
-    return last is not None and last.path == path and last.node_type == "end"
+    return last is not None and last.path == path and node_model(last.node_type).is_end
 
 
 def advice_lines(run_id: str, status: RunStatus, story: Story, *, after: str = "run") -> list[str]:

@@ -119,7 +119,7 @@ class LiveView:
 
     def _position(self, step: Step, now: int) -> Text:
         around = [rounds(loop, current) for loop, current in step.loops()]
-        if step.node_type == "loop":
+        if step.opens == "round":
             around.append(rounds(step))
         return _line(
             (f"  ● {one_line(self._labels.of(step.node), NAME_CHARS)}", "green"),

@@ -9,13 +9,16 @@ show than one of ten.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, assert_never
 
 from infloop.cli.view.figures import sum_of_money
 from infloop.model.events import (
+    BudgetExceeded,
+    GuardFailed,
     Notice,
     Output,
     Recorded,
+    Remark,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -26,15 +29,17 @@ from infloop.model.events import (
     StopRequested,
     TemplateWarning,
     TreeSaved,
+    WaitOver,
 )
+from infloop.model.nodes import node_model
 from infloop.model.values import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from infloop.model.nodes import FrameKind
     from infloop.model.values import JsonObject
 
-CONTAINERS = ("loop", "parallel", "subworkflow")
 ROUNDS_AT_EACH_END = 3
 STEPS_AT_EACH_END = 20
 PREVIEW_CHARS = 400
@@ -136,6 +141,11 @@ class Step:
     changed: TreeSaved | None = None
 
     @property
+    def opens(self) -> FrameKind | None:
+        """What kind of frames it holds: rounds, branches, a call; None for a single step."""
+        return node_model(self.node_type).opens
+
+    @property
     def rounds(self) -> int:
         """How many rounds a loop has begun."""
         return len(self.frames)
@@ -145,7 +155,7 @@ class Step:
         found: list[tuple[Step, int]] = []
         frame: Frame | None = self.frame
         while frame is not None and frame.container is not None:
-            if frame.container.node_type == "loop":
+            if frame.container.opens == "round":
                 found.append((frame.container, frame.iteration))
             frame = frame.container.frame
         return found[::-1]
@@ -211,11 +221,16 @@ class Story:
                 self.stop, self.stopped_at = event, item.time
             case TemplateWarning():
                 self.missing.append(event)
-            case Notice() if event.level != "info":
-                self.notices.append(event)
+            case Notice():
+                if event.level != "info":
+                    self.notices.append(event)
             case TreeSaved(when="after", path=path) if path in self.active:
                 self.active[path].changed = event
                 self.changed = self.changed or event.files > 0
+            case BudgetExceeded() | GuardFailed() | WaitOver() | Remark():
+                pass
+            case _:
+                assert_never(event)
 
     @property
     def cost(self) -> str:
@@ -227,7 +242,7 @@ class Story:
 
     def positions(self) -> list[Step]:
         """Return where the run is: the steps being performed, or else the innermost container."""
-        working = [step for step in self.active.values() if step.node_type not in CONTAINERS]
+        working = [step for step in self.active.values() if step.opens is None]
         return working or list(self.active.values())[-1:]
 
     def steps(self) -> Iterator[Step]:
@@ -249,9 +264,10 @@ class Story:
             return
         step = self._open(item, event)
         # Branches go on side by side, so all of them are needed.
-        step.frames = Ends(ROUNDS_AT_EACH_END if event.node_type == "loop" else 1_000_000)
+        step.frames = Ends(ROUNDS_AT_EACH_END if step.opens == "round" else 1_000_000)
         step.attempt = event.attempt
-        step.means = _means(event.node_type, event.config)
+        works_with = node_model(event.node_type).works_with(event.config)
+        step.means = f"with {works_with}" if works_with else ""
         step.rounds_at_most = _rounds_at_most(event.config)
         self.active[event.path] = step
 
@@ -279,7 +295,7 @@ class Story:
         if container is None:
             return self.root
         before = container.frames.newest()
-        if container.node_type == "loop" and before is not None:
+        if container.opens == "round" and before is not None:
             self._frames.pop(before.path, None)
         frame = Frame(inside, name, container, iteration)
         container.frames.append(frame)
@@ -304,7 +320,7 @@ class Story:
         if step.error and not self._blamed_inside(step):
             self.last_failed = step
         cost = outputs.get("costUsd")
-        if isinstance(cost, int | float) and step.node_type not in CONTAINERS:
+        if isinstance(cost, int | float) and step.opens is None:
             step.cost_usd = float(cost)
             self.cost_usd = (self.cost_usd or 0.0) + step.cost_usd
 
@@ -327,25 +343,6 @@ def _below(frame: Frame) -> Iterator[Step]:
         yield step
         for inner in step.frames:
             yield from _below(inner)
-
-
-def _means(node_type: str, config: JsonObject) -> str:
-    """Return what a step works with, from the configuration it began with."""
-    match node_type, config.get("kind"):
-        case "agent", _:
-            return f"with the provider {as_text(config.get('providerId'))}"
-        case "script", _:
-            return f"with its {as_text(config.get('language')) or 'ts'} script"
-        case "condition", "command":
-            command = config.get("command")
-            line = as_text(command.get("cmd")) if isinstance(command, dict) else ""
-            return f"with the command {line[:PREVIEW_CHARS]!r}"
-        case (("condition" | "judge"), _):
-            return "with a judge"
-        case "subworkflow", _:
-            return f"with the workflow {as_text(config.get('workflowId'))}"
-        case _:
-            return ""
 
 
 def _rounds_at_most(config: JsonObject) -> int | None:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.model.check.calls import check_calls
-from infloop.model.check.case import Case, Library
+from infloop.model.check.case import CheckContext, KnownWorkflows
 from infloop.model.check.edges import check_edges
 from infloop.model.check.graph import Graph
 from infloop.model.check.header import check_header, check_inputs
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from infloop.model.check.case import Lookup
     from infloop.model.workflow import Workflow
 
-Rule: TypeAlias = Callable[[Case], None]
+Rule: TypeAlias = Callable[[CheckContext], None]
 
 RULES: tuple[Rule, ...] = (
     check_header,
@@ -75,8 +75,8 @@ def check_workflow(
         if workflow.workflow is None:
             return report.problems
         unknown, workflow = workflow.unknown, workflow.workflow
-    case = Case(
-        Graph(workflow, unknown), report, Library(workflow, known_workflows), known_providers
+    case = CheckContext(
+        Graph(workflow, unknown), report, KnownWorkflows(workflow, known_workflows), known_providers
     )
     for rule in RULES:
         rule(case)

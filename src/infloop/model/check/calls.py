@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from infloop.model.check.references import resolvable
 from infloop.model.names import FILE_NAME_RULE, is_file_name
-from infloop.model.problems import shown
+from infloop.model.nodes import SubworkflowNode
+from infloop.model.problems import short_repr
 from infloop.model.references import called_workflows
-from infloop.model.workflow import SubworkflowNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from infloop.model.check.case import Case, Library
+    from infloop.model.check.case import CheckContext, KnownWorkflows
 
 
-def check_calls(case: Case) -> None:
+def check_calls(case: CheckContext) -> None:
     """Report calls that cannot be made, and calls in a circle."""
     for seat in case.graph.seats:
         if isinstance(seat.node, SubworkflowNode):
@@ -24,14 +24,14 @@ def check_calls(case: Case) -> None:
     _circles(case)
 
 
-def _call(case: Case, place: str, node: SubworkflowNode) -> None:
+def _call(case: CheckContext, place: str, node: SubworkflowNode) -> None:
     name, report = node.config.workflow_id, case.report
     where = f"{place} config.workflowId"
     if not name:
         report.error(where, "is empty", "name the workflow to call")
         return
     if not is_file_name(name):
-        report.error(where, f"{shown(name)} is not a plain file name", FILE_NAME_RULE)
+        report.error(where, f"{short_repr(name)} is not a plain file name", FILE_NAME_RULE)
         return
     called = case.library.find(name)
     if called is None:
@@ -51,7 +51,7 @@ def _call(case: Case, place: str, node: SubworkflowNode) -> None:
         resolvable(case, graph, f"{place} config.outputs.{output}", path.split("."))
 
 
-def _circles(case: Case) -> None:
+def _circles(case: CheckContext) -> None:
     """Report calls that lead back to a workflow that is still being called."""
     root = case.graph.workflow
     calls = called_workflows(root)
@@ -68,7 +68,7 @@ def _circles(case: Case) -> None:
             )
 
 
-def _circle(library: Library, path: list[str], finished: set[str]) -> list[str]:
+def _circle(library: KnownWorkflows, path: list[str], finished: set[str]) -> list[str]:
     """Return the first circle that begins with the calls in `path`, or nothing."""
     open_calls: list[Iterator[str]] = []
     while True:

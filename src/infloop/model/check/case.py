@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Lookup: TypeAlias = Mapping[str, Workflow] | Callable[[str], Workflow | None]
 
 
-class Library:
+class KnownWorkflows:
     """The workflows that can be called; the one being checked is among them."""
 
     def __init__(self, root: Workflow, known: Lookup | None) -> None:
@@ -53,20 +53,15 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Case:
+class CheckContext:
     """What a rule is given."""
 
     graph: Graph
     report: Report
-    library: Library
+    library: KnownWorkflows
     providers: Collection[str] | None
 
     @cached_property
     def flow(self) -> Flow:
         """Which point of the walk leads to which."""
         return Flow(self.graph)
-
-    def not_negative(self, place: str, value: object) -> None:
-        """Report a number below zero."""
-        if isinstance(value, int | float) and value < 0:
-            self.report.error(place, f"{value} is negative", "use 0 or more")

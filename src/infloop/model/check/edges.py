@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.model.problems import shown
-from infloop.model.workflow import ConditionNode, LoopNode, ParallelNode, SidenoteNode
+from infloop.model.problems import short_repr
 
 if TYPE_CHECKING:
-    from infloop.model.check.case import Case
+    from infloop.model.check.case import CheckContext
     from infloop.model.check.graph import Graph
     from infloop.model.workflow import Edge
 
 
-def check_edges(case: Case) -> None:
+def check_edges(case: CheckContext) -> None:
     """Report edges that lead nowhere, leave by no handle, or are never followed."""
     graph, report = case.graph, case.report
     ids: set[str] = set()
     taken: set[tuple[str, str]] = set()
     for index, edge in enumerate(graph.workflow.edges):
-        place = f"edges[{index}]" + (f" {shown(edge.id)}" if edge.id else "")
+        place = f"edges[{index}]" + (f" {short_repr(edge.id)}" if edge.id else "")
         if edge.id and edge.id in ids:
-            report.error(place, f"the id {shown(edge.id)} is used twice", "rename one of them")
+            report.error(place, f"the id {short_repr(edge.id)} is used twice", "rename one of them")
         ids.add(edge.id)
         for end, node_id in (("source", edge.source), ("target", edge.target)):
             if not node_id:
@@ -29,7 +28,7 @@ def check_edges(case: Case) -> None:
             elif node_id not in graph.by_id:
                 report.error(
                     f"{place} {end}",
-                    f"there is no node {shown(node_id)}",
+                    f"there is no node {short_repr(node_id)}",
                     report.guess(node_id, graph.by_id),
                 )
         if edge.source in graph.by_id:
@@ -46,7 +45,7 @@ def check_edges(case: Case) -> None:
             report.error(f"{place} target", f"{edge.target!r} is a sidenote, which never runs")
 
 
-def _handle(case: Case, place: str, edge: Edge) -> None:
+def _handle(case: CheckContext, place: str, edge: Edge) -> None:
     graph, seat = case.graph, case.graph.by_id[edge.source]
     if edge.source in graph.unknown:
         return
@@ -57,15 +56,17 @@ def _handle(case: Case, place: str, edge: Edge) -> None:
             f"{place} source", f"nothing follows a node of type {kind!r}", "remove the edge"
         )
     elif edge.source_handle not in exits:
-        mode = f" in mode {seat.node.config.mode!r}" if isinstance(seat.node, ParallelNode) else ""
+        mode = seat.node.exits_depend_on()
         case.report.error(
             f"{place} sourceHandle",
-            f"a node of type {kind!r}{mode} has no handle {shown(edge.source_handle)}",
+            f"a node of type {kind!r}{f' in {mode}' if mode else ''} has no handle "
+            f"{short_repr(edge.source_handle)}",
             f"it leaves by {', '.join(exits)}",
         )
     elif (
-        isinstance(seat.node, ConditionNode)
-        and isinstance(seat.parent, LoopNode)
+        seat.node.gives_verdict
+        and seat.parent is not None
+        and seat.parent.opens == "round"
         and edge.source_handle in ("met", "not_met")
     ):
         does = "ends the loop" if edge.source_handle == "met" else "begins the next round"
@@ -78,4 +79,4 @@ def _handle(case: Case, place: str, edge: Edge) -> None:
 
 def _is_note(graph: Graph, node_id: str) -> bool:
     seat = graph.by_id.get(node_id)
-    return seat is not None and isinstance(seat.node, SidenoteNode) and node_id not in graph.unknown
+    return seat is not None and not seat.node.runs and node_id not in graph.unknown

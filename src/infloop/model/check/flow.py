@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.model.workflow import LoopNode, ParallelNode
-
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from infloop.model.check.graph import Graph
-    from infloop.model.workflow import Node
+    from infloop.model.nodes import Node
 
 
 class Flow:
@@ -44,10 +42,10 @@ class Flow:
         entered, left = self.entered(node.id), self.left(node.id)
         self._next[entered].append(left)
         children = [child.id for child in node.children if child.id]
-        if isinstance(node, LoopNode):
+        if node.opens == "round":
             self._next[entered].extend(map(self.entered, children[:1]))
             back = entered
-        elif isinstance(node, ParallelNode):
+        elif node.opens == "branch":
             self._next[entered].extend(map(self.entered, filter(None, graph.roots(node))))
             back = left
         else:  # a node of unknown type may do anything with its children

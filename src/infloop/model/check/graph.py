@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from infloop.model.references import node_templates
 from infloop.model.walk import every_node
-from infloop.model.workflow import StartNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from infloop.model.nodes import Node
     from infloop.model.template import Template
-    from infloop.model.walk import Seat
-    from infloop.model.workflow import Node, Workflow
+    from infloop.model.walk import PlacedNode
+    from infloop.model.workflow import Workflow
 
 
 class Graph:
@@ -25,7 +25,7 @@ class Graph:
         self.unknown = unknown
         self._roots: dict[str, dict[str, None]] = {}
         self.seats = list(every_node(workflow))
-        self.by_id: dict[str, Seat] = {}
+        self.by_id: dict[str, PlacedNode] = {}
         for seat in self.seats:
             if seat.node.id:
                 self.by_id.setdefault(seat.node.id, seat)
@@ -37,9 +37,9 @@ class Graph:
                 )
 
     @cached_property
-    def start(self) -> StartNode | None:
+    def start(self) -> Node | None:
         """The node where a run begins."""
-        return next((node for node in self.workflow.nodes if isinstance(node, StartNode)), None)
+        return next((node for node in self.workflow.nodes if node.is_start), None)
 
     @cached_property
     def declared(self) -> frozenset[str]:
@@ -52,12 +52,12 @@ class Graph:
         return [*self.by_id, "inputs", "globals"]
 
     @cached_property
-    def templates(self) -> list[tuple[Seat, tuple[str, ...], Template]]:
+    def templates(self) -> list[tuple[PlacedNode, tuple[str, ...], Template]]:
         """Every text that holds a reference, with its node and its path."""
         return [
             (seat, path, template)
             for seat in self.seats
-            for path, template in node_templates(seat.node)
+            for path, template, _ in node_templates(seat.node)
         ]
 
     def roots(self, parallel: Node) -> Mapping[str, None]:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.model.references import INPUT_ROOTS
-from infloop.model.workflow import StartNode
 
 if TYPE_CHECKING:
-    from infloop.model.check.case import Case
+    from infloop.model.check.case import CheckContext
 
 MAX_NODE_ID_CHARS = 200
 RESERVED_NODE_IDS = ("globals", *INPUT_ROOTS)
 
 
-def check_ids(case: Case) -> None:
+def check_ids(case: CheckContext) -> None:
     """Report ids that are missing, taken, reserved, or that a step's path cannot hold."""
     report, seen = case.report, set[str]()
     for seat in case.graph.seats:
@@ -24,7 +23,9 @@ def check_ids(case: Case) -> None:
             report.error(seat.place, "has no id", "every node needs one of its own")
             continue
         if node_id in seen:
-            report.error(seat.place, f"the id {shown(node_id)} is used twice", "rename one of them")
+            report.error(
+                seat.place, f"the id {short_repr(node_id)} is used twice", "rename one of them"
+            )
         seen.add(node_id)
         if (
             len(node_id) > MAX_NODE_ID_CHARS
@@ -33,7 +34,7 @@ def check_ids(case: Case) -> None:
         ):
             report.error(
                 seat.place,
-                f"{shown(node_id)} cannot be a node id",
+                f"{short_repr(node_id)} cannot be a node id",
                 f"use at most {MAX_NODE_ID_CHARS} printable characters other than / [ ] {{ }} #",
             )
         elif node_id in RESERVED_NODE_IDS:
@@ -44,9 +45,9 @@ def check_ids(case: Case) -> None:
             )
 
 
-def check_start(case: Case) -> None:
+def check_start(case: CheckContext) -> None:
     """Report a workflow that begins nowhere, or in several places."""
-    starts = [node.id for node in case.graph.workflow.nodes if isinstance(node, StartNode)]
+    starts = [node.id for node in case.graph.workflow.nodes if node.is_start]
     if not starts:
         case.report.error(
             "nodes", "there is no start node", "add a node of type 'start' at the top level"

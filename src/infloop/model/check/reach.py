@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.model.workflow import LoopNode, SidenoteNode, StartNode
-
 if TYPE_CHECKING:
-    from infloop.model.check.case import Case
-    from infloop.model.workflow import Node
+    from infloop.model.check.case import CheckContext
+    from infloop.model.nodes import Node
 
 
-def check_reach(case: Case) -> None:
+def check_reach(case: CheckContext) -> None:
     """Report nodes that no way from the start leads to."""
     graph = case.graph
     if graph.start is None or not graph.start.id:
@@ -22,7 +20,7 @@ def check_reach(case: Case) -> None:
         node, parent = seat.node, seat.parent
         if not node.id or node.id in reached or node.id in graph.unknown:
             continue
-        if isinstance(node, SidenoteNode) or (isinstance(node, StartNode) and parent is None):
+        if not node.runs or (node.is_start and parent is None):
             continue
         if parent is not None and parent.id not in reached:
             continue  # the container is reported, and that is enough
@@ -34,6 +32,6 @@ def check_reach(case: Case) -> None:
 
 
 def _way_in(parent: Node | None) -> str:
-    if isinstance(parent, LoopNode):
+    if parent is not None and parent.opens == "round":
         return f"the body begins at {parent.children[0].id!r}; connect it from there, or remove it"
     return "connect it, or remove it"

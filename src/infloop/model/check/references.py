@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.model.references import INPUT_ROOTS
-from infloop.model.workflow import ParallelNode, SubworkflowNode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from infloop.model.check.case import Case
+    from infloop.model.check.case import CheckContext
     from infloop.model.check.graph import Graph
-    from infloop.model.workflow import Node
+    from infloop.model.nodes import Node
 
 # (reader, source) -> where it refers to it, and how
 _Reads: TypeAlias = dict[tuple[str, str], list[tuple[str, tuple[str, ...]]]]
 _Reason: TypeAlias = tuple[str, str]
 
 
-def check_references(case: Case) -> None:
+def check_references(case: CheckContext) -> None:
     """Report references to what does not exist, and to what cannot have run before."""
     graph = case.graph
     reads: _Reads = {}
@@ -33,7 +32,7 @@ def check_references(case: Case) -> None:
     _out_of_order(case, reads)
 
 
-def resolvable(case: Case, graph: Graph, place: str, reference: Sequence[str]) -> bool:
+def resolvable(case: CheckContext, graph: Graph, place: str, reference: Sequence[str]) -> bool:
     """Report a reference to something that does not exist; return whether it may."""
     head, rest = reference[0], reference[1:]
     if head == "globals":
@@ -58,7 +57,7 @@ def _never(reference: Sequence[str], reason: str) -> str:
 
 
 def _named_text(
-    case: Case, kind: str, rest: Sequence[str], known: Collection[str] | None
+    case: CheckContext, kind: str, rest: Sequence[str], known: Collection[str] | None
 ) -> _Reason | None:
     """Say why `{{inputs.…}}` or `{{globals.…}}` can never resolve."""
     if not rest:
@@ -73,7 +72,7 @@ def _named_text(
     return None
 
 
-def _output(case: Case, graph: Graph, node: Node, rest: Sequence[str]) -> _Reason | None:
+def _output(case: CheckContext, graph: Graph, node: Node, rest: Sequence[str]) -> _Reason | None:
     """Say why a reference into a node's outputs can never resolve."""
     if not rest:
         return None
@@ -81,17 +80,17 @@ def _output(case: Case, graph: Graph, node: Node, rest: Sequence[str]) -> _Reaso
     if rest[0] not in names:
         hint = case.report.guess(rest[0], names) or f"a node of type {node.type!r} has no outputs"
         return f"{node.type} {node.id!r} has no output {rest[0]!r}", hint
-    if len(rest) == 1 or (isinstance(node, SubworkflowNode) and rest[0] in node.config.outputs):
+    if len(rest) == 1:
         return None
-    if rest[0] not in node.nested_outputs:
+    if not node.is_nested(rest[0]):
         return f"{rest[0]!r} is a single value", f"remove .{'.'.join(rest[1:])}"
-    if isinstance(node, ParallelNode) and rest[0] == "children":
+    if node.opens == "branch" and rest[0] == "children":
         return _branch_output(case, graph, node, rest[1:])
     return None
 
 
 def _branch_output(
-    case: Case, graph: Graph, parallel: ParallelNode, rest: Sequence[str]
+    case: CheckContext, graph: Graph, parallel: Node, rest: Sequence[str]
 ) -> _Reason | None:
     """Say why `{{parallel.children.<branch>.outputs.<node>.<output>}}` can never resolve."""
     roots = graph.roots(parallel)
@@ -109,7 +108,7 @@ def _branch_output(
     return _output(case, graph, graph.by_id[rest[2]].node, rest[3:])
 
 
-def _out_of_order(case: Case, reads: _Reads) -> None:
+def _out_of_order(case: CheckContext, reads: _Reads) -> None:
     """Report references to nodes that cannot have run before."""
     graph = case.graph
     if graph.start is None or not graph.start.id or any(_leaves_container(graph)):

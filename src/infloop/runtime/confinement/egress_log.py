@@ -19,7 +19,7 @@ from infloop.policy.hosts import authority
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from infloop.egress.reports import Decision, Why
+    from infloop.egress.reports import Decision, RefusalCause
     from infloop.model.audit import EventName
     from infloop.model.events import Event
     from infloop.model.values import JsonObject
@@ -40,7 +40,7 @@ class Kind(NamedTuple):
     port: int
     reason: str
     rule: str
-    why: Why
+    why: RefusalCause
 
     def __str__(self) -> str:
         where = authority(self.host, self.port) if self.host else "a connection"
@@ -133,7 +133,7 @@ class Telling:
         self._tell(Decided(self._path, self._node, kind, self._counts.pop(kind)))
 
     def _kind(self, decision: Decision) -> Kind:
-        verdict, why = decision.verdict, decision.why
+        verdict, why = decision.verdict, decision.cause
         kind = Kind(verdict, decision.host, decision.port, decision.reason, decision.rule, why)
         if kind in self._known or len(self._known) < _MOST_KINDS:
             return kind

@@ -43,13 +43,14 @@ class InPlace:
 
     def __init__(
         self,
-        level: str,
         places: Callable[[str], GitPaths] = git_paths,
         ours: Path = _NOWHERE,
+        *,
+        own_mounts: bool,
     ) -> None:
         self._places = places
         self._ours = ours
-        self._carves = level == "sandbox"
+        self._carves = own_mounts
         self._turn = asyncio.Lock()
 
     @asynccontextmanager

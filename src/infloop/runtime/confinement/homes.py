@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from infloop.lowlevel.remove_tree import remove_tree
-from infloop.providers.base import NO_USAGE, Notice
+from infloop.providers.base import NO_USAGE, ProviderNotice
 from infloop.workspace import beneath
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from infloop.providers.base import Part, Provider, Request
+    from infloop.providers.base import AnswerPart, Provider, Request
 
 _MOST_BROUGHT_BACK = 1 << 20
 
@@ -150,13 +150,13 @@ class InItsHome:
         """The name that workflows use."""
         return self._inner.id
 
-    async def ask(self, request: Request) -> AsyncIterator[Part]:
+    async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         """Yield the parts of the answer."""
         if request.session_id and not self._is_there():
-            yield Notice("[session] the home that held it is gone: a new session begins")
+            yield ProviderNotice("[session] the home that held it is gone: a new session begins")
             request = msgspec.structs.replace(
                 request, session_id="", session_usage=NO_USAGE, session_cost_usd=0.0
             )
-        async with aclosing(cast("AsyncGenerator[Part]", self._inner.ask(request))) as parts:
+        async with aclosing(cast("AsyncGenerator[AnswerPart]", self._inner.ask(request))) as parts:
             async for part in parts:
                 yield part

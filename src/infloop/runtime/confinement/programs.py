@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from infloop.sandbox.access import Access, ResourceLimits
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.fence import Fence, Limits
 from infloop.workspace.git.program import ProgramResult
 
 if TYPE_CHECKING:
@@ -34,12 +34,13 @@ def confined_in(find: Callable[[], Awaitable[Sandbox]]) -> Confine:
     """Return what confines programs in a sandbox, which is found when it is first needed."""
 
     def confine(*, read: Sequence[str], write: Sequence[str]) -> RunProgram:
-        fence = Fence(tuple(read), tuple(write), limits=Limits(memory_bytes=MOST_MEMORY))
+        limits = ResourceLimits(memory_bytes=MOST_MEMORY)
+        access = Access(tuple(read), tuple(write), limits=limits)
 
         async def run(
             argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes | None
         ) -> ProgramResult:
-            return await _run(await find(), fence, argv, cwd, env, stdin)
+            return await _run(await find(), access, argv, cwd, env, stdin)
 
         return run
 
@@ -48,7 +49,7 @@ def confined_in(find: Callable[[], Awaitable[Sandbox]]) -> Confine:
 
 async def _run(
     sandbox: Sandbox,
-    fence: Fence | None,
+    access: Access | None,
     argv: Sequence[str],
     cwd: str,
     env: Mapping[str, str],
@@ -62,7 +63,7 @@ async def _run(
             stdin,
             want_result=True,
             max_result_bytes=LARGEST_ANSWER,
-            fence=fence,
+            access=access,
         )
     )
     if done.result is None:

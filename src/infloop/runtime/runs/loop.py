@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from infloop.engine.graph import Program
     from infloop.engine.state import State
-    from infloop.model.events import Limits
+    from infloop.model.events import RunBudget
     from infloop.model.values import JsonObject
     from infloop.nodes.base import Outcome
     from infloop.runtime.runs.recorder import Recorder
@@ -80,7 +80,7 @@ class RunLoop:
         self.perform: Performer
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> RunBudget:
         """What the run may use up."""
         return self._state.limits
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from infloop.nodes.base import Outcome
     from infloop.policy.permissions import PermissionDecision
     from infloop.policy.redaction import RedactingStream
-    from infloop.providers.approval_requests import Ask
+    from infloop.providers.approval_requests import AskPerson
     from infloop.runtime.runs.loop import Performer, Say
 
 _WORDS: Mapping[type[Event], tuple[str, ...]] = {
@@ -80,7 +80,7 @@ class LeakGuard:
             for stream, cleaner in streams.items():
                 say(cleaner.finish(), stream)
 
-    def asking(self, ask: Ask) -> Ask:
+    def asking(self, ask: AskPerson) -> AskPerson:
         """Return the way in which a step asks a person that tells no secret."""
 
         async def ask_clean(question: Question) -> PermissionDecision:

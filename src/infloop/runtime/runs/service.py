@@ -237,7 +237,7 @@ class RunService:
         outside = cause.from_outside or bool(cause.untrusted)
         rules = replace(parts.egress, enforce=parts.egress.enforce or outside)
         make_home = partial(parts.homes.make, run_id) if parts.homes else None
-        in_place = files.in_place(parts.sandbox.level) if files else None
+        in_place = files.in_place(parts.sandbox) if files else None
         return RunFence(
             parts.sandbox,
             rules,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import AuditError, StoreError
 from infloop.lowlevel.directory_lock import lock_directory, try_lock_directory
-from infloop.model.audit import SYSTEM, EventName, Fact
+from infloop.model.audit import SYSTEM, AuditEvent, EventName
 from infloop.store.audit.hash_chain import FIRST_PREV, hash_of, seal
 from infloop.store.files import FILE_MODE, private_directory, sync_directory, write_private
 
@@ -69,7 +69,7 @@ class AuditFiles:
         self._end: _End | None = None
         self._durable = True
 
-    def append(self, facts: Sequence[Fact], *, durable: bool) -> None:
+    def append(self, facts: Sequence[AuditEvent], *, durable: bool) -> None:
         """Write facts as the next entries, all or none; raise AuditError if that cannot be done.
 
         What is not `durable` survives the death of the process, and that of the machine from the
@@ -92,7 +92,7 @@ class AuditFiles:
                 os.fsync(descriptor)
                 self._durable = True
 
-    def append_at_once(self, facts: Sequence[Fact]) -> bool:
+    def append_at_once(self, facts: Sequence[AuditEvent]) -> bool:
         """Write facts as `append` does, not durably, unless there is anything to wait for or to do.
 
         Says whether they are written. There is, when another process writes or has written, and
@@ -122,7 +122,7 @@ class AuditFiles:
         os.fchmod(descriptor, FILE_MODE)
         return descriptor
 
-    def _lines(self, end: _End, facts: Sequence[Fact]) -> tuple[bool, bytes, str]:
+    def _lines(self, end: _End, facts: Sequence[AuditEvent]) -> tuple[bool, bytes, str]:
         """Return whether the log says something of itself, all that it says, and the last hash."""
         own = [*self._about_itself(end, facts[0].time)]
         last, lines = end.last, list[bytes]()
@@ -173,7 +173,7 @@ class AuditFiles:
                     return hash_of(line)
         return FIRST_PREV
 
-    def _about_itself(self, end: _End, time: str) -> Iterator[Fact]:
+    def _about_itself(self, end: _End, time: str) -> Iterator[AuditEvent]:
         """Yield what the log has to say of itself before anything else is written."""
         if end is self._end:
             return  # nothing happened since it was last looked at
@@ -185,8 +185,8 @@ class AuditFiles:
             yield _own("audit.repaired", time, {"pieces": [*pieces]})
 
 
-def _own(event: EventName, time: str, details: dict[str, JsonValue]) -> Fact:
-    return Fact(time, event, SYSTEM, details=details)
+def _own(event: EventName, time: str, details: dict[str, JsonValue]) -> AuditEvent:
+    return AuditEvent(time, event, SYSTEM, details=details)
 
 
 def _piece_name(last: str, piece: bytes | None = None) -> str:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from infloop.model.audit import Entry
+from infloop.model.audit import AuditEntry
 
 if TYPE_CHECKING:
-    from infloop.model.audit import Fact
+    from infloop.model.audit import AuditEvent
     from infloop.model.values import JsonObject
 
 FIRST_PREV = "0" * 64
 """What the first line of all has in place of the hash of the line before it."""
 
-_decode = msgspec.json.Decoder(Entry).decode
+_decode = msgspec.json.Decoder(AuditEntry).decode
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -33,7 +33,7 @@ class Link(NamedTuple):
     hash: str
 
 
-def seal(fact: Fact, prev: str) -> Link:
+def seal(fact: AuditEvent, prev: str) -> Link:
     """Return the line that says `fact` behind the line whose hash is `prev`."""
     return _sealed({**msgspec.to_builtins(fact), "prev": prev})
 
@@ -44,7 +44,7 @@ def _sealed(members: JsonObject) -> Link:
     return Link(f'{body[:-1]},"hash":"{name}"}}\n'.encode("ascii"), name)
 
 
-def read_line(line: bytes) -> Entry | None:
+def read_line(line: bytes) -> AuditEntry | None:
     """Return the entry that a line holds, intact or not; nothing if it holds none."""
     try:
         return _decode(line)

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from infloop.errors import AuditError
-from infloop.model.audit import EVENTS, Actor, EventName, Fact, fact
+from infloop.model.audit import EVENTS, Actor, AuditEvent, EventName, audit_event
 from infloop.store.audit.files import AuditFiles
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _SLOW_FOR_S = 1.0
 
 
 class _Waiting(NamedTuple):
-    facts: Sequence[Fact]
+    facts: Sequence[AuditEvent]
     written: asyncio.Future[None]
 
 
@@ -73,7 +73,7 @@ class AuditLog:
 
         Raises AuditError when it cannot be written. Secrets are withheld by the names of details.
         """
-        happened = fact(
+        happened = audit_event(
             self._clock(),
             event,
             actor,
@@ -85,7 +85,7 @@ class AuditLog:
         )
         await self.record_all([happened])
 
-    async def record_all(self, facts: Sequence[Fact]) -> None:
+    async def record_all(self, facts: Sequence[AuditEvent]) -> None:
         """Write entries as `record` does, together."""
         if self._closed:
             raise AuditError(f"{facts[0].event!r} cannot be recorded: the audit log is closed")
@@ -139,7 +139,7 @@ class AuditLog:
                     each.written.set_exception(AuditError(error))
         self._writing = None
 
-    def _written_here(self, facts: list[Fact], now: Callable[[], float]) -> bool:
+    def _written_here(self, facts: list[AuditEvent], now: Callable[[], float]) -> bool:
         """Write routine entries in the event loop's thread, if nothing has to be waited for.
 
         To change threads takes longer than to write them; a slow disk must not hold up the loop.
@@ -152,9 +152,9 @@ class AuditLog:
             self._slow_until = now() + _SLOW_FOR_S
         return written
 
-    def _append(self, facts: list[Fact]) -> None:
+    def _append(self, facts: list[AuditEvent]) -> None:
         self._files.append(facts, durable=not all(map(_is_routine, facts)))
 
 
-def _is_routine(happened: Fact) -> bool:
-    return EVENTS[happened.event].routine  # type: ignore[index]  # `fact` made sure that it is one
+def _is_routine(happened: AuditEvent) -> bool:
+    return EVENTS[happened.event].routine  # type: ignore[index]  # `audit_event` made sure that it is one

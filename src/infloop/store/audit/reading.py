@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from infloop.model.audit import Entry, Wanted
+    from infloop.model.audit import AuditEntry, AuditFilter
 
 MOST_LINE = 1 << 20
 """Bytes of a line; an entry is far shorter."""
@@ -26,13 +26,13 @@ MOST_LINE = 1 << 20
 class Found(NamedTuple):
     """Entries, the newest first, and how many of the lines that were read hold none."""
 
-    entries: list[Entry]
+    entries: list[AuditEntry]
     unreadable: int
 
 
-def newest(directory: Path, wanted: Wanted, limit: int) -> Found:
+def newest(directory: Path, wanted: AuditFilter, limit: int) -> Found:
     """Return the newest entries that are wanted, at most `limit`."""
-    entries: list[Entry] = []
+    entries: list[AuditEntry] = []
     unreadable = 0
     with open_log(directory) as files:
         for file in reversed(files):
@@ -56,7 +56,7 @@ class Follower:
         for _ in self._new_lines():
             pass
 
-    def read(self, wanted: Wanted) -> list[Entry]:
+    def read(self, wanted: AuditFilter) -> list[AuditEntry]:
         """Return the wanted entries since the last call, the oldest first."""
         if self._is_where_it_was():
             return []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from infloop.errors import NotFound
-from infloop.model.approval import STATES, Answer, Approval, ApprovalState
+from infloop.model.approval import STATES, AllowOrDeny, Approval, ApprovalState
 from infloop.model.audit import Actor
 from infloop.store.interfaces.approvals import (
     KEPT_MS,
@@ -49,7 +49,7 @@ class SqliteApprovals(ApprovalStore):
         await self._writer.submit(partial(_ask, approval=approval, owner=owner))
 
     async def answer(
-        self, approval_id: str, answer: Answer, who: Actor, note: str, time: int
+        self, approval_id: str, answer: AllowOrDeny, who: Actor, note: str, time: int
     ) -> Approval:
         work = partial(_answer, name=approval_id, answer=answer, who=who, note=note, time=time)
         return await self._writer.submit(work)
@@ -108,7 +108,7 @@ def _ask(connection: sqlite3.Connection, approval: Approval, owner: str) -> None
 
 
 def _answer(
-    connection: sqlite3.Connection, name: str, answer: Answer, who: Actor, note: str, time: int
+    connection: sqlite3.Connection, name: str, answer: AllowOrDeny, who: Actor, note: str, time: int
 ) -> Approval:
     changed = connection.execute(
         "UPDATE approval SET state = ?, answered_by = ?, answered_at = ?, note = ?"

@@ -10,16 +10,24 @@ from __future__ import annotations
 import json
 from collections import deque
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from infloop.model.events import (
+    BudgetExceeded,
+    GuardFailed,
     Notice,
     Output,
     Recorded,
+    Remark,
+    RunFinished,
+    RunResumed,
     RunStarted,
     StepFinished,
     StepPassed,
     StepStarted,
+    StepWaiting,
+    StopRequested,
+    WaitOver,
 )
 from infloop.model.values import as_text
 from infloop.store.interfaces.run_log import RunRow, SearchHit, TextKind
@@ -143,7 +151,8 @@ def _excerpts(
 
 
 def _texts(recorded: Recorded) -> Iterator[tuple[str, TextKind, str]]:
-    match recorded.event:
+    event = recorded.event
+    match event:
         case Output(path=path, text=text):
             yield path, "log", text
         case RunStarted(inputs=inputs):
@@ -159,8 +168,12 @@ def _texts(recorded: Recorded) -> Iterator[tuple[str, TextKind, str]]:
             yield path, "error", error
         case Notice(path=path, message=message):
             yield path, "log", f"\n{message}\n"
-        case _:
+        case RunResumed() | RunFinished() | StepWaiting() | WaitOver():
             pass
+        case StopRequested() | BudgetExceeded() | GuardFailed() | Remark():
+            pass
+        case _:
+            assert_never(event)
 
 
 def _words(value: JsonValue) -> str:

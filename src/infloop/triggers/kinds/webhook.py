@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infloop.model.audit import Actor
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.triggers.kinds.base import TriggerKind
 from infloop.triggers.signatures import accepts_secret
 
@@ -52,7 +52,7 @@ class WebhookKind(TriggerKind):
 
     def check(self, trigger: Trigger, plugin: Plugin | None, report: Report) -> None:
         if plugin is None:
-            report.error("pluginId", f"there is no plugin {shown(trigger.plugin_id)}")
+            report.error("pluginId", f"there is no plugin {short_repr(trigger.plugin_id)}")
             return
         known = [event.type for event in plugin.events]
         if (plugin.event_header or plugin.event_path) and not trigger.event_type:
@@ -60,7 +60,7 @@ class WebhookKind(TriggerKind):
         elif trigger.event_type and trigger.event_type not in known:
             report.error(
                 "eventType",
-                f"{plugin.id!r} has no event {shown(trigger.event_type)}",
+                f"{plugin.id!r} has no event {short_repr(trigger.event_type)}",
                 report.guess(trigger.event_type, known),
             )
         _check_secret(trigger, plugin, report)
