@@ -35,7 +35,7 @@ from infloop.model.events import (
 from infloop.model.isolation import is_at_least
 from infloop.nodes.base import Outcome
 from infloop.policy.budget import merge_limits
-from infloop.policy.taint import told
+from infloop.policy.taint import violations_message
 from infloop.runtime.confinement.fence import RunFence
 from infloop.runtime.confinement.workdirs import Workdirs
 from infloop.runtime.event_bus import News
@@ -271,9 +271,9 @@ class RunService:
                 "a run that somebody outside causes needs its children confined, and they are not "
                 f"here: {unconfined}. INFLOOP_ISOLATION=host says that it may run as you"
             )
-        found = known.refusals(tuple(cause.untrusted), confined=not unconfined)
+        found = known.violations(tuple(cause.untrusted), confined=not unconfined)
         if found:
-            raise WorkflowError(told(found))
+            raise WorkflowError(violations_message(found))
 
     async def resume(
         self, run_id: str, *, take_over: bool = False, max_cost_usd: float | None = None
