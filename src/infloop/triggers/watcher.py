@@ -10,8 +10,8 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from infloop.errors import InfloopError, StoreError
 from infloop.triggers.payload import Values
+from infloop.triggers.services import try_start
 from infloop.watch.debounce import Changes, Debounce
 from infloop.watch.directories import (
     RESCAN_MS,
@@ -180,16 +180,6 @@ class Watcher:
         changes = one.debounce.take(self._clock.now_ms())
         if changes is None:
             return
-        if not await self._try_start(one.trigger, changes):
+        attempt = self._start(one.trigger, changes)
+        if not await try_start(one.trigger, attempt, self._notify):
             one.debounce.put_back(changes, self._clock.now_ms())
-
-    async def _try_start(self, trigger: Trigger, changes: Changes) -> bool:
-        """Start a run; return False if it must be tried again."""
-        try:
-            return await self._start(trigger, changes)
-        except (OSError, StoreError) as error:
-            self._notify(trigger, f"cannot be started now: {error}")
-            return False
-        except InfloopError as error:
-            self._notify(trigger, f"cannot be started: {error}")
-            return True
