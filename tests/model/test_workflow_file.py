@@ -409,7 +409,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {"isolation": "none"},
         "isolation",
         "'none' is not a choice",
-        "known: host, guard",
+        "known: container, sandbox",
     ),
     "an input's type": (
         {"inputs": [{"name": "x", "type": "int"}]},

@@ -16,9 +16,9 @@ from infloop.model.trigger import Trigger, Watch
 from infloop.model.workflow import InputSpec, Workflow
 from infloop.runtime.clock import SystemClock
 from infloop.triggers.filewatch import (
-    AGAIN_MS,
-    LONGEST_DEBOUNCES,
+    MAX_DEBOUNCES,
     MAX_PATHS,
+    RETRY_MS,
     BadGlob,
     Changes,
     Debounce,
@@ -138,7 +138,7 @@ def test_what_never_stops_changing_starts_a_run_all_the_same() -> None:
         debounce.changed(["log"], now)
         if debounce.take(now):
             taken.append(now)
-    assert taken[0] == 100 * LONGEST_DEBOUNCES
+    assert taken[0] == 100 * MAX_DEBOUNCES
     assert 4 <= len(taken) <= 5
 
 
@@ -148,10 +148,10 @@ def test_what_could_not_be_used_is_handed_out_again_after_a_while() -> None:
     taken = debounce.take(0)
     assert taken is not None
     debounce.put_back(taken, 0)
-    assert debounce.wait_ms(0) == AGAIN_MS
-    assert debounce.take(AGAIN_MS - 1) is None
-    assert debounce.take(AGAIN_MS) == taken
-    assert debounce.wait_ms(AGAIN_MS) is None
+    assert debounce.wait_ms(0) == RETRY_MS
+    assert debounce.take(RETRY_MS - 1) is None
+    assert debounce.take(RETRY_MS) == taken
+    assert debounce.wait_ms(RETRY_MS) is None
 
 
 def test_a_flood_of_files_is_counted_and_named_in_part() -> None:

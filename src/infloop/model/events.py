@@ -32,13 +32,17 @@ class RunBudget(msgspec.Struct, frozen=True, rename="camel"):
     on_budget: Literal["fail", "pause"] = "fail"
 
 
+TriggerKindName: TypeAlias = Literal["webhook", "schedule", "file"]
+"""The kinds of triggers; see `infloop.model.trigger`."""
+
+
 class Cause(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What started a run: a person, a trigger, another run.
 
     `untrusted` names the inputs whose values come from outside and are not trusted.
     """
 
-    kind: Literal["cli", "api", "mcp", "webhook", "schedule", "file", "rewind", "import"] = "cli"
+    kind: Literal["cli", "api", "mcp", TriggerKindName, "rewind", "import"] = "cli"
     detail: str = ""
     parent_run: str = ""
     parent_step: str = ""

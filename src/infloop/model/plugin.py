@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import ConfigDict
 
@@ -17,6 +17,9 @@ from infloop.model.values import JsonValue
 if TYPE_CHECKING:
     from infloop.errors import Problem
     from infloop.model.problems import Report
+
+SchemeName: TypeAlias = Literal["hmac-sha256", "token"]
+"""How a sender proves that it knows the secret; `triggers.signatures` computes the digests."""
 
 GENERIC = "generic"
 """The built-in plugin for senders that sign nothing; no other plugin can have its id."""
@@ -56,7 +59,7 @@ class Signature(FileModel):
     model_config = required("header", "scheme")
 
     header: HeaderName = field("", "Header", "The header that holds the signature.")
-    scheme: Literal["hmac-sha256", "token"] = field(
+    scheme: SchemeName = field(
         "hmac-sha256", "Scheme", "An HMAC with the secret as key, or the secret itself."
     )
     format: Annotated[str, unless_empty(_format)] = field(
@@ -87,6 +90,11 @@ class Signature(FileModel):
         match = _FORMAT.fullmatch(_PLAIN_FORMATS.get(self.format, self.format))
         assert match is not None
         return match[1], "hex" if match[2] == "hex" else "base64"
+
+    @property
+    def is_token(self) -> bool:
+        """Whether the header holds the secret itself."""
+        return self.scheme == "token"
 
     @property
     def timed(self) -> bool:
@@ -186,7 +194,7 @@ def _is_path(text: str) -> bool:
 
 def _signature_rules(signature: Signature, report: Report) -> None:
     place = "signature"
-    if signature.scheme == "token":
+    if signature.is_token:
         if signature.format or signature.timed or signature.id_header:
             report.error(place, "a token has no format, time or id", "keep only header")
         return

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import ConfigDict
 
 from infloop.model.definition import parse_definition
+from infloop.model.events import TriggerKindName
 from infloop.model.patterns import BadPattern, compile_pattern
 from infloop.model.problems import short_repr
 from infloop.model.schema import Document, FileModel, Flag, Whole, field, publish, required
@@ -40,7 +41,14 @@ class Predicate(FileModel):
     rhs: str = field("", "Right", "The text it is compared with.", template=True)
 
 
-class Schedule(FileModel):
+class KindOptions(FileModel):
+    """The options of one kind of trigger, in a field of its own: see `KIND_OPTIONS`."""
+
+    def check(self, place: str, report: Report) -> None:
+        """Report what is wrong beyond the types of the fields."""
+
+
+class Schedule(KindOptions):
     """When a schedule starts its workflow."""
 
     model_config = required("cron")
@@ -55,7 +63,7 @@ class Schedule(FileModel):
     )
 
 
-class Watch(FileModel):
+class Watch(KindOptions):
     """The file changes that start a workflow."""
 
     model_config = required("directory", "globs")
@@ -69,6 +77,24 @@ class Watch(FileModel):
         500, "Quiet time (ms)", "The workflow is started when nothing has changed for this long."
     )
 
+    def check(self, place: str, report: Report) -> None:
+        if not self.directory.startswith("/"):
+            report.error(
+                f"{place}.directory",
+                f"{short_repr(self.directory)} is not absolute",
+                "begin with a slash",
+            )
+        if not 0 <= self.debounce_ms <= MAX_DEBOUNCE_MS:
+            report.error(
+                f"{place}.debounceMs",
+                f"{short_repr(self.debounce_ms)} is not a quiet time",
+                f"use 0 to {MAX_DEBOUNCE_MS}",
+            )
+
+
+KIND_OPTIONS: dict[TriggerKindName, str] = {"schedule": "schedule", "file": "files"}
+"""The field of a trigger that holds the options of its kind, for kinds that have options."""
+
 
 class Trigger(Document):
     """Starts a workflow without a person. The id of a webhook is its credential."""
@@ -79,9 +105,7 @@ class Trigger(Document):
         "", "Id", "The unguessable last part of the webhook's address."
     )
     name: str = field("", "Name", "What people call it.")
-    kind: Literal["webhook", "schedule", "file"] = field(
-        "webhook", "Kind", "A request, a time, or a changed file."
-    )
+    kind: TriggerKindName = field("webhook", "Kind", "A request, a time, or a changed file.")
     enabled: Flag = field(default=False, title="Enabled", description="Whether it starts anything.")
     workflow_id: FileName = field("", "Workflow", "The workflow to run.")
     plugin_id: str = field("generic", "Plugin", "Who sends the requests.")
@@ -113,10 +137,13 @@ def parse_trigger(data: bytes) -> tuple[Trigger | None, list[Problem]]:
 
 
 def _trigger_rules(trigger: Trigger, report: Report) -> None:
-    if trigger.kind == "schedule" and trigger.schedule is None:
-        report.error("schedule", "is missing", "a trigger of this kind needs it")
-    if trigger.kind == "file":
-        _watch_rules(trigger.files, report)
+    place = KIND_OPTIONS.get(trigger.kind)
+    if place is not None:
+        options: KindOptions | None = getattr(trigger, place)
+        if options is None:
+            report.error(place, "is missing", "a trigger of this kind needs it")
+        else:
+            options.check(place, report)
     if trigger.previous_secret and trigger.previous_secret_until is None:
         report.error("previousSecretUntil", "is missing", "say when the old secret expires")
     for index, predicate in enumerate(trigger.match):
@@ -129,21 +156,6 @@ def _trigger_rules(trigger: Trigger, report: Report) -> None:
                     f"never matches, since it cannot run in linear time: {error}",
                     "RE2 syntax has no look-around and no back-references",
                 )
-
-
-def _watch_rules(watch: Watch | None, report: Report) -> None:
-    if watch is None:
-        report.error("files", "is missing", "a trigger of this kind needs it")
-        return
-    if not watch.directory.startswith("/"):
-        message = f"{short_repr(watch.directory)} is not absolute"
-        report.error("files.directory", message, "begin with a slash")
-    if not 0 <= watch.debounce_ms <= MAX_DEBOUNCE_MS:
-        report.error(
-            "files.debounceMs",
-            f"{short_repr(watch.debounce_ms)} is not a quiet time",
-            f"use 0 to {MAX_DEBOUNCE_MS}",
-        )
 
 
 def is_trigger_id(text: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict
 
+from infloop.model.isolation import RequestedLevel
 from infloop.model.nodes import Node
 from infloop.model.schema import Document, FileModel, Number, Whole, field, publish, required
 from infloop.model.texts import HostPattern
@@ -95,7 +96,7 @@ class Workflow(Document):
         "fail", "At a budget", "Fail when money runs out, or pause and wait for `infloop resume`."
     )
     limits: RunLimits | None = field(None, "Limits", "The limits of a run.")
-    isolation: Literal["host", "guard", "sandbox", "container", "auto"] | None = field(
+    isolation: RequestedLevel | None = field(
         None, "Isolation", "The weakest level at which children may run."
     )
     untrusted: Untrusted | None = field(

@@ -22,7 +22,7 @@ import msgspec
 from infloop.errors import NotFound, StoreError, UsageError
 from infloop.model.approval import Approval, cut_note, question
 from infloop.model.events import Notice
-from infloop.policy.permissions import Ruling
+from infloop.policy.permissions import PermissionDecision
 from infloop.store.interfaces.approvals import AlreadySettled, refusal
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Approvals:
         """Return the way in which one step asks; none when nobody is to be asked."""
         return partial(self.ask, asker) if self._timeout_ms else None
 
-    async def ask(self, asker: Asker, question: Question) -> Ruling:
+    async def ask(self, asker: Asker, question: Question) -> PermissionDecision:
         """Wait for an answer and return it, with who gave it and why; silence denies.
 
         Cancelled, the question is withdrawn.
@@ -149,7 +149,7 @@ class Approvals:
         finally:
             del self._open[approval.id]
         asker.told(settled, f"{settled.account}: {settled.title}")
-        return Ruling(settled.state == "allowed", settled.account)
+        return PermissionDecision(settled.state == "allowed", settled.account)
 
     async def _settled(self, waiting: _Open) -> Approval:
         """Return what became of a question, once that is known."""

@@ -1,6 +1,6 @@
-"""Which changes of files start a workflow, and when: patterns, quiet time, and a run's own writes.
+"""Decides which file changes start a workflow and when: patterns, quiet time, a run's own writes.
 
-Nothing here looks at a disk or a clock.
+Nothing here uses a disk or a clock.
 """
 
 from __future__ import annotations
@@ -16,43 +16,47 @@ if TYPE_CHECKING:
     from infloop.model.trigger import Watch
 
 MAX_PATHS = 1_000
-"""So many changed files are named to a run; of the others it is said how many there are."""
+"""The number of changed files that are passed to a run by name; others are only counted."""
 
-LONGEST_DEBOUNCES = 20
-"""Something that never stops changing starts a run after so many quiet times all the same."""
+MAX_DEBOUNCES = 20
+"""Files that never stop changing start a run after this many quiet times."""
 
-AGAIN_MS = 1_000
-"""What could not be started is tried again after so long."""
+RETRY_MS = 1_000
+"""The delay before a failed start is tried again."""
 
 _MAX_GLOBS = 100
 _LONGEST_GLOB = 500
-# Directories of tools, and what editors write beside the file that is meant.
-_NEVER = ("**/.git/**", "**/.hg/**", "**/.svn/**", "**/.infloop-worktrees/**")
-_LEFT_BY_EDITORS = ("**/*~", "**/.#*", "**/*.sw?", "**/4913", "**/.*.tmp")
+# Directories of version control, and temporary files of editors.
+_ALWAYS_IGNORED = ("**/.git/**", "**/.hg/**", "**/.svn/**", "**/.infloop-worktrees/**")
+_EDITOR_FILES = ("**/*~", "**/.#*", "**/*.sw?", "**/4913", "**/.*.tmp")
 
 
 class BadGlob(ValueError):
-    """A pattern for files that nobody understands; says why."""
+    """A file pattern is invalid; the text says why."""
 
 
 class FileFilter:
-    """Tells which files of a directory count."""
+    """Decides which files of a directory count."""
 
     def __init__(self, watch: Watch) -> None:
         if len(watch.globs) + len(watch.ignore) > _MAX_GLOBS:
             raise BadGlob(f"more than {_MAX_GLOBS} patterns; join some of them")
         try:
             self._wanted = compile_pattern(_any_of(watch.globs))
-            self._ignored = compile_pattern(_any_of((*_NEVER, *_LEFT_BY_EDITORS, *watch.ignore)))
+            self._ignored = compile_pattern(
+                _any_of((*_ALWAYS_IGNORED, *_EDITOR_FILES, *watch.ignore))
+            )
         except BadPattern as error:
-            raise BadGlob(f"the patterns are too much: {error}") from None
+            raise BadGlob(
+                f"the patterns are too complex: {error}; use fewer or shorter ones"
+            ) from None
 
     def counts(self, path: str) -> bool:
-        """Say whether a change of the file at `path`, relative to the directory, counts."""
+        """Tell whether a change of the file at `path`, relative to the directory, counts."""
         try:
             wanted = self._wanted.fullmatch(path) is not None
             return wanted and self._ignored.fullmatch(path) is None
-        except UnicodeError:  # a name that is not text: nothing could refer to it
+        except UnicodeError:  # a name that is not valid text
             return False
 
 
@@ -75,7 +79,7 @@ def _segment(text: str) -> str:
     if text == "**":
         return "\0"
     if "**" in text:
-        raise BadGlob(f"{text!r}: '**' stands alone between slashes")
+        raise BadGlob(f"{text!r}: '**' must be alone between slashes")
     made, rest = "", text
     while rest:
         char, rest = rest[0], rest[1:]
@@ -101,7 +105,7 @@ def _choice(chosen: str, closed: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The files that changed, by name as far as they are named, and how many there were."""
+    """The changed files, of which at most `MAX_PATHS` are named, and their number."""
 
     paths: tuple[str, ...]
     count: int
@@ -119,7 +123,7 @@ class Debounce:
         self._not_before_ms = 0
 
     def changed(self, paths: Iterable[str], now_ms: int) -> None:
-        """Take note of changes."""
+        """Add changes."""
         for path in paths:
             if not self._paths:
                 self._first_ms = now_ms
@@ -130,15 +134,15 @@ class Debounce:
             self._last_ms = now_ms
 
     def wait_ms(self, now_ms: int) -> int | None:
-        """Return how long it is until there is something to take; None without any change."""
+        """Return the time until changes can be taken; None without any change."""
         if not self._paths:
             return None
         quiet = self._last_ms + self._quiet_ms
-        patience = self._first_ms + LONGEST_DEBOUNCES * self._quiet_ms
-        return max(0, max(min(quiet, patience), self._not_before_ms) - now_ms)
+        latest = self._first_ms + MAX_DEBOUNCES * self._quiet_ms
+        return max(0, max(min(quiet, latest), self._not_before_ms) - now_ms)
 
     def take(self, now_ms: int) -> Changes | None:
-        """Return what changed, if it is time, and begin anew."""
+        """Return the changes if it is time, and start again."""
         if self.wait_ms(now_ms) != 0:
             return None
         changes = Changes(tuple(sorted(self._paths)), len(self._paths) + self._left_out)
@@ -146,15 +150,15 @@ class Debounce:
         return changes
 
     def put_back(self, changes: Changes, now_ms: int) -> None:
-        """Keep what was taken and could not be used; it is handed out again after a while."""
+        """Put back changes that could not be used; they can be taken again after `RETRY_MS`."""
         self.changed(changes.paths, now_ms)
         self._left_out += changes.count - len(changes.paths)
-        self._not_before_ms = now_ms + AGAIN_MS
+        self._not_before_ms = now_ms + RETRY_MS
 
 
 @dataclass(slots=True)
 class _Window:
-    """When a run was on, and the directories it wrote to."""
+    """The time of a run, and the directories it wrote to."""
 
     trigger_id: str
     directories: tuple[str, ...]
@@ -163,28 +167,31 @@ class _Window:
 
 @dataclass(slots=True)
 class OwnWrites:
-    """Which changes are a run's own: in its directories, while it was on and a moment longer.
+    """Tells which changes a run of the trigger made itself.
 
-    The moment is what it takes until a change is heard of. A run that works in a worktree has that
-    for its directory, so what a person changes meanwhile in the watched one does count. Paths are
-    real ones, without links.
+    - They are in the run's directories, during the run or up to `grace_ms` after it, because a
+      change
+      is noticed late.
+    - The directory of a run in a worktree is the worktree, so a person's changes in the watched
+      directory count.
+    - Paths are resolved, without links.
     """
 
     grace_ms: int = 2_000
     _windows: dict[str, _Window] = field(default_factory=dict)
 
     def began(self, trigger_id: str, run_id: str, directories: Iterable[str]) -> None:
-        """A run of the trigger is on, or it works in other directories from now on."""
+        """Record that a run of the trigger is active, and the directories it works in."""
         roots = tuple(directory.rstrip("/") for directory in directories)
         self._windows[run_id] = _Window(trigger_id, roots)
 
     def ended(self, run_id: str, now_ms: int) -> None:
-        """The run is over; what it wrote may still be heard of."""
+        """Record that the run ended; its changes may still be noticed."""
         if run_id in self._windows:
             self._windows[run_id].ended_ms = now_ms
 
     def owns(self, trigger_id: str, path: str, now_ms: int) -> bool:
-        """Say whether a change that was heard of now was made by a run of the trigger itself."""
+        """Tell whether a run of the trigger itself made a change that was noticed now."""
         self._forget(now_ms)
         return any(
             window.trigger_id == trigger_id

@@ -1,7 +1,7 @@
-"""What the server counts, in the form that Prometheus reads.
+"""Prometheus metrics.
 
-Counters begin with the process. What the journal knows (waiting runs, cost) is asked for when
-somebody looks.
+Counters start at 0 with the process. Gauges (queued runs, cost) are read from the store when a
+client asks.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        # Finding one of them again by its labels takes longer than counting.
+        # Looking a child up by its labels takes longer than counting, so children are kept.
         self._answered: dict[tuple[str, str, int], Histogram] = {}
         self._passed: dict[str, Counter] = {}
         self._taken: dict[int, Counter] = {}
@@ -97,7 +97,7 @@ class Metrics:
         return Gauge(name, text, registry=self._registry)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count an answered request, by the route's pattern: a path could be anything."""
+        """Count a request by its route's pattern: a path could be anything."""
         known = method if method in _METHODS else "other"
         counted = self._answered.get((known, route, status))
         if counted is None:
@@ -106,18 +106,16 @@ class Metrics:
         counted.observe(seconds)
 
     def webhook(self, status: int) -> None:
-        """Count an answer to a webhook."""
         counted = self._taken.get(status)
         if counted is None:
             counted = self._taken[status] = self._webhooks.labels(str(status))
         counted.inc()
 
     def limited(self, what: str) -> None:
-        """Count a request that came too soon."""
         self._limited.labels(what).inc()
 
     def watch(self, said: BusMessage) -> None:
-        """Count what happens in runs."""
+        """Count what happens on the event bus."""
         if not isinstance(said, Recorded):
             self._watch_connections(said)
             return

@@ -81,8 +81,8 @@ if TYPE_CHECKING:
 SEQ_GAP = 10_000
 """How far a resumed run skips ahead: more than an interrupted process can have shown unwritten."""
 
-OUTSIDE = ("webhook",)
-"""Causes that are somebody else's doing."""
+INSIDE = frozenset({"cli", "api", "mcp", "schedule", "file", "rewind", "import"})
+"""The causes on this machine or of an authenticated client; every other cause is from outside."""
 
 POLL_SECONDS = 0.2
 BEAT_SECONDS = 5.0
@@ -125,7 +125,7 @@ class RunService:
         self.instance = instance
         self._clock = clock
         self._parts = parts
-        clean = parts.leaks.known.clean
+        clean = parts.leaks.known.redact
         self._ledger = Ledger(store.ledger, instance.id, clock, parts.budget, clean)
         self._live: dict[str, LiveRun] = {}
         self._audit = RunAudit(parts.audit, clock)
@@ -236,10 +236,10 @@ class RunService:
         self, run_id: str, root: JsonObject, files: RunWorkspace | None, cause: Cause
     ) -> RunFence:
         parts = self._parts
-        outside = cause.kind in OUTSIDE or bool(cause.untrusted)
+        outside = cause.kind not in INSIDE or bool(cause.untrusted)
         rules = replace(parts.egress, enforce=parts.egress.enforce or outside)
         make_home = partial(parts.homes.make, run_id) if parts.homes else None
-        in_place = files.in_place(parts.sandbox.level) if files else None
+        in_place = files.in_place(parts.sandbox) if files else None
         return RunFence(
             parts.sandbox,
             rules,
@@ -268,7 +268,7 @@ class RunService:
     def _refuse_untrusted(self, known: Known, cause: Cause) -> None:
         """Raise if what somebody outside sent would reach what it must not."""
         unconfined = self._parts.why_host
-        if cause.kind in OUTSIDE and unconfined:
+        if cause.kind not in INSIDE and unconfined:
             raise WorkflowError(
                 "a run that somebody outside causes needs its children confined, and they are not "
                 f"here: {unconfined}. INFLOOP_ISOLATION=host says that it may run as you"
@@ -597,7 +597,7 @@ class RunService:
 
     def _note_connections(self, run_id: str, decided: Decided) -> None:
         """Write decisions about connections into the audit log, and tell who counts them."""
-        live, clean = self._live[run_id], self._parts.leaks.known.clean
+        live, clean = self._live[run_id], self._parts.leaks.known.redact
         details = clean(decided.details())
         self._audit.note(decided.event, live, outcome=decided.kind.reason, details=details)
         self.news.publish(clean(decided.message(live, self._clock.now_ms())))

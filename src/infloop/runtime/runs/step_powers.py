@@ -109,14 +109,14 @@ class StepDoors:
             self._telling = Telling(run.loop.post, tell, perform.path, perform.node)
         fenced = run.fence.around(self._telling, perform.node, needs, seen)
         records = run.parts.records
-        return records.around(fenced, run.run_id, perform.path) if records else fenced
+        return records.wrap(fenced, run.run_id, perform.path) if records else fenced
 
     def provider(self, provider_id: str) -> Provider:
         """Return a provider whose calls are on the books."""
         run, perform = self._run, self._perform
         parts, seen = run.parts, Seen()
         found = parts.provider(provider_id, partial(self.sandbox, seen=seen), self._ask())
-        if parts.homes and run.fence.isolation != "host":
+        if parts.homes and run.fence.confines:
             there = partial(parts.homes.is_there, run.run_id, perform.node)
             found = InItsHome(found, there)
         most = run.loop.limits.max_cost_usd

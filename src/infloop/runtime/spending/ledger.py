@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, cast
 from infloop.errors import BudgetError, StepError
 from infloop.lowlevel.uncancelled import wait_uncancelled
 from infloop.policy.spending import (
-    MOST_UNTOLD,
+    MAX_UNREPORTED_COSTS,
     Budget,
     is_amount,
     run_refusal,
     total_refusal,
     unknown_cost_refusal,
-    untold_refusal,
+    unreported_cost_refusal,
     used_up,
-    window_began,
+    window_start,
 )
 from infloop.providers.base import NO_USAGE, Cost, Done, ProviderNotice, Usage
 from infloop.runtime.spending.broker_usage import unreported
@@ -118,8 +118,8 @@ class Ledger:
         `untold` is how many answers have not told what they cost.
         """
         caps = self._caps(run_id, max_run_usd)
-        if caps and untold > MOST_UNTOLD:
-            return untold_refusal(untold)
+        if caps and untold > MAX_UNREPORTED_COSTS:
+            return unreported_cost_refusal(untold)
         for cap in caps:
             spent = await self._ledger.total(cap.calls)
             if used_up(spent.usd, cap.limit_usd):
@@ -371,7 +371,7 @@ async def abandon_dead_calls(ledger: CallLedger, liveness: Liveness, clock: Cloc
 def window_start_ms(window: Window, now_ms: int) -> int:
     """Return when the window around `now_ms` began, by the local calendar; 0 if days do not say."""
     today = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().date()
-    first = window_began(window, today)
+    first = window_start(window, today)
     return 0 if first is None else midnight_ms(first)
 
 

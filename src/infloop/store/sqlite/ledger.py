@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import NotFound
-from infloop.policy.spending import MOST_USD, used_up
+from infloop.policy.spending import MAX_USD, used_up
 from infloop.store.interfaces.ledger import (
     Bill,
     CallFilter,
@@ -200,7 +200,7 @@ def _row(call: NewCall, bill: Bill, *, known: bool, settled_at: int | None) -> t
 
 def _amounts(bill: Bill) -> tuple[int, int, int, int]:
     return (
-        round(min(bill.usd, MOST_USD) * BILLION),
+        round(min(bill.usd, MAX_USD) * BILLION),
         min(bill.input_tokens, MOST_TOKENS),
         min(bill.output_tokens, MOST_TOKENS),
         min(bill.cached_tokens, MOST_TOKENS),
