@@ -8,6 +8,8 @@
     reading     reads a JSON object from bytes, within limits
     schema      declares the fields of a file, validates it, publishes its JSON Schema
     names       ids that are safe as file names
+    hosts       the canonical form of hosts and URLs
+    clock       the interface of a clock
 
     nodes       node types: one class each, with its configuration and its facts
     node_check  what the rules of a node type are given
