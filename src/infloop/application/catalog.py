@@ -6,17 +6,14 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from infloop.application.models import Model
-from infloop.model.connection import connection_schema
-from infloop.model.plugin import plugin_schema
-from infloop.model.provider import provider_schema
+from infloop.application.schemas import SCHEMAS
 from infloop.model.schema import part_model
 from infloop.model.starter import new_node
-from infloop.model.trigger import trigger_schema
 from infloop.model.values import JsonObject
-from infloop.model.workflow import NODE_MODELS, workflow_schema
+from infloop.model.workflow import NODE_MODELS
 
 if TYPE_CHECKING:
-    from infloop.application.resources import Resources
+    from infloop.application.resources import FileResources
 
 
 class NodeType(Model, kw_only=True):
@@ -45,29 +42,22 @@ class CatalogContent(Model, kw_only=True):
 class Catalog:
     """Describes node types, file formats and settings."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: FileResources) -> None:
         self._resources = resources
 
     def read(self) -> CatalogContent:
         nodes, schemas = _fixed()
-        settings = self._resources.settings
         return CatalogContent(
             version=self._resources.version,
             nodes=nodes,
             schemas=schemas,
-            settings=settings() if settings else {},
+            settings=self._resources.settings(),
         )
 
 
 @cache
 def _fixed() -> tuple[list[NodeType], dict[str, JsonObject]]:
-    schemas = {
-        "workflow": workflow_schema(),
-        "provider": provider_schema(),
-        "trigger": trigger_schema(),
-        "plugin": plugin_schema(),
-        "connection": connection_schema(),
-    }
+    schemas = {name: schema() for name, schema in SCHEMAS.items()}
     return [_node_type(kind) for kind in NODE_MODELS], schemas
 
 
