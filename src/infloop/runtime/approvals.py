@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from infloop.errors import NotFound, StoreError, UsageError
-from infloop.model.approval import Approval, cut_note, question
+from infloop.model.approval import SHORT_ID, Approval, cut_note, how_to, question
 from infloop.model.events import Notice
 from infloop.policy.permissions import PermissionDecision
 from infloop.store.interfaces.approvals import AlreadySettled, refusal
@@ -43,7 +43,6 @@ LOOK_SECONDS = 1.0
 """How long it takes at most until an answer from another process is seen."""
 
 MOST_PAUSED = 200
-SHORT_ID = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,17 +253,6 @@ class Approvals:
         if approval_id in self._open:
             self._open[approval_id].answered.set()
         return settled
-
-
-def how_to(approval: Approval) -> str:
-    """Return how a person answers."""
-    return approval.hint or f"`infloop approvals allow {approval.id[:SHORT_ID]}`, or deny"
-
-
-def shown(approval: Approval) -> JsonObject:
-    """Return a question for another program."""
-    plain: JsonObject = msgspec.to_builtins(approval)
-    return plain
 
 
 def _paused(row: RunRow) -> Approval:
