@@ -231,7 +231,7 @@ class _Flow:
             by = tuple(".".join(one) for one in references if self._is_untrusted(name, one))
             if by:
                 shown = _shown(node, field)
-                yield Reached(name, node.id, node.type, shown, by, use, node.rule)
+                yield Reached(name, node.id, node.type, shown, by, use=use, rule=node.rule)
         tainted = self._tainted[name]
         if node.looks_around and len(tainted) > (node.id in tainted):
             shown = _shown(node, node.model.previous_output_field)
