@@ -33,7 +33,9 @@ class RunBudget(msgspec.Struct, frozen=True, rename="camel"):
 
 
 TriggerKindName: TypeAlias = Literal["webhook", "schedule", "file"]
-"""The kinds of triggers; see `infloop.model.trigger`."""
+"""The kinds of triggers; see `infloop.triggers.kinds`."""
+
+_INSIDE = frozenset({"cli", "api", "mcp", "schedule", "file", "rewind", "import"})
 
 
 class Cause(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -47,6 +49,14 @@ class Cause(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     parent_run: str = ""
     parent_step: str = ""
     untrusted: tuple[str, ...] = ()
+
+    @property
+    def from_outside(self) -> bool:
+        """Whether neither this machine nor an authenticated client caused the run.
+
+        A kind that is not listed counts as outside, which demands confined children.
+        """
+        return self.kind not in _INSIDE
 
 
 class DirectoryId(NamedTuple):

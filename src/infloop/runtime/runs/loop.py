@@ -70,7 +70,6 @@ class RunLoop:
         self._commands: deque[Command] = deque()
         self._inbox: deque[Event] = deque()
         self._arrival: asyncio.Future[None] | None = None
-        self._is_busy = False
         self._stopping = False
         self._failure: BaseException | None = None
         self._since_checkpoint = 0
@@ -113,26 +112,6 @@ class RunLoop:
         self._inbox.append(self._clean(event))
         self._wake()
 
-    def _answered(self, event: Event) -> None:
-        """Take the outcome of an effect; while the loop waits, what follows is done here and now.
-
-        To wake it up would take about as long as that.
-        """
-        self._inbox.append(self._clean(event))
-        waits = self._arrival is not None and not self._arrival.done()
-        if self._is_busy or not waits or self._failure is not None:
-            self._wake()
-            return
-        self._is_busy = True
-        try:
-            self._take_inbox()
-            if self._work_off() or self._inbox:
-                self._wake()
-        except Exception as error:  # noqa: BLE001  (it is the run's, not the effect's)
-            self.fail(error)
-        finally:
-            self._is_busy = False
-
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
@@ -148,9 +127,7 @@ class RunLoop:
         self._commands.extend(commands)
         try:
             async with asyncio.TaskGroup() as tasks:
-                self._effects = Effects(
-                    tasks, self._act, self.post, self._answered, self.recorder.now_ms
-                )
+                self._effects = Effects(tasks, self._act, self.post, self.recorder.now_ms)
                 try:
                     return await self._drive()
                 finally:
