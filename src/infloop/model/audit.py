@@ -184,14 +184,14 @@ def audit_event(
     if event not in EVENTS:
         raise ValueError(f"{event!r} is not an event of the audit log; add it to EVENTS")
     return AuditEvent(
-        utc_text(time),
-        event,
-        actor if not actor.name else Actor(actor.kind, _text(actor.name)),
-        _text(outcome),
-        _text(correlation_id),
-        _text(run_id),
-        _text(workflow_id),
-        _bounded(redacted(details)) if details else {},
+        time=utc_text(time),
+        event=event,
+        actor=actor if not actor.name else Actor(actor.kind, _text(actor.name)),
+        outcome=_text(outcome),
+        correlation_id=_text(correlation_id),
+        run_id=_text(run_id),
+        workflow_id=_text(workflow_id),
+        details=_bounded(redacted(details)) if details else {},
     )
 
 
