@@ -93,7 +93,7 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
             requests_per_minute=chosen.webhook_rate_limit,
         )
         own_writes = OwnWritesTracker(workdir, clock)
-        service.news.watch(own_writes.note)
+        service.event_bus.subscribe(own_writes.note)
         marks = Marks(chosen.triggers / STATE_FILE)
         scheduler = Scheduler(firing.triggers, firing.start_due, firing.warn, marks, clock)
         watcher = Watcher(
@@ -101,7 +101,7 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
         )
         application = Application(resources.serving(firing, scheduler))
         metrics = Metrics()
-        service.news.watch(metrics.watch)
+        service.event_bus.subscribe(metrics.watch)
         web = WebDependencies(
             application=application,
             clock=clock,
@@ -137,11 +137,11 @@ def _dispatcher(
     *,
     own_only: bool = False,
 ) -> Dispatcher:
-    from infloop.runtime.runs.dispatch import Dispatcher, Room
+    from infloop.runtime.runs.dispatch import Capacity, Dispatcher
 
-    room = Room(chosen.max_concurrent_runs, chosen.queue_limit)
+    capacity = Capacity(chosen.max_concurrent_runs, chosen.queue_limit)
     load = definition_loader(chosen)
-    return Dispatcher(service, store.queue, clock, audit, load, room, own_only=own_only)
+    return Dispatcher(service, store.queue, clock, audit, load, capacity, own_only=own_only)
 
 
 def _mcp_caller(scope: Scope) -> Caller:

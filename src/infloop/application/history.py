@@ -24,9 +24,9 @@ from infloop.errors import NotFound, UsageError
 from infloop.model.events import Output
 from infloop.model.messages import RunFinished, expand
 from infloop.runtime.runs.dispatch import queue_id
-from infloop.runtime.runs.recovery import shown_status
-from infloop.runtime.runs.taint_report import from_outside
-from infloop.runtime.timeline import spans
+from infloop.runtime.runs.run_status import current_status
+from infloop.runtime.runs.taint_report import untrusted_names
+from infloop.runtime.timeline import directory_changes
 from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from infloop.model.events import Recorded
     from infloop.model.messages import Message
     from infloop.model.values import JsonObject
-    from infloop.runtime.timeline import Span
+    from infloop.runtime.timeline import DirectoryChange
     from infloop.store.interfaces.queue import QueueState
     from infloop.store.interfaces.run_log import RunRow, SearchHit, StoredStatus, TextPage
     from infloop.workspace.snapshots.store import SnapshotStore
@@ -119,7 +119,7 @@ class RunHistory:
         return queued(found) if isinstance(found, QueueEntry) else await self.summarize(found)
 
     async def summarize(self, row: RunRow, hit: SearchHit | None = None) -> RunSummary:
-        status = await shown_status(row, self._resources.store.liveness)
+        status = await current_status(row, self._resources.store.liveness)
         return RunSummary(
             run_id=row.id,
             workflow_id=row.workflow_id,
@@ -165,10 +165,10 @@ class RunHistory:
 
     async def _detail(self, row: RunRow, *, with_events: bool = False) -> RunDetail:
         service = self._resources.driving()
-        progress = service.glance(row.id) if service and row.finished_at is None else None
+        progress = service.progress(row.id) if service and row.finished_at is None else None
         events = await self._newest_events(row) if with_events else UNSET
         common = asdict(await self.summarize(row)) | {
-            "untrusted": await from_outside(self._log, row),
+            "untrusted": await untrusted_names(self._log, row),
             "events": events,
         }
         if progress is None:
@@ -201,7 +201,7 @@ class RunHistory:
     def progress(self, run_id: str) -> RunProgress | None:
         """Return where a run is that this process drives."""
         service = self._resources.driving()
-        found = service.glance(run_id) if service else None
+        found = service.progress(run_id) if service else None
         if found is None:
             return None
         return RunProgress(open_nodes=list(found.nodes), rounds=dict(found.rounds))
@@ -305,12 +305,12 @@ class RunHistory:
     async def diff(self, run_id: str, step: str = "") -> Diff:
         """Return what a run, or one step or round of it, changed in its directories."""
         await self._log.run(run_id)
-        found = await spans(self._log, run_id, step)
+        found = await directory_changes(self._log, run_id, step)
         store = (await self._resources.workspaces()).store if found else None
         return Diff(directories=[await _directory_diff(store, span) for span in found if store])
 
 
-async def _directory_diff(store: SnapshotStore, span: Span) -> DirectoryDiff:
+async def _directory_diff(store: SnapshotStore, span: DirectoryChange) -> DirectoryDiff:
     from infloop.workspace.applying.review import protected_changes
     from infloop.workspace.snapshots.changes import printable
 

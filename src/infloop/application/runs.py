@@ -23,8 +23,8 @@ from infloop.model.problems import short_repr
 from infloop.model.references import implicit_inputs, workflow_inputs
 from infloop.model.values import compact_json
 from infloop.policy.taint import refusals, told
-from infloop.runtime.runs.dispatch import Asked
-from infloop.runtime.runs.recovery import shown_status
+from infloop.runtime.runs.dispatch import RunRequest
+from infloop.runtime.runs.run_status import current_status
 from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from infloop.catalog import Bundle
     from infloop.model.audit import EventName
     from infloop.model.values import JsonObject, JsonValue
-    from infloop.runtime.runs.service import GoingBack, RunService
+    from infloop.runtime.runs.rewinding import DirectoryRestore
+    from infloop.runtime.runs.service import RunService
     from infloop.store.interfaces.run_log import RunRow
 
 MAX_ARGUMENT_BYTES = 1 << 20
@@ -68,7 +69,7 @@ class Runs:
         found = await self._history.find_row_or_entry(run_id)
         if isinstance(found, QueueEntry):
             return await self._cancel_queued(found, caller)
-        status = await shown_status(found, self._resources.store.liveness)
+        status = await current_status(found, self._resources.store.liveness)
         if status in FINISHED:
             raise Conflict(
                 f"run {run_id!r} has {status} already; there is nothing to stop", "finished"
@@ -142,7 +143,7 @@ class Runs:
             raise Conflict(str(error), "cannot-resume") from None
         return Begun(run_id=run_id, correlation_id=caller.correlation_id or row.correlation_id)
 
-    async def plan_rewind(self, run_id: str, step: str) -> list[GoingBack]:
+    async def plan_rewind(self, run_id: str, step: str) -> list[DirectoryRestore]:
         """Return what going back to `step` would change in the run's directories."""
         return await (await self._resources.service()).plan_rewind(run_id, step)
 
@@ -166,7 +167,7 @@ class Runs:
         as failed.
         """
         found = await (await self._resources.service()).recover()
-        return Recovery(failed=found.failed, resumable=found.resumable, messages=found.files)
+        return Recovery(failed=found.failed, resumable=found.resumable, messages=found.messages)
 
     async def continue_recovered(self, run_id: str) -> None:
         """Go on with a run whose workflow asks to be resumed after a crash."""
@@ -174,7 +175,7 @@ class Runs:
 
     async def unconfined_reason(self) -> str:
         """Return why children are not confined; empty if they are, or if it was asked for."""
-        return (await self._resources.service()).why_host
+        return (await self._resources.service()).unconfined_reason
 
     # -- starting ----------------------------------------------------------------------------
 
@@ -193,7 +194,7 @@ class Runs:
         as untrusted, as a webhook's values do.
         """
         service = await self._resources.service()
-        await service.refuse_if_spent()
+        await service.check_resources()
         bundle = await asyncio.to_thread(self._bundle, workflow_id)
         if caller.surface == "mcp":
             _refuse_unknown(bundle, inputs)
@@ -213,7 +214,7 @@ class Runs:
             details={"via": caller.surface},
         )
         added = await self._queue.add(
-            Asked(
+            RunRequest(
                 workflow_id=workflow_id,
                 inputs=filled,
                 cause=cause,
@@ -292,6 +293,8 @@ def _refuse_unknown(bundle: Bundle, given: JsonObject) -> None:
 
 def _refuse_untrusted(service: RunService, bundle: Bundle, cause: Cause) -> None:
     """Refuse at once what the run would be refused for when its turn comes."""
-    found = refusals(bundle.plain(), bundle.root.id, cause.untrusted, confined=not service.why_host)
+    found = refusals(
+        bundle.plain(), bundle.root.id, cause.untrusted, confined=not service.unconfined_reason
+    )
     if found:
         raise WorkflowError(told(found))

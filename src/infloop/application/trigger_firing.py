@@ -17,7 +17,7 @@ from infloop.errors import AuditError, StoreError, UsageError
 from infloop.model.audit import SYSTEM, Actor, fingerprint
 from infloop.model.inputs import InputError
 from infloop.model.template import TooLong
-from infloop.runtime.runs.dispatch import Asked
+from infloop.runtime.runs.dispatch import RunRequest
 from infloop.store.interfaces.queue import QueueFull
 from infloop.triggers.firing import name_of, prepare
 from infloop.triggers.schedule import Timetable
@@ -144,7 +144,7 @@ class TriggerFiring:
         correlation_id = _correlation_id.get() or f"cid_{secrets.token_hex(16)}"
         by_webhook = firing.cause.kind == "webhook"
         added = await self._dispatcher.put(
-            Asked(
+            RunRequest(
                 workflow_id=firing.workflow_id,
                 inputs=firing.inputs,
                 cause=firing.cause,

@@ -84,8 +84,8 @@ async def see_through(
 
     with on_interrupt(stopping.set, lambda: _give_up(shown)):
         runs = await begin()
-        if runs and service.why_host:
-            note(f"isolation: host, so children run as you: {service.why_host}")
+        if runs and service.unconfined_reason:
+            note(f"isolation: host, so children run as you: {service.unconfined_reason}")
         several = len(runs) > 1
         shown += [await _shown(service, run, as_json=as_json, several=several) for run in runs]
         try:
@@ -211,6 +211,6 @@ def _drawn(service: RunService, row: RunRow, story: Story, labels: Labels) -> Vi
         return None
 
     def asked() -> Sequence[Approval]:
-        return service.approvals.open_of(row.id) if service.approvals else ()
+        return service.approvals.open_for_run(row.id) if service.approvals else ()
 
     return LiveView(console, story, labels, row.id, row.workflow_name, SystemClock(), asked)

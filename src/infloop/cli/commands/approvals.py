@@ -51,13 +51,13 @@ def main(args: argparse.Namespace) -> int:
 async def _list(*, as_json: bool) -> int:
     from infloop import app
     from infloop.cli.view.terminal import json_line, note
-    from infloop.runtime.approvals import shown
+    from infloop.runtime.approvals import approval_json
 
     async with app.open_approvals(app.settings()) as approvals:
         waiting = await approvals.waiting()
     for each in waiting:
         if as_json:
-            print(json_line(shown(each)))
+            print(json_line(approval_json(each)))
         else:
             for line in _lines(each):
                 print(line)
@@ -70,7 +70,7 @@ def _lines(approval: Approval) -> Iterator[str]:
     from infloop.cli.view.advice import short
     from infloop.cli.view.figures import moment
     from infloop.cli.view.terminal import INDENT, json_line, one_line
-    from infloop.runtime.approvals import how_to
+    from infloop.runtime.approvals import answer_hint
 
     until = f"until {moment(approval.expires_at)}" if approval.expires_at else ""
     place = f"run {short(approval.run_id)} {one_line(approval.path)}" if approval.run_id else ""
@@ -80,20 +80,20 @@ def _lines(approval: Approval) -> Iterator[str]:
     for key, value in approval.details.items():
         told = value if isinstance(value, str) else json_line(value)
         yield f"{INDENT}{INDENT}{one_line(key)}: {one_line(told, LONGEST_DETAIL)}"
-    yield f"{INDENT}{one_line(how_to(approval))}"
+    yield f"{INDENT}{one_line(answer_hint(approval))}"
 
 
 async def _answer(args: argparse.Namespace) -> int:
     from infloop import app
     from infloop.cli.view.terminal import json_line, one_line
     from infloop.model.audit import Actor
-    from infloop.runtime.approvals import shown
+    from infloop.runtime.approvals import approval_json
 
     async with app.open_approvals(app.settings()) as approvals:
         name = await _named(approvals, args.id)
         settled = await approvals.answer(name, args.action, Actor("cli"), note=args.note)
     if args.json:
-        print(json_line(shown(settled)))
+        print(json_line(approval_json(settled)))
     else:
         print(one_line(f"{settled.state}: {settled.title}"))
     return 0

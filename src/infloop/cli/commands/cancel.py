@@ -41,12 +41,12 @@ async def _cancel(settings: Settings, name: str) -> int:
     from infloop.cli.recording import record
     from infloop.errors import UsageError
     from infloop.runtime.clock import SystemClock
-    from infloop.runtime.runs.recovery import shown_status
+    from infloop.runtime.runs.run_status import current_status
 
     async with app.open_audit(settings) as audit:
         async with app.open_store(settings) as store:
             row = await find_run(store.run_log, name)
-            status = await shown_status(row, store.liveness)
+            status = await current_status(row, store.liveness)
             if status in ("succeeded", "failed", "cancelled"):
                 raise UsageError(f"run {row.id!r} has {status} already; there is nothing to stop")
             await record(audit, "run.stopped", row)
@@ -70,7 +70,7 @@ async def _wait(store: Store, run_id: str) -> int:
     """Wait until the run's process has done what it was asked for."""
     from infloop.cli.view.advice import short
     from infloop.cli.view.terminal import note
-    from infloop.runtime.runs.service import follow
+    from infloop.runtime.runs.following import follow
 
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):

@@ -21,7 +21,7 @@ from infloop.cli.run_names import add_run_argument, find_run
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.runtime.timeline import Span
+    from infloop.runtime.timeline import DirectoryChange
     from infloop.workspace.snapshots.store import SnapshotStore
 
 
@@ -56,14 +56,14 @@ async def _diff(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _spans(args: argparse.Namespace) -> list[Span]:
+async def _spans(args: argparse.Namespace) -> list[DirectoryChange]:
     from infloop import app
     from infloop.errors import UsageError
-    from infloop.runtime.timeline import spans
+    from infloop.runtime.timeline import directory_changes
 
     async with app.open_store(app.settings()) as store:
         row = await find_run(store.run_log, args.run)
-        found = await spans(store.run_log, row.id, args.step)
+        found = await directory_changes(store.run_log, row.id, args.step)
     if not found:
         what = f"step {args.step!r} of run {row.id!r}" if args.step else f"run {row.id!r}"
         raise UsageError(
@@ -73,18 +73,18 @@ async def _spans(args: argparse.Namespace) -> list[Span]:
     return found
 
 
-async def _patch(store: SnapshotStore, span: Span) -> str:
+async def _patch(store: SnapshotStore, span: DirectoryChange) -> str:
     return await store.patch(span.before, span.after)
 
 
-async def _stat(store: SnapshotStore, span: Span) -> str:
+async def _stat(store: SnapshotStore, span: DirectoryChange) -> str:
     from infloop.cli.view.changes import change_lines, total
 
     changes = await store.diff(span.before, span.after)
     return "\n".join((*change_lines(changes), total(changes), "")) if changes else ""
 
 
-async def _mark(store: SnapshotStore, span: Span) -> None:
+async def _mark(store: SnapshotStore, span: DirectoryChange) -> None:
     """Name the changed files that `infloop apply` asks a person about."""
     from infloop.cli.view.terminal import note
     from infloop.workspace.applying.review import protected_changes

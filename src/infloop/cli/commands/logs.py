@@ -54,7 +54,7 @@ async def _logs(args: argparse.Namespace) -> int:
 
 async def _batches(store: Store, run_id: str, *, follow: bool) -> AsyncIterator[list[Recorded]]:
     if follow:
-        from infloop.runtime.runs.service import follow as follow_run
+        from infloop.runtime.runs.following import follow as follow_run
 
         async for batch in follow_run(store, run_id):
             yield batch

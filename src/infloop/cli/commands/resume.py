@@ -76,7 +76,7 @@ async def _begin(service: RunService, audit: AuditLog, args: argparse.Namespace)
         row = await find_run(service.store.run_log, args.run)
         return [await _begin_one(service, audit, row.id, args)]
     found = await service.recover()
-    for line in found.files:
+    for line in found.messages:
         note(line)
     waiting = found.resumable
     if not waiting:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import argparse
 
     from infloop.cli.watching import Begun
-    from infloop.runtime.runs.service import GoingBack, RunService
+    from infloop.runtime.runs.rewinding import DirectoryRestore
+    from infloop.runtime.runs.service import RunService
 
 SHOWN = 20
 
@@ -62,12 +63,12 @@ async def _rewind(args: argparse.Namespace) -> int:
 async def _begin(service: RunService, run_id: str, step: str) -> list[Begun]:
     from infloop.cli.view.terminal import note
     from infloop.cli.watching import begun
-    from infloop.runtime.timeline import replaced
+    from infloop.runtime.timeline import replacing_restores
 
     seq = await service.find_step(run_id, step)
     new = await service.rewind(run_id, step)
     watched = begun(service, new, seq - 1)
-    for each in await replaced(service.store.run_log, new, seq):
+    for each in await replacing_restores(service.store.run_log, new, seq):
         note(
             f"{each.directory} as it was before is kept: `infloop worktrees restore "
             f"{each.replaced} PATH` writes it to a new directory"
@@ -75,7 +76,7 @@ async def _begin(service: RunService, run_id: str, step: str) -> list[Begun]:
     return [watched]
 
 
-def _agreed(plan: list[GoingBack], *, yes: bool) -> bool:
+def _agreed(plan: list[DirectoryRestore], *, yes: bool) -> bool:
     """Show what will change; say whether that is wanted."""
     import sys
 

@@ -95,9 +95,9 @@ def _stored(status: str | None) -> StoredStatus | None:
 
 
 async def _status(store: Store, row: RunRow) -> str:
-    from infloop.runtime.runs.recovery import shown_status
+    from infloop.runtime.runs.run_status import current_status
 
-    return await shown_status(row, store.liveness)
+    return await current_status(row, store.liveness)
 
 
 def run_object(row: RunRow, status: str) -> JsonObject:

@@ -62,8 +62,8 @@ def main(args: argparse.Namespace) -> int:
 async def _show(args: argparse.Namespace) -> int:
     from infloop import app
     from infloop.cli.view.replay import whole_story
-    from infloop.runtime.runs.recovery import shown_status
-    from infloop.runtime.runs.taint_report import from_outside
+    from infloop.runtime.runs.run_status import current_status
+    from infloop.runtime.runs.taint_report import untrusted_names
 
     async with app.open_store(app.settings()) as store:
         row = await find_run(store.run_log, args.run)
@@ -71,9 +71,9 @@ async def _show(args: argparse.Namespace) -> int:
             return await _page(store, row, args)
         if args.step:
             return await _step(store, row, args)
-        status = await shown_status(row, store.liveness)
+        status = await current_status(row, store.liveness)
         story = await whole_story(store, row.id)
-        outside = await from_outside(store.run_log, row)
+        outside = await untrusted_names(store.run_log, row)
     if args.json:
         from infloop.cli.view.terminal import json_line
 

@@ -51,11 +51,11 @@ async def _gather(name: str) -> Evidence:
     from infloop.cli.view.explain import Evidence
     from infloop.cli.view.replay import whole_story
     from infloop.runtime.clock import SystemClock
-    from infloop.runtime.runs.recovery import shown_status
+    from infloop.runtime.runs.run_status import current_status
 
     async with app.open_store(app.settings()) as store:
         row = await find_run(store.run_log, name)
-        status = await shown_status(row, store.liveness)
+        status = await current_status(row, store.liveness)
         story = await whole_story(store, row.id)
         return Evidence(
             row=row,

@@ -83,11 +83,11 @@ async def _prune(workspaces: Workspaces) -> None:
 
     from infloop import app
     from infloop.cli.view.terminal import plural
-    from infloop.runtime.runs.recovery import is_known, is_over
+    from infloop.runtime.runs.run_status import is_known, is_over
 
     async with app.open_store(app.settings()) as store:
         said = await workspaces.recover(partial(is_over, store.run_log))
-        dropped = await workspaces.drop_forgotten(partial(is_known, store.run_log))
+        dropped = await workspaces.drop_snapshots(partial(is_known, store.run_log))
     for line in said:
         print(line)
     if dropped:

@@ -14,7 +14,7 @@ from infloop.cli.view.figures import clock_time, duration, moment
 from infloop.cli.view.outline import rounds
 from infloop.cli.view.terminal import indented, one_line, plural, safe
 from infloop.model.values import as_text
-from infloop.runtime.approvals import how_to
+from infloop.runtime.approvals import answer_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -137,7 +137,7 @@ def _present(known: Evidence) -> Iterator[str]:
         yield f"now at {_position(step, known.now)}"
     for approval in known.asked:
         yield f"waiting for an answer: {one_line(approval.title)}"
-        yield f"  {one_line(how_to(approval))}"
+        yield f"  {one_line(answer_hint(approval))}"
     yield from _last_lines(known.said)
 
 

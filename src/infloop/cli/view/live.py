@@ -12,7 +12,7 @@ from infloop.cli.view.advice import short
 from infloop.cli.view.figures import clock_time, duration
 from infloop.cli.view.outline import rounds
 from infloop.cli.view.terminal import one_line, plural, safe
-from infloop.runtime.approvals import how_to
+from infloop.runtime.approvals import answer_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -111,7 +111,7 @@ class LiveView:
             yield Text(f"  │ {line}", style="dim", no_wrap=True, overflow="ellipsis")
         for approval in self._asked():
             yield _line((f"  ? waiting for an answer: {one_line(approval.title)}", "yellow"))
-            yield _line((f"    {one_line(how_to(approval))}", "yellow"))
+            yield _line((f"    {one_line(answer_hint(approval))}", "yellow"))
         if warning := story.notices.newest():
             yield _line((f"  {warning.level}: {one_line(warning.message)}", "yellow"))
         if self._remark:
