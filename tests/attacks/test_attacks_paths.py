@@ -213,7 +213,7 @@ async def test_a_pattern_looks_into_each_directory_once(tmp_path: Path, attack: 
 
 
 def matched(folder: Path, pattern: str) -> list[bytes]:
-    with beneath.opened(folder) as root:
+    with beneath.open_root(folder) as root:
         return matching(root, [pattern])
 
 

@@ -234,7 +234,7 @@ USAGE = {
     "bad number": (["runs", "--limit", "-1"], "is not a number from 1 to"),
     "unknown schema": (["schema", "run"], "invalid choice: 'run'"),
     "not text": (["show", "\udcff\udcfe\udcfd\udcfc"], "not valid UTF-8"),
-    "no record": (["import", "./w.workflow.json"], "this is no run record"),
+    "no record": (["import", "./w.workflow.json"], "this is not a run record"),
 }
 
 
@@ -630,7 +630,7 @@ def test_a_run_exported_here_imports_elsewhere(world: World, tmp_path: Path) -> 
     assert "c" in other.infloop("show", "last").stdout
     err = other.infloop("rewind", "last", "--to", "c", code=2).stderr
     assert "was imported" in err
-    assert "already there" in other.infloop("import", "run.json", code=2).stderr
+    assert "exists already" in other.infloop("import", "run.json", code=2).stderr
 
 
 # -- help ------------------------------------------------------------------------------------

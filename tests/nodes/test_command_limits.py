@@ -13,7 +13,7 @@ from infloop.errors import SettingsError
 from infloop.model.events import StepFinished
 from infloop.nodes import NODE_TYPES
 from infloop.nodes.base import Interpreters, StepContext
-from infloop.sandbox.base import SandboxAround
+from infloop.sandbox.base import SandboxWrapper
 from infloop.sandbox.levels.host import HostSandbox
 from infloop.settings import load_settings
 from support.canaries import place
@@ -123,7 +123,7 @@ async def test_no_workflow_asks_for_more_than_the_operator_allows(
     assert "the operator's limit for every command (INFLOOP_MAX_COMMAND_MS)" in told(done)
 
 
-class Noted(SandboxAround):
+class Noted(SandboxWrapper):
     """A sandbox that keeps what it was asked for."""
 
     asked: ChildRequest | None = None

@@ -18,7 +18,7 @@ from infloop.errors import StepError
 from infloop.model.events import StepFinished
 from infloop.model.provider import AcpProvider, Permissions, parse_provider
 from infloop.policy.environment import child_environment
-from infloop.policy.permissions import KINDS, rule_on
+from infloop.policy.permissions import KINDS, decide_permission
 from infloop.providers.acp.agent import AcpAgent
 from infloop.providers.acp.files import MAX_BYTES, AgentFiles
 from infloop.providers.base import (
@@ -86,7 +86,9 @@ def test_without_permissions_everything_is_denied() -> None:
     read, problems = parse_provider(manifest())
     assert isinstance(read, AcpProvider)
     assert problems == []
-    assert {rule_on(read.permissions, kind).allowed for kind in (*KINDS, "new")} == {False}
+    assert {decide_permission(read.permissions, kind).allowed for kind in (*KINDS, "new")} == {
+        False
+    }
 
 
 @pytest.mark.parametrize(
@@ -127,11 +129,11 @@ def test_a_permission_that_is_misspelt_is_a_problem(permissions: object, place: 
 def test_the_kind_of_a_tool_decides(
     permissions: dict[str, Any], kind: str, allowed: bool, why: str
 ) -> None:
-    assert rule_on(Permissions(**permissions), kind) == (allowed, why, "'ask'" in why)
+    assert decide_permission(Permissions(**permissions), kind) == (allowed, why, "'ask'" in why)
 
 
 def test_a_node_that_skips_prompts_allows_everything() -> None:
-    ruling = rule_on(Permissions(edit="deny"), "edit", skips_prompts=True)
+    ruling = decide_permission(Permissions(edit="deny"), "edit", skips_prompts=True)
     assert ruling == (True, "this node skips permission prompts", False)
 
 

@@ -23,7 +23,7 @@ import pytest
 from infloop.cli.commands.costs import WIDTH, bar, table
 from infloop.errors import BudgetError, StepError
 from infloop.model.events import BudgetExceeded, RunFinished, StepStarted
-from infloop.policy.spending import Budget, Window, used_up, window_began
+from infloop.policy.spending import Budget, Window, used_up, window_start
 from infloop.providers.base import AnswerPart, Cost, Done, Request, Text, Usage
 from infloop.runtime.clock import SetClock
 from infloop.runtime.spending.ledger import (
@@ -298,7 +298,7 @@ def test_a_cap_is_used_up_when_what_was_spent_reaches_it(
     ],
 )
 def test_a_window_begins_with_a_day(window: Window, today: date, began: date | None) -> None:
-    assert window_began(window, today) == began
+    assert window_start(window, today) == began
 
 
 @pytest.mark.parametrize(
@@ -392,10 +392,10 @@ async def test_a_run_may_not_ask_for_more_than_its_own_cap(tmp_path: Path) -> No
     ("parts", "refused"),
     [
         ([Cost(0.1), Done(0)], ""),
-        ([Done(0)], r"provider 'fake' \(m-1\) did not say what a call cost, and INFLOOP_REQUIRE"),
-        ([Usage(5), Done(1, error="boom")], "what a call cost (it failed: boom)"),
+        ([Done(0)], r"'fake' \(m-1\) did not report the cost of a call, and INFLOOP_REQUIRE"),
+        ([Usage(5), Done(1, error="boom")], "the cost of a call (it failed: boom)"),
         ([Text("hi")], "it failed: it ended without a result"),
-        ([Cost(nan), Done(0)], "did not say"),
+        ([Cost(nan), Done(0)], "did not report"),
     ],
 )
 async def test_a_call_of_unknown_cost_can_be_refused_once_it_shows(
@@ -588,7 +588,7 @@ async def test_a_run_fails_when_an_agent_does_not_say_what_it_cost_and_it_must(
     async with world(tmp_path) as here:
         lenient = await here.run(tree)
     assert strict.status == "failed"
-    assert "provider 'fake' did not say what a call cost" in strict.result.error
+    assert "provider 'fake' did not report the cost of a call" in strict.result.error
     assert strict.said() == "hm"
     assert lenient.status == "succeeded"
 

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.errors import MissingPart, SettingsError
+from infloop.sandbox.access import Access, ResourceLimits
 from infloop.sandbox.base import ChildRequest, ChildResult
-from infloop.sandbox.fence import Fence, Limits
-from infloop.sandbox.keepers.child_records import MARK
-from infloop.sandbox.keepers.keeper import all_processes, below
+from infloop.sandbox.keepers.child_records import RECORD_VARIABLE
+from infloop.sandbox.keepers.keeper import all_processes, descendants
 from infloop.sandbox.keepers.pool import KeeperPool
-from infloop.sandbox.kernel.cgroup import find_parent, remove_left
-from infloop.sandbox.launch import Bubble, Launch
+from infloop.sandbox.kernel.cgroup import find_parent_cgroup, remove_abandoned_cgroups
 from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
-from infloop.sandbox.levels.service_relay import Relays
+from infloop.sandbox.levels.service_relay import ServiceRelays
 from infloop.sandbox.levels.trusted_bubblewrap import find_bubblewrap
-from infloop.sandbox.view.mounts import can_be_home, refuse
+from infloop.sandbox.spawn_request import BubblewrapOptions, SpawnRequest
+from infloop.sandbox.view.mounts import can_be_home, refusal
 from infloop.sandbox.view.program_paths import needed_paths
 from support.canaries import PATH, UNPRIVILEGED, USER, outside, place
 from support.confinement import give, need_bubblewrap, new_directory
@@ -54,10 +54,10 @@ class World:
         self.data = top / "data"
 
     def request(self, *argv: str, **more: Any) -> ChildRequest:
-        fence = more.pop("fence", None) or Fence(write=(str(self.workspace),), **_fence(more))
+        access = more.pop("access", None) or Access(write=(str(self.workspace),), **_fence(more))
         env = {"PATH": PATH, "HOME": str(self.home), **more.pop("env", {})}
         cwd = more.pop("cwd", str(self.workspace))
-        return ChildRequest(argv=argv, cwd=cwd, env=env, fence=fence, **more)
+        return ChildRequest(argv=argv, cwd=cwd, env=env, access=access, **more)
 
     async def run(self, *argv: str, **more: Any) -> ChildResult:
         calls = {name: more.pop(name) for name in ("on_output", "on_started") if name in more}
@@ -150,10 +150,10 @@ async def test_a_file_outside_the_fence_is_not_there(world: World, path: str) ->
 async def test_the_data_directory_is_empty_even_below_a_shown_path(world: World) -> None:
     (world.data / "journal.db").write_text(SECRET)
     inside = new_directory(world.data / "workspaces/run-1")
-    fence = Fence(read=(str(world.top),), write=(str(inside),))
+    access = Access(read=(str(world.top),), write=(str(inside),))
     said = await world.says(
         f"ls -A {world.data}; touch made; cat {world.data}/journal.db || true",
-        fence=fence,
+        access=access,
         cwd=str(inside),
     )
     assert said == "workspaces"
@@ -163,8 +163,8 @@ async def test_the_data_directory_is_empty_even_below_a_shown_path(world: World)
 async def test_the_deeper_path_decides_whether_it_can_be_written(world: World) -> None:
     git = new_directory(world.workspace / ".git")
     logs = new_directory(git / "logs")
-    fence = Fence(read=(str(git),), write=(str(world.workspace), str(logs)))
-    await world.shell("touch a .git/b .git/logs/c; mv .git .old; rm -rf .git", fence=fence)
+    access = Access(read=(str(git),), write=(str(world.workspace), str(logs)))
+    await world.shell("touch a .git/b .git/logs/c; mv .git .old; rm -rf .git", access=access)
     assert sorted(path.name for path in world.workspace.rglob("*")) == [".git", "a", "logs"]
 
 
@@ -203,13 +203,13 @@ async def test_without_a_fence_there_is_its_directory_and_no_network(world: Worl
 
 @pytest.mark.parametrize("path", ["/", "/proc", "/etc", "/run", "/dev", "relative"])
 def test_a_fence_cannot_name_what_is_everybodys(path: str) -> None:
-    assert repr(path) in refuse(Fence(read=(path,)))
+    assert repr(path) in refusal(Access(read=(path,)))
 
 
 @pytest.mark.parametrize("path", ["/usr", "/usr/local/bin", "/lib"])
 def test_the_systems_programs_cannot_be_written(path: str) -> None:
-    assert repr(path) in refuse(Fence(write=(path,)))
-    assert not refuse(Fence(read=(path,)))
+    assert repr(path) in refusal(Access(write=(path,)))
+    assert not refusal(Access(read=(path,)))
 
 
 @pytest.mark.parametrize(
@@ -273,11 +273,11 @@ async def test_a_signal_shows_as_in_a_shell(world: World, number: int, code: int
         (("/no/such/program",), {}, "execvp /no/such/program: No such file or directory"),
         (("sh",), {"cwd": "/no/such/dir"}, "Can't chdir to /no/such/dir"),
         (("sh",), {"env": {"A": "\0"}}, "holds a NUL character"),
-        (("sh",), {"limits": Limits(processes=-5)}, "could not be set up"),
-        (("sh",), {"network": "proxy"}, "nobody answers there"),
+        (("sh",), {"limits": ResourceLimits(processes=-5)}, "could not be set up"),
+        (("sh",), {"network": "proxy"}, "no on_listening callback"),
         (("sh",), {"home": "/no/such/home"}, "/no/such"),
-        (("sh",), {"read": ("tests",)}, "'tests' of the fence is not absolute"),
-        (("sh",), {"read": ("/proc/self/root",)}, "'/' cannot be in a fence"),
+        (("sh",), {"read": ("tests",)}, "'tests' is not absolute"),
+        (("sh",), {"read": ("/proc/self/root",)}, "'/' cannot be granted to a child"),
     ],
 )
 async def test_a_child_that_cannot_be_confined_is_not_started(
@@ -333,7 +333,10 @@ async def test_a_workspace_out_of_reach_is_named(world: World, obstacle: str) ->
         os.chown(world.home, 0, 0)
         world.home.chmod(0o700)
     result = await world.shell("true")
-    assert f"{str(world.workspace)!r} cannot be written by user {UNPRIVILEGED}" in result.error
+    assert (
+        f"{str(world.workspace)!r} cannot be written by the children's user {UNPRIVILEGED}"
+        in result.error
+    )
     assert "chown" in result.error
 
 
@@ -346,7 +349,7 @@ def test_a_bubblewrap_that_others_can_change_is_refused(tmp_path: Path) -> None:
     program = tmp_path / "bwrap"
     shutil.copy("/bin/true", program)
     program.chmod(0o777)
-    with pytest.raises(MissingPart, match="can be changed by others than root"):
+    with pytest.raises(MissingPart, match="can be changed by other users than root"):
         find_bubblewrap([str(program)])
     program.chmod(0o755 | stat.S_ISUID)
     with pytest.raises(MissingPart, match="setuid"):
@@ -474,7 +477,7 @@ async def test_a_child_cannot_use_up_the_servers_descriptors_by_local_connection
         server = await stack.enter_async_context(await asyncio.start_server(hold, "127.0.0.1", 0))
         listener = socket.create_server(("127.0.0.1", 0), backlog=400)
         place = listener.getsockname()
-        relays = Relays()
+        relays = ServiceRelays()
         stack.push_async_callback(relays.close)
         await relays.open({server.sockets[0].getsockname()[1]: listener})
         clients = [await asyncio.open_connection(*place) for _ in range(300)]
@@ -506,15 +509,15 @@ async def test_a_local_service_that_is_not_there_only_closes(world: World) -> No
 @pytest.mark.parametrize(
     ("name", "limits", "bound"),
     [
-        ("Max processes", Limits(processes=77), 77),
-        ("Max open files", Limits(open_files=99), 99),
-        ("Max file size", Limits(file_bytes=2 << 20), 2 << 20),
-        ("Max data size", Limits(memory_bytes=1 << 30), 1 << 30),
-        ("Max core file size", Limits(), 1),
+        ("Max processes", ResourceLimits(processes=77), 77),
+        ("Max open files", ResourceLimits(open_files=99), 99),
+        ("Max file size", ResourceLimits(file_bytes=2 << 20), 2 << 20),
+        ("Max data size", ResourceLimits(memory_bytes=1 << 30), 1 << 30),
+        ("Max core file size", ResourceLimits(), 1),
     ],
 )
 async def test_limits_hold_before_the_child_begins(
-    world: World, name: str, limits: Limits, bound: int
+    world: World, name: str, limits: ResourceLimits, bound: int
 ) -> None:
     said = await world.says(f"grep '{name}' /proc/self/limits", limits=limits)
     assert said.removeprefix(name).split()[:2] == [str(bound)] * 2
@@ -523,7 +526,7 @@ async def test_limits_hold_before_the_child_begins(
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm", "~"])
 async def test_a_full_temp_is_full_inside_only(world: World, place: str) -> None:
     script = f"head -c 3000000 /dev/zero > {place}/large; test $(wc -c < {place}/large) -lt 2500000"
-    await world.says(script, limits=Limits(temp_bytes=2_000_000))
+    await world.says(script, limits=ResourceLimits(temp_bytes=2_000_000))
 
 
 @pytest.mark.parametrize("place", ["/", "/dev", "/etc", "/run", "/var", "/home", "/usr"])
@@ -533,7 +536,7 @@ async def test_the_view_itself_cannot_be_written(world: World, place: str) -> No
 
 async def test_a_fork_bomb_harms_nobody_else(world: World) -> None:
     script = "for i in $(seq 200); do sleep 100 & done; echo alive"
-    result = await world.shell(script, limits=Limits(processes=40), timeout_ms=20_000)
+    result = await world.shell(script, limits=ResourceLimits(processes=40), timeout_ms=20_000)
     assert "fork" in result.stderr
     assert await world.says("echo next") == "next"
 
@@ -543,12 +546,12 @@ def test_memory_is_bounded_where_a_group_is_ours_to_divide(tmp_path: Path) -> No
     group = tmp_path / "cgroup/user.slice/app.slice/infloop.scope"
     group.mkdir(parents=True)
     own.write_text("1:name=x:/y\n0::/user.slice/app.slice/infloop.scope\n")
-    assert find_parent(tmp_path / "cgroup", own) is None
+    assert find_parent_cgroup(tmp_path / "cgroup", own) is None
     for folder, handed_down in ((group, "pids"), (group.parent, "memory pids")):
         (folder / "cgroup.subtree_control").write_text(handed_down)
         (folder / "cgroup.procs").write_text("")
-    assert find_parent(tmp_path / "cgroup", own) == group.parent
-    assert find_parent(tmp_path / "cgroup", tmp_path / "none") is None
+    assert find_parent_cgroup(tmp_path / "cgroup", own) == group.parent
+    assert find_parent_cgroup(tmp_path / "cgroup", tmp_path / "none") is None
 
 
 def test_groups_that_a_killed_server_left_are_removed_and_those_of_the_living_are_not(
@@ -559,7 +562,7 @@ def test_groups_that_a_killed_server_left_are_removed_and_those_of_the_living_ar
     held = os.open(tmp_path / "infloop-held", os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
-        remove_left(tmp_path)
+        remove_abandoned_cgroups(tmp_path)
     finally:
         os.close(held)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -578,10 +581,15 @@ async def test_the_held_process_joins_its_group_before_it_begins(tmp_path: Path)
     pool = KeeperPool(modules=("bubblewrap_child",))
     try:
         request = ChildRequest(("cat",), "/", {})
-        launch = Launch(
-            find_bubblewrap(), ("bwrap", *arguments), {}, "/", (fd,), bubble=Bubble(joins=True)
+        spawn = SpawnRequest(
+            find_bubblewrap(),
+            ("bwrap", *arguments),
+            {},
+            "/",
+            (fd,),
+            bubblewrap=BubblewrapOptions(joins_cgroup=True),
         )
-        result = await pool.run(request, launch, None, None)
+        result = await pool.run(request, spawn, None, None)
     finally:
         os.close(fd)
         await pool.close()
@@ -696,13 +704,13 @@ async def test_bubblewrap_bears_the_name_of_its_childs_record(world: World) -> N
     def look(pid: int, _: int) -> None:
         # Until it is bubblewrap it is still what its keeper was.
         eventually(lambda: Path(f"/proc/{pid}/environ").read_bytes())
-        for each in [pid, *(each.pid for each in below({pid}, all_processes()))]:
+        for each in [pid, *(each.pid for each in descendants({pid}, all_processes()))]:
             with contextlib.suppress(OSError):  # one that prepares the view may just have ended
                 if Path(f"/proc/{each}/comm").read_text() == "bwrap\n":
                     seen.append(Path(f"/proc/{each}/environ").read_bytes().split(b"\0"))
         (world.workspace / "seen").touch()
 
-    child = {"env": {MARK: "i-0.1", "OTHER": "x"}, "on_started": look}
+    child = {"env": {RECORD_VARIABLE: "i-0.1", "OTHER": "x"}, "on_started": look}
     waits = "while [ ! -e seen ]; do sleep 0.02; done"
     assert (await world.shell(waits, **child)).exit_code == 0
     named = [words for words in seen if words[0]]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvloop
 
+from infloop.sandbox.access import Access
 from infloop.sandbox.base import ChildRequest, ChildResult
-from infloop.sandbox.fence import Fence
 from infloop.sandbox.kernel.connect_broker import Peer, destination
 from infloop.sandbox.levels.guard import GuardSandbox
 from support.canaries import PATH, PYTHON, USER, directory_for_children, outside, place
@@ -118,7 +118,7 @@ async def connect_from_inside(
     argv: tuple[str, ...],
     on_listening: Callable[..., Any],
     env: Mapping[str, str] | None = None,
-    **fence: Any,
+    **access: Any,
 ) -> ChildResult:
     workspace = str(parent / "workspace")
     scratch = parent / "scratch"
@@ -127,7 +127,7 @@ async def connect_from_inside(
         argv,
         workspace,
         {"PATH": PATH, **(env or {})},
-        fence=Fence(write=(workspace,), network="proxy", on_listening=on_listening, **fence),
+        access=Access(write=(workspace,), network="proxy", on_listening=on_listening, **access),
     )
     sandbox = GuardSandbox(str(scratch), user=USER)
     try:
@@ -331,9 +331,9 @@ for n, s in enumerate(kept):
         directory_for_children(parent, "workspace")
         workspace, scratch = str(parent / "workspace"), parent / "scratch"
         scratch.mkdir(0o711)
-        fence = Fence(write=(workspace,), network="proxy", on_listening=never_accept)
+        access = Access(write=(workspace,), network="proxy", on_listening=never_accept)
         argv, env = (PYTHON, "-c", code), {"PATH": PATH}
-        child = ChildRequest(argv, workspace, env, None, 1_500, 0, fence=fence)
+        child = ChildRequest(argv, workspace, env, None, 1_500, 0, access=access)
         sandbox = GuardSandbox(str(scratch), user=USER)
         async with asyncio.timeout(DEADLINE_S):
             result = await sandbox.run(child)
@@ -352,8 +352,8 @@ async def test_no_descriptor_or_thread_is_left_of_a_broker() -> None:
         scratch.mkdir(0o711)
         sandbox = GuardSandbox(str(scratch), user=USER)
         code = IMPORTS + WAYS["plainly"]
-        fence = Fence(write=(workspace,), network="proxy", on_listening=proxy.listen)
-        child = ChildRequest((PYTHON, "-c", code), workspace, {"PATH": PATH}, fence=fence)
+        access = Access(write=(workspace,), network="proxy", on_listening=proxy.listen)
+        child = ChildRequest((PYTHON, "-c", code), workspace, {"PATH": PATH}, access=access)
         counts = []
         for _ in range(4):
             await sandbox.run(child)

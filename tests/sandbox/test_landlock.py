@@ -57,7 +57,7 @@ def behind(ruleset: int, deed: Callable[[], object]) -> bool:
 
 @pytest.mark.parametrize(
     ("offered", "lacking"),
-    [(0, "switched off"), (1, "version 3"), (2, "version 3"), (3, ""), (4, ""), (7, ""), (99, "")],
+    [(0, "disabled"), (1, "version 3"), (2, "version 3"), (3, ""), (4, ""), (7, ""), (99, "")],
 )
 def test_a_kernel_that_cannot_keep_files_apart_lacks_something_with_a_name(
     offered: int, lacking: str

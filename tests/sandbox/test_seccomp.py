@@ -17,7 +17,7 @@ import pytest
 
 from infloop.errors import MissingPart
 from infloop.sandbox.kernel import seccomp
-from infloop.sandbox.kernel.seccomp import ALLOW, ASK, KILL, guard_filter, sandbox_filter
+from infloop.sandbox.kernel.seccomp import ALLOW, KILL, NOTIFY, guard_filter, sandbox_filter
 from support.parts import ruled_out
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 PROGRAMS: dict[str, Callable[[str], bytes]] = {
     "sandbox": sandbox_filter,
     "guard open": lambda machine: guard_filter("open", machine),
-    "guard asked": lambda machine: guard_filter("asked", machine),
+    "guard brokered": lambda machine: guard_filter("brokered", machine),
     "guard refused": lambda machine: guard_filter("refused", machine),
 }
 EVERYWHERE = set(PROGRAMS)
 GUARD = EVERYWHERE - {"sandbox"}
-CLOSED = {"guard asked", "guard refused"}
+CLOSED = {"guard brokered", "guard refused"}
 HIGH = 0xDEADBEEF << 32
 
 
@@ -72,7 +72,7 @@ def number_of(name: str, machine: str) -> int | None:
     tables: dict[str, Any] = {
         **seccomp._DENIED,
         **seccomp._DENIED_WITHOUT_NAMESPACES,
-        **seccomp._JUDGED,
+        **seccomp._CONDITIONAL,
     }
     found: int | None = tables[name][list(MACHINES).index(machine)]
     return found
@@ -182,7 +182,7 @@ JUDGED: list[tuple[str, tuple[int, ...], int, set[str]]] = [
     ("socketpair", (UNIX, DGRAM, 0), BAD_PROTOCOL, EVERYWHERE),
     ("socketpair", (30, STREAM, 0), BAD_FAMILY, EVERYWHERE),
     ("connect", (3, 4096, 16), ALLOW, EVERYWHERE - CLOSED),
-    ("connect", (3, 4096, 16), ASK, {"guard asked"}),
+    ("connect", (3, 4096, 16), NOTIFY, {"guard brokered"}),
     ("connect", (3, 4096, 16), refused(errno.EACCES), {"guard refused"}),
     ("listen", (3, 1), ALLOW, EVERYWHERE - CLOSED),
     ("listen", (3, 1), refused(errno.EACCES), CLOSED),

@@ -25,7 +25,7 @@ from infloop.lowlevel.directory_lock import lock_directory
 from infloop.model.audit import (
     ACTORS,
     EVENTS,
-    MOST_DETAILS,
+    MAX_DETAILS_CHARS,
     SYSTEM,
     WITHHELD,
     Actor,
@@ -272,7 +272,7 @@ async def test_an_entry_is_bounded_and_readable_whatever_is_given(
     async with open_audit_log(tmp_path) as log:
         await log.record("workflow.saved", Actor("cli", "y" * 9999), details={"odd": ODD[name]})
     (line,) = lines(tmp_path)
-    assert len(line) < MOST_DETAILS + 4_000
+    assert len(line) < MAX_DETAILS_CHARS + 4_000
     assert verify(tmp_path).flaw is None
     assert len(entries(tmp_path)) == 1
 

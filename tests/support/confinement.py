@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import MissingPart
 from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
-from infloop.sandbox.levels.guard import GuardSandbox, missing_piece
+from infloop.sandbox.levels.guard import GuardSandbox, missing_part
 from infloop.sandbox.levels.host import HostSandbox
 from infloop.sandbox.levels.trusted_bubblewrap import find_bubblewrap
 from support.canaries import USER
@@ -33,7 +33,7 @@ def need_bubblewrap() -> None:
 
 def need_guard() -> None:
     """Return where level `guard` can be had."""
-    if piece := missing_piece():
+    if piece := missing_part():
         missing(f"level 'guard' needs {piece}")
 
 

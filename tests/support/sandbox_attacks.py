@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from infloop.sandbox.access import Access
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.fence import Fence
 from support.canaries import PYTHON, numbers
 from support.parts import ruled_out
 from support.paths import ATTACK_TABLES
@@ -47,7 +47,7 @@ def attack_request(attack: dict[str, Any], world: Any) -> ChildRequest:
         cwd=str(world.workspace),
         env=env,
         timeout_ms=20_000,
-        fence=Fence(
+        access=Access(
             write=(str(world.workspace),),
             network="proxy",
             proxy_port=int(env["OTHER_LOOPBACK"]),

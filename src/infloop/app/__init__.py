@@ -11,7 +11,7 @@ use_cases     opens the application layer for the command line
 server        opens what `infloop serve` and `infloop mcp` need
 """
 
-from infloop.app.catalogs import known_providers, provider_folders, trigger_desk, workflow_catalog
+from infloop.app.catalogs import known_providers, provider_folders, trigger_lookup, workflow_catalog
 from infloop.app.interpreters import find_interpreters
 from infloop.app.process import run_async, settings, started_in
 from infloop.app.runs import open_approvals, open_service, open_workspaces
@@ -40,6 +40,6 @@ __all__ = [
     "server_exposure",
     "settings",
     "started_in",
-    "trigger_desk",
+    "trigger_lookup",
     "workflow_catalog",
 ]

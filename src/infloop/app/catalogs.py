@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from infloop.catalog import ProviderFiles, WorkflowCatalog
-    from infloop.catalog.lookup import CatalogDesk
+    from infloop.catalog.lookup import CatalogLookup
     from infloop.runtime.runs.definitions import PreparedDefinition
 
 
@@ -22,13 +22,13 @@ def workflow_catalog(chosen: Settings) -> WorkflowCatalog:
     return WorkflowCatalog(chosen.workflows, chosen.library_dir or LIBRARY_DIR)
 
 
-def trigger_desk(chosen: Settings) -> CatalogDesk:
+def trigger_lookup(chosen: Settings) -> CatalogLookup:
     """Return where triggers, webhook plugins and workflows are looked up."""
-    from infloop.catalog.lookup import CatalogDesk
+    from infloop.catalog.lookup import CatalogLookup
     from infloop.catalog.plugins import PluginFiles
     from infloop.catalog.triggers import TriggerFiles
 
-    return CatalogDesk(
+    return CatalogLookup(
         TriggerFiles(chosen.triggers),
         PluginFiles(chosen.webhook_plugins),
         workflow_catalog(chosen),

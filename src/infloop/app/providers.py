@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from infloop.model.provider import Provider as Manifest
     from infloop.providers.approval_requests import AskPerson
     from infloop.providers.base import Provider
-    from infloop.runtime.confinement.fence import ChildAccess, Credential, MakeSandbox
+    from infloop.runtime.confinement.fence import Credential, ExtraAccess, MakeSandbox
 
 
 def provider_finder(
@@ -51,7 +51,7 @@ def provider_finder(
             folder=chosen.providers,
             max_command_ms=chosen.max_command_ms,
             sandbox=lambda program: make_sandbox(
-                _access(program, user) if program else NO_EXTRA_ACCESS
+                _extra_access(program, user) if program else NO_EXTRA_ACCESS
             ),
             ask_person=ask_person,
         )
@@ -60,12 +60,12 @@ def provider_finder(
     return find
 
 
-def _access(manifest: ProgramProvider, user: tuple[int, int] | None) -> ChildAccess:
+def _extra_access(manifest: ProgramProvider, user: tuple[int, int] | None) -> ExtraAccess:
     """Return what an agent that is a program may reach beyond its directory.
 
     An agent that uses a brokered key needs no other login.
     """
-    from infloop.runtime.confinement.fence import ChildAccess
+    from infloop.runtime.confinement.fence import ExtraAccess
     from infloop.sandbox.view.path_permissions import can_reach
 
     home, credential = home_of(user), _credential(manifest)
@@ -74,7 +74,7 @@ def _access(manifest: ProgramProvider, user: tuple[int, int] | None) -> ChildAcc
         found = [str(home / path) for path in paths if (home / path).exists()]
         return tuple(path for path in found if user is None or can_reach(path, user))
 
-    return ChildAccess(
+    return ExtraAccess(
         f"provider {manifest.id}",
         manifest.egress_allowlist or (),
         str(home),

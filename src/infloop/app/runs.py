@@ -74,7 +74,7 @@ async def open_service(
             own,
             Path.home(),
             snapshots=chosen.snapshots,
-            confine=confined_in(_already_open(opened)) if opened.sandbox.level != "host" else None,
+            confine=confined_in(_already_open(opened)) if opened.sandbox.confines else None,
             user=user,
             shortage=reserve.shortage,
         )
@@ -128,7 +128,7 @@ async def open_service(
 
 def known_secrets(chosen: Settings) -> Callable[[], list[str]]:
     """Return a function that returns all secrets of this process at the time of the call."""
-    from infloop.catalog.secrets import FiledSecrets
+    from infloop.catalog.secrets import FileSecrets
     from infloop.policy.secret_variables import secret_values
 
     @cache
@@ -143,7 +143,7 @@ def known_secrets(chosen: Settings) -> Callable[[], list[str]]:
 
     own = [*secret_values(os.environ), *(getattr(chosen, name) for name in SECRETS)]
     folders = provider_folders(chosen)[:-1]  # the last is shipped with infloop: no secrets
-    filed = FiledSecrets(triggers, folders, os.environ)
+    filed = FileSecrets(triggers, folders, os.environ)
     return lambda: [*own, *filed.values()]
 
 
@@ -161,9 +161,9 @@ def make_approvals(chosen: Settings, store: Store, audit: AuditLog) -> Approvals
     def missed() -> list[Approval]:
         from infloop.catalog.triggers import TriggerFiles
         from infloop.triggers.questions import missed_schedules
-        from infloop.triggers.scheduler import STATE_FILE, Marks
+        from infloop.triggers.scheduler import STATE_FILE, ScheduleStates
 
-        marks = Marks(chosen.triggers / STATE_FILE).load()
+        marks = ScheduleStates(chosen.triggers / STATE_FILE).load()
         return missed_schedules(TriggerFiles(chosen.triggers).all(), marks) if marks else []
 
     return Approvals(
@@ -214,8 +214,8 @@ def _open_when_needed(chosen: Settings, stack: AsyncExitStack) -> Callable[[], A
         if not found:
             opened = await stack.enter_async_context(open_sandbox(chosen))
             found.append(opened.sandbox)
-        if found[0].level == "host":
-            raise StepError("level 'host' confines nothing; see `infloop doctor`")
+        if not found[0].confines:
+            raise StepError(f"level {found[0].level!r} confines nothing; see `infloop doctor`")
         return found[0]
 
     return find

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infloop.app.catalogs import provider_folders, trigger_desk, workflow_catalog
+from infloop.app.catalogs import provider_folders, trigger_lookup, workflow_catalog
 from infloop.app.runs import make_approvals, open_service, open_workspaces
 from infloop.app.storage import audit_dir, open_audit, open_store
 
@@ -84,7 +84,7 @@ def folders(chosen: Settings) -> Folders:
     return Folders(
         workflows=workflow_catalog(chosen),
         providers=provider_folders(chosen),
-        triggers=trigger_desk(chosen),
+        triggers=trigger_lookup(chosen),
         connections=chosen.connections,
         audit=audit_dir(chosen),
         home=Path.home(),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET, UnsetType
 
 from infloop.application.models import Model
-from infloop.catalog.connections import Entry, connections, remove, save, unused_id
+from infloop.catalog.connections import ConnectionFile, connections, remove, save, unused_id
 from infloop.errors import Conflict, InvalidFile, NotFound, UsageError
 from infloop.model.connection import is_connection_id, parse_connection
 from infloop.model.values import JsonObject
@@ -110,7 +110,7 @@ class Connections:
         )
         await asyncio.to_thread(remove, self._folder, connection_id)
 
-    async def _find(self, connection_id: str) -> Entry:
+    async def _find(self, connection_id: str) -> ConnectionFile:
         if is_connection_id(connection_id):
             for entry in await asyncio.to_thread(connections, self._folder):
                 if entry.id == connection_id and entry.connection is not None:
@@ -125,7 +125,7 @@ class Connections:
             details={"connection": name, "host": connection.host},
         )
         path = await asyncio.to_thread(save, self._folder, name, connection)
-        return ConnectionDetail(connection=_shown(Entry(name, path, connection)))
+        return ConnectionDetail(connection=_shown(ConnectionFile(name, path, connection)))
 
 
 def _checked(wanted: ConnectionRequest, before: Connection | None) -> Connection:
@@ -143,7 +143,7 @@ def _checked(wanted: ConnectionRequest, before: Connection | None) -> Connection
     return made
 
 
-def _shown(entry: Entry) -> ConnectionEntry:
+def _shown(entry: ConnectionFile) -> ConnectionEntry:
     connection = entry.connection
     assert connection is not None
     return ConnectionEntry(

@@ -314,7 +314,7 @@ async def _directory_diff(store: SnapshotStore, span: DirectoryChange) -> Direct
     from infloop.workspace.applying.review import protected_changes
     from infloop.workspace.snapshots.changes import printable
 
-    before, after = await store.state(span.before), await store.state(span.after)
+    before, after = await store.stored_tree(span.before), await store.stored_tree(span.after)
     changed = await store.trees.leaves(before.files, after.files)
     protected = await protected_changes(store.trees, before.files, changed)
     return DirectoryDiff(

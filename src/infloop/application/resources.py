@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from infloop.application.trigger_firing import TriggerFiring
     from infloop.catalog import ProviderFiles, WorkflowCatalog
-    from infloop.catalog.lookup import CatalogDesk
+    from infloop.catalog.lookup import CatalogLookup
     from infloop.model.clock import Clock
     from infloop.model.provider import HttpProvider
     from infloop.model.values import JsonObject
@@ -31,7 +31,7 @@ class Folders:
 
     workflows: WorkflowCatalog
     providers: Sequence[ProviderFiles]
-    triggers: CatalogDesk
+    triggers: CatalogLookup
     connections: Path
     audit: Path
     home: Path

@@ -22,7 +22,7 @@ from infloop.model.events import Cause
 from infloop.model.problems import short_repr
 from infloop.model.references import implicit_inputs, workflow_inputs
 from infloop.model.values import compact_json
-from infloop.policy.taint import refusals, told
+from infloop.policy.taint import find_violations, violations_message
 from infloop.runtime.runs.dispatch import RunRequest
 from infloop.runtime.runs.run_status import current_status
 from infloop.store.interfaces.queue import QueueEntry
@@ -293,8 +293,8 @@ def _refuse_unknown(bundle: Bundle, given: JsonObject) -> None:
 
 def _refuse_untrusted(service: RunService, bundle: Bundle, cause: Cause) -> None:
     """Refuse at once what the run would be refused for when its turn comes."""
-    found = refusals(
+    found = find_violations(
         bundle.plain(), bundle.root.id, cause.untrusted, confined=not service.unconfined_reason
     )
     if found:
-        raise WorkflowError(told(found))
+        raise WorkflowError(violations_message(found))

@@ -24,9 +24,11 @@ from infloop.model.problems import Report, short_repr
 from infloop.model.reading import read_object
 from infloop.model.trigger import is_trigger_id, parse_trigger
 from infloop.model.values import JsonObject
-from infloop.triggers.checks import check_trigger, needs_secret
+from infloop.triggers import KINDS, kind_named
+from infloop.triggers.checks import check_trigger
+from infloop.triggers.kinds.webhook import needs_secret
 from infloop.triggers.trial import trial_delivery
-from infloop.triggers.webhook import MAX_BODY_BYTES, Answer, Delivery
+from infloop.triggers.webhook import MAX_BODY_BYTES, Delivery, WebhookAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -90,7 +92,7 @@ class Triggers:
         """Set the secret that a webhook's sender signs with."""
         if not secret.strip():
             raise InvalidFile("a secret cannot be empty", INVALID, reason="secret")
-        if (await self.find(trigger_id)).kind != "webhook":
+        if not kind_named((await self.find(trigger_id)).kind).takes_requests:
             raise InvalidFile("only a webhook has a secret", INVALID, reason="kind")
         return await self._change(
             trigger_id,
@@ -121,7 +123,7 @@ class Triggers:
         """Fire a webhook trigger by hand, with a request as its sender would sign it."""
         trigger = await self.find(trigger_id)
         plugin = self._lookup.plugin(trigger.plugin_id)
-        if trigger.kind != "webhook" or plugin is None:
+        if not kind_named(trigger.kind).takes_requests or plugin is None:
             raise InvalidFile("only a webhook can be tried out", INVALID, reason="kind")
         try:
             delivery = trial_delivery(
@@ -138,7 +140,7 @@ class Triggers:
         answer = await self.receive(delivery, caller.correlation_id)
         return TrialResult(status=answer.status, body=answer.body)
 
-    async def receive(self, delivery: Delivery, correlation_id: str) -> Answer:
+    async def receive(self, delivery: Delivery, correlation_id: str) -> WebhookAnswer:
         """Return the answer to a webhook; what it asks for is durable before this returns."""
         assert self._firing is not None, "only a server receives webhooks"
         return await self._firing.receive(delivery, correlation_id)
@@ -146,7 +148,7 @@ class Triggers:
     async def answer_missed(self, trigger_id: str, caller: Caller, *, start: bool) -> TriggerDetail:
         """Say whether a run makes up for what a schedule missed."""
         trigger = await self.find(trigger_id)
-        if self._scheduler is None or trigger.id not in self._scheduler.asked():
+        if self._scheduler is None or trigger.id not in self._scheduler.questions():
             raise Conflict("this trigger has missed nothing that is asked about", "nothing-missed")
         await self._record("trigger.answered", trigger, caller, "start" if start else "let-be")
         answered = await self._scheduler.answer(
@@ -206,7 +208,7 @@ class Triggers:
             return None
 
     def _shown(self, trigger: Trigger) -> TriggerView:
-        missed = self._scheduler.asked().get(trigger.id) if self._scheduler else None
+        missed = self._scheduler.questions().get(trigger.id) if self._scheduler else None
         return trigger_view(trigger, missed.count if missed else 0)
 
     async def _record(
@@ -257,12 +259,14 @@ def _invalid(problems: list[Problem], reason: str = "") -> InvalidFile:
 
 
 __all__ = [
+    "KINDS",
     "MAX_BODY_BYTES",
-    "Answer",
     "Delivery",
     "PluginList",
     "TrialResult",
     "TriggerDetail",
     "TriggerList",
     "Triggers",
+    "WebhookAnswer",
+    "kind_named",
 ]

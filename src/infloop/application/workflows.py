@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal
 
 from infloop.application.models import Model
 from infloop.catalog.saving import (
+    as_count,
     check_to_save,
     content_of,
     delete_workflow,
     save_workflow,
-    whole,
 )
 from infloop.catalog.workflows import is_workflow_id
 from infloop.errors import NotFound, UsageError, WorkflowError
@@ -127,8 +127,8 @@ class Workflows:
                 WorkflowEntry(
                     id=entry.id,
                     name=entry.name,
-                    version=whole(header.get("version")) or 1,
-                    updated_at=whole(header.get("updatedAt")),
+                    version=as_count(header.get("version")) or 1,
+                    updated_at=as_count(header.get("updatedAt")),
                     source=entry.origin,
                     problems=len(entry.problems),
                 )

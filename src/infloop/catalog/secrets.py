@@ -1,4 +1,4 @@
-"""The secrets that files hold or name: of triggers, provider manifests and connections."""
+"""The secrets in trigger files, provider manifests and connections, or named by them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from infloop.model.trigger import Trigger
 
 
-class FiledSecrets:
-    """Reads them; a file that is new or was changed counts at once.
+class FileSecrets:
+    """Reads secrets from files; new and changed files take effect at once.
 
-    A variable that a manifest names is looked up in `environment`. What cannot be read holds
-    nothing that we could know.
+    A variable that a manifest names is read from `environment`. A file that cannot be read is
+    skipped.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class FiledSecrets:
         self._environment = environment
 
     def values(self) -> Iterator[str]:
-        """Yield every secret there is now."""
+        """Yield all present secrets."""
         with suppress(InfloopError, OSError):
             for trigger in self._triggers():
                 yield from filter(None, (trigger.secret, trigger.previous_secret))

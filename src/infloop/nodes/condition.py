@@ -84,10 +84,10 @@ async def _command(step: StepContext, config: JsonObject) -> Outcome:
         "exitCode": result.exit_code,
     }
     if result.timed_out:
-        return _verdict(f"command timed out after {limit.ms}ms{limit.whose}", more=outputs)
+        return _verdict(f"command timed out after {limit.ms}ms{limit.note}", more=outputs)
     if result.exit_code is None:
-        return _verdict(f"killed by signal {result.signal}{result.aside}", more=outputs)
-    detail = f"exit {result.exit_code}{result.aside}"
+        return _verdict(f"killed by signal {result.signal}{result.hint_suffix}", more=outputs)
+    detail = f"exit {result.exit_code}{result.hint_suffix}"
     return _verdict(detail, met=result.exit_code == 0, more=outputs)
 
 

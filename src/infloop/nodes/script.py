@@ -84,14 +84,14 @@ def _outcome(language: str, config: JsonObject, child: ChildResult, limit: TimeL
     if child.error:
         reason = child.error
     elif child.timed_out:
-        reason = f"the script did not finish within {limit.ms} ms{limit.whose}"
+        reason = f"the script did not finish within {limit.ms} ms{limit.note}"
     elif child.result_too_large:
         reason = "the script returned more than may be kept; write it to a file and return its name"
     elif child.exit_code != 0:
         how = (
             f"signal {child.signal}" if child.exit_code is None else f"exit code {child.exit_code}"
         )
-        reason = f"the script ended with {how}{child.aside}: {tail(child.stderr)}"
+        reason = f"the script ended with {how}{child.hint_suffix}: {tail(child.stderr)}"
     else:
         returned = _returned(child.result)
         if isinstance(returned, dict):

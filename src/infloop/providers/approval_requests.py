@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from infloop.errors import InfloopError
-from infloop.policy.permissions import Ruling
+from infloop.policy.permissions import PermissionDecision
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ MAX_OPEN_REQUESTS = 8
 class AskPerson(Protocol):
     """Asks a person for approval."""
 
-    def __call__(self, question: Question) -> Awaitable[Ruling]:
+    def __call__(self, question: Question) -> Awaitable[PermissionDecision]:
         """Wait for the answer and return it.
 
         No answer in time is a denial. Cancelling withdraws the question.
@@ -43,11 +43,11 @@ class ApprovalRequests:
         """Whether the agent waits for a person."""
         return self._open > 0
 
-    def submit(self, question: Question, then: Callable[[Ruling], None]) -> None:
+    def submit(self, question: Question, then: Callable[[PermissionDecision], None]) -> None:
         """Ask, and call `then` with the answer."""
         if self._open >= MAX_OPEN_REQUESTS:
             why = f"{MAX_OPEN_REQUESTS} questions wait for an answer already"
-            then(Ruling(allowed=False, why=why))
+            then(PermissionDecision(allowed=False, why=why))
             return
         self._open += 1
         task = asyncio.create_task(self._wait(question, then))
@@ -61,11 +61,11 @@ class ApprovalRequests:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _wait(self, question: Question, then: Callable[[Ruling], None]) -> None:
+    async def _wait(self, question: Question, then: Callable[[PermissionDecision], None]) -> None:
         try:
             ruling = await self._ask_person(question)
         except InfloopError as error:
-            ruling = Ruling(allowed=False, why=f"nobody could be asked: {error}")
+            ruling = PermissionDecision(allowed=False, why=f"nobody could be asked: {error}")
         finally:
             # Before `then`: once the agent has its answer, its idle timeout counts again.
             self._open -= 1

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from infloop.providers.base import AnswerPart, Done, ProviderNotice, Stderr, Text
 from infloop.providers.lines import MAX_LINE_CHARS, Line, Lines
-from infloop.sandbox.base import Valve
+from infloop.sandbox.base import FlowControl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -56,7 +56,7 @@ class OutputReader:
         after_result_ms: int,
         is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.valve = Valve()
+        self.flow_control = FlowControl()
         self.changed = asyncio.Event()
         self.done: Done | None = None
         self.has_output = False
@@ -84,7 +84,7 @@ class OutputReader:
             self.changed.set()
             self._waiting_chars += len(text)
             if self._waiting_chars > MAX_WAITING_CHARS or len(self._parts) > MAX_WAITING_PARTS:
-                self.valve.turn(closed=True)
+                self.flow_control.pause()
 
     def add(self, part: AnswerPart) -> None:
         """Add a part that is not from the program's output."""
@@ -97,9 +97,9 @@ class OutputReader:
         while self._parts:
             yield self._parts.popleft()
         self._waiting_chars = 0
-        if self.valve.closed:
+        if self.flow_control.paused:
             self._reset_idle()  # the program was silent because it was paused
-            self.valve.turn(closed=False)
+            self.flow_control.resume()
 
     @property
     def expects_more(self) -> bool:
@@ -143,7 +143,7 @@ class OutputReader:
         """Return how many seconds to wait from now on; None means without limit."""
         if self.done is not None:
             return max(0.0, self._last_sign + self._after_result_s - self._clock())
-        if self._idle_s and not self.valve.closed and not self._is_paused():
+        if self._idle_s and not self.flow_control.paused and not self._is_paused():
             return max(0.0, self._last_sign + self._idle_s - self._clock())
         return None
 
@@ -203,7 +203,7 @@ def _failure(result: ChildResult) -> str:
     if result.error:
         return result.error
     if result.signal is not None:
-        return f"the agent was ended by signal {result.signal}{result.aside}"
+        return f"the agent was ended by signal {result.signal}{result.hint_suffix}"
     if result.exit_code:
-        return f"the agent left with exit code {result.exit_code}{result.aside}"
+        return f"the agent left with exit code {result.exit_code}{result.hint_suffix}"
     return ""

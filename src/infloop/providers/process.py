@@ -39,7 +39,7 @@ async def run_program(
     Raises StepError with `install_hint` if it could not be started. If the caller leaves early,
     `on_early_exit` is awaited before the program is ended.
     """
-    child = replace(child, valve=reader.valve, max_output_bytes=CAPTURED_BYTES)
+    child = replace(child, flow_control=reader.flow_control, max_output_bytes=CAPTURED_BYTES)
     running = asyncio.create_task(sandbox.run(child, on_output=reader.feed))
     running.add_done_callback(lambda _: reader.changed.set())
     try:

@@ -173,7 +173,7 @@ class ScriptedAgent:
         if result.error:
             raise StepError(result.error)
         if result.timed_out:
-            return f"the command did not finish within {self._limit.ms} ms{self._limit.whose}"
+            return f"the command did not finish within {self._limit.ms} ms{self._limit.note}"
         return (result.stdout + result.stderr).strip() or f"exit {result.exit_code}"
 
 

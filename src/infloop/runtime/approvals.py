@@ -21,7 +21,7 @@ import msgspec
 from infloop.errors import NotFound, StoreError, UsageError
 from infloop.model.approval import Approval, cut_note, question
 from infloop.model.events import Notice
-from infloop.policy.permissions import Ruling
+from infloop.policy.permissions import PermissionDecision
 from infloop.store.interfaces.approvals import AlreadySettled, refusal
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Approvals:
         """Return the function with which one step asks; None if nobody is asked."""
         return partial(self.ask, step) if self._timeout_ms else None
 
-    async def ask(self, step: AskingStep, question: Question) -> Ruling:
+    async def ask(self, step: AskingStep, question: Question) -> PermissionDecision:
         """Wait for the answer and return it, with who gave it and why; no answer means no.
 
         The question is withdrawn when this is cancelled.
@@ -153,7 +153,7 @@ class Approvals:
         finally:
             del self._open[approval.id]
         step.report(settled, f"{settled.account}: {settled.title}")
-        return Ruling(settled.state == "allowed", settled.account)
+        return PermissionDecision(settled.state == "allowed", settled.account)
 
     async def _settled(self, waiting: _Open) -> Approval:
         """Return the question once it is answered, withdrawn or expired."""

@@ -21,10 +21,10 @@ from infloop.model.events import Notice, TreeRestored, TreeSaved
 from infloop.nodes.base import TakenSnapshots
 from infloop.runtime.confinement.git_protection import GitProtection
 from infloop.runtime.confinement.programs import programs_in
-from infloop.workspace.applying import rollback as pending
-from infloop.workspace.git.repository_paths import Places, git_places
-from infloop.workspace.snapshots.index import changed_files
-from infloop.workspace.worktrees.worktree import Worktrees, empty_place
+from infloop.workspace.applying import rollback
+from infloop.workspace.git.repository_paths import GitPaths, git_paths
+from infloop.workspace.snapshots.stat_cache import changed_files
+from infloop.workspace.worktrees.worktree import Worktrees, empty_path
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from infloop.sandbox.base import Sandbox
     from infloop.workspace.git.program import Confine
     from infloop.workspace.snapshots.changes import Change
-    from infloop.workspace.snapshots.restore_plan import Read
+    from infloop.workspace.snapshots.restore_plan import ScannedTree
     from infloop.workspace.snapshots.store import SnapshotStore
-    from infloop.workspace.snapshots.trees import Lines
-    from infloop.workspace.worktrees.worktree import Listed, Worktree
+    from infloop.workspace.snapshots.trees import LineCounts
+    from infloop.workspace.worktrees.worktree import Worktree, WorktreeInfo
 
     Post = Callable[[Event], None]
     CheckRun = Callable[[str], Awaitable[bool]]
@@ -86,9 +86,9 @@ class Workspaces:
     def for_run(self, run_id: str) -> RunWorkspace:
         return RunWorkspace(self, run_id)
 
-    def listed(self, run_id: str) -> list[Listed]:
+    def listed(self, run_id: str) -> list[WorktreeInfo]:
         """Return the latest worktree of each node of a run, in the order of their creation."""
-        latest = {each.node: each for each in self.trees.listed() if each.run_id == run_id}
+        latest = {each.node: each for each in self.trees.list_all() if each.run_id == run_id}
         return list(latest.values())
 
     def why_not(self, root: Path) -> str:
@@ -102,8 +102,10 @@ class Workspaces:
 
         Worktrees of runs that are not over stay, because the runs can be resumed.
         """
-        messages = [f"took back what was half applied to {root}" for root in await _took_back(self)]
-        orphans = {each.run_id for each in self.trees.listed() if each.status == "orphaned"}
+        messages = [
+            f"took back what was half applied to {root}" for root in await _rolled_back(self)
+        ]
+        orphans = {each.run_id for each in self.trees.list_all() if each.status == "orphaned"}
         for run_id in sorted(orphans):
             if not await is_over(run_id):
                 continue
@@ -138,8 +140,8 @@ class Workspaces:
 
     async def write_out(self, snapshot: str, path: Path) -> None:
         """Write a snapshot to a path that does not exist yet."""
-        await self.store.state(snapshot)  # fails before anything is created
-        await self.store.restore(_created(empty_place(path)), snapshot)
+        await self.store.stored_tree(snapshot)  # fails before anything is created
+        await self.store.restore(_created(empty_path(path)), snapshot)
 
     # -- restoring -----------------------------------------------------------------------------
 
@@ -158,8 +160,8 @@ class Workspaces:
         """Save for a run what a restore replaces; None when there is nothing to restore."""
         replaced = ""
         if not self.is_worktree(state.directory) and _exists(state.directory):
-            async with self.store.turn(Path(state.directory)) as place:
-                replaced = (await self.store.read(place, owner=run_id)).state.id
+            async with self.store.lock_root(Path(state.directory)) as root:
+                replaced = (await self.store.read(root, owner=run_id)).stored.id
         if replaced == state.snapshot:
             return None
         return TreeRestored(step, state.directory, state.snapshot, replaced, state.head)
@@ -184,20 +186,20 @@ class Workspaces:
         saved = [each.saved for each in self._worktrees_at(event.directory) if each.saved]
         if not saved:
             raise UsageError(f"the worktree {event.directory!r} is in use: wait until it is not")
-        await self.trees.take_up(saved[-1], run_id, event.snapshot, event.head)
+        await self.trees.recreate_for_run(saved[-1], run_id, event.snapshot, event.head)
 
     def is_worktree(self, directory: str) -> bool:
         """Say whether a directory is, or was, a worktree."""
         return bool(self._worktrees_at(directory))
 
-    def _worktrees_at(self, directory: str) -> list[Listed]:
+    def _worktrees_at(self, directory: str) -> list[WorktreeInfo]:
         """Return the worktrees that are, or were, at a path, oldest first."""
-        return [each for each in self.trees.listed() if each.path == directory]
+        return [each for each in self.trees.list_all() if each.path == directory]
 
 
-async def _took_back(shared: Workspaces) -> list[Path]:
+async def _rolled_back(shared: Workspaces) -> list[Path]:
     with suppress(InfloopError):  # it stays pending, and the next apply takes it back first
-        return await pending.recover(shared.store)
+        return await rollback.recover(shared.store)
     return []
 
 
@@ -260,7 +262,7 @@ class RunWorkspace:
                     message = f"of the worktree {each.name!r}, {saved.problem}"
                     post(Notice(message, node=each.node, level="warning"))
 
-    async def take_snapshot(self, directory: str, post: Post) -> tuple[Path, Read] | None:
+    async def take_snapshot(self, directory: str, post: Post) -> tuple[Path, ScannedTree] | None:
         """Take a snapshot of the tree that contains a directory; None if that is not possible."""
         known = self._roots.get(directory, Path())
         if known is None:
@@ -270,7 +272,7 @@ class RunWorkspace:
             refused = self.shared.why_not(root)
             try:
                 if not refused:
-                    read = await self.shared.store.glance(root, self.run_id)
+                    read = await self.shared.store.take_for_owner(root, self.run_id)
                     self._roots[directory] = root
                     return root, read
             except (InfloopError, OSError) as error:
@@ -279,16 +281,17 @@ class RunWorkspace:
         post(Notice(_no_snapshots(directory, refused), level="warning"))
         return None
 
-    def git_protection(self, level: str) -> GitProtection:
-        return GitProtection(level, self._git_paths, self.shared.data_dir)
+    def git_protection(self, sandbox: Sandbox) -> GitProtection:
+        own_mounts = sandbox.own_mounts
+        return GitProtection(self._git_paths, self.shared.data_dir, own_mounts=own_mounts)
 
-    def _git_paths(self, cwd: str) -> Places:
+    def _git_paths(self, cwd: str) -> GitPaths:
         """Return the paths of the repository around a directory that a child there may use."""
         path = Path(cwd).resolve()
         for each in self._open.values():
             if each.objects and path.is_relative_to(each.path):
-                return Places((str(each.path),), (str(each.objects),), is_its_own=True)
-        return git_places(cwd)
+                return GitPaths((str(each.path),), (str(each.objects),), is_private=True)
+        return git_paths(cwd)
 
     async def head(self, root: Path) -> str:
         """Return the commit that is checked out at `root`; empty if it is no worktree."""
@@ -369,25 +372,27 @@ class StepWorkspace:
         finally:
             after = await self._run.take_snapshot(directory, self._post)
             if after is not None:
-                taken.tree = after[1].state.files
+                taken.tree = after[1].stored.files
                 self._post(await self._saved(root, after[1], since=read))
 
-    async def _saved(self, root: Path, read: Read, since: Read | None = None) -> TreeSaved:
+    async def _saved(
+        self, root: Path, read: ScannedTree, since: ScannedTree | None = None
+    ) -> TreeSaved:
         """Return the event for a snapshot; after the step, with what changed `since` before it."""
         files = changed_files(since.folder, read.folder) if since else 0
-        lines: list[Lines] = []
+        lines: list[LineCounts] = []
         if since and 0 < files <= MAX_COUNTED_FILES:
             with suppress(InfloopError):  # without git, lines are not counted
                 trees = self._run.shared.store.trees
-                lines += (await trees.lines(since.state.files, read.state.files)).values()
+                lines += (await trees.lines(since.stored.files, read.stored.files)).values()
         return TreeSaved(
             path=self._perform.path,
             node=self._perform.node,
             attempt=self._perform.attempt,
             when="after" if since else "before",
             directory=str(root),
-            snapshot=read.state.id,
-            tree=read.state.files,
+            snapshot=read.stored.id,
+            tree=read.stored.files,
             files=files,
             insertions=sum(each.insertions for each in lines),
             deletions=sum(each.deletions for each in lines),

@@ -21,7 +21,7 @@ from infloop.web.guards import WEBHOOKS, Guard, is_webhook
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from infloop.application.triggers import Answer
+    from infloop.application.triggers import WebhookAnswer
     from infloop.model.values import JsonObject
     from infloop.web.dependencies import WebDependencies
 
@@ -77,7 +77,7 @@ async def _receive(web: WebDependencies, scope: Scope, receive: Receive, send: S
     await _send(answer, named, send)
 
 
-async def _send(answer: Answer, named: str, send: Send) -> None:
+async def _send(answer: WebhookAnswer, named: str, send: Send) -> None:
     headers = [(name.lower().encode(), value.encode()) for name, value in answer.headers.items()]
     if answer.body is not None:
         await _send_json(answer.status, {**answer.body, "correlationId": named}, headers, send)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from infloop.store.interfaces.run_log import RunRow
     from infloop.workspace.applying.apply import Applied
     from infloop.workspace.worktrees.records import Saved
-    from infloop.workspace.worktrees.worktree import Listed
+    from infloop.workspace.worktrees.worktree import WorktreeInfo
 
 SHOWN = 100
 
@@ -59,8 +59,8 @@ def main(args: argparse.Namespace) -> int:
 async def _apply(args: argparse.Namespace) -> int:
     from infloop import app
     from infloop.cli.view.terminal import note
-    from infloop.workspace.applying.apply import Protected, apply, in_the_way
-    from infloop.workspace.applying.merge import Conflict
+    from infloop.workspace.applying.apply import ProtectedChanges, apply, overlapping_edits
+    from infloop.workspace.applying.merge import MergeConflict
     from infloop.workspace.snapshots.changes import printable
 
     settings = app.settings()
@@ -68,7 +68,7 @@ async def _apply(args: argparse.Namespace) -> int:
         row = await find_run(store.run_log, args.run)
     async with app.open_workspaces(settings) as workspaces:
         saved = await _saved(workspaces, _chosen(workspaces.listed(row.id), row, args.node))
-        edits = () if args.to else await in_the_way(workspaces.store, saved)
+        edits = () if args.to else await overlapping_edits(workspaces.store, saved)
         if edits:
             note(f"nothing was applied: you have uncommitted changes in {saved.repository}, in")
             for path in edits:
@@ -77,16 +77,16 @@ async def _apply(args: argparse.Namespace) -> int:
             return 1
         how = {"to_branch": args.to, "message": _message(row, saved)}
         done = await apply(workspaces.store, saved, **how, allow=args.protected)
-        if isinstance(done, Protected) and args.allow_protected:
+        if isinstance(done, ProtectedChanges) and args.allow_protected:
             everything = (*args.protected, *done.paths)
             done = await apply(workspaces.store, saved, **how, allow=everything)
-    if isinstance(done, Protected):
+    if isinstance(done, ProtectedChanges):
         note("nothing was applied: other programs act on these files, look at them first")
         for path, why in done.paths.items():
             note(f"  {printable(path)}  ({why})")
         note("allow them with --protected PATH, or all of them with --allow-protected")
         return 1
-    if isinstance(done, Conflict):
+    if isinstance(done, MergeConflict):
         note("nothing was applied: the agent's work and yours do not fit together in")
         for line in done.report.splitlines():
             note(f"  {line}")
@@ -95,7 +95,7 @@ async def _apply(args: argparse.Namespace) -> int:
     return 0
 
 
-def _chosen(found: list[Listed], row: RunRow, node: str | None) -> Listed:
+def _chosen(found: list[WorktreeInfo], row: RunRow, node: str | None) -> WorktreeInfo:
     """Return the worktree that is meant, or raise UsageError that says what to type."""
     from infloop.errors import UsageError
 
@@ -111,7 +111,7 @@ def _chosen(found: list[Listed], row: RunRow, node: str | None) -> Listed:
     return named[0]
 
 
-async def _saved(workspaces: Workspaces, worktree: Listed) -> Saved:
+async def _saved(workspaces: Workspaces, worktree: WorktreeInfo) -> Saved:
     from infloop.errors import UsageError
 
     if worktree.status == "in use":

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from infloop.model.audit import AuditEntry, AuditFilter
-    from infloop.store.audit.reading import Verdict
+    from infloop.store.audit.reading import Verification
 
 DEFAULT_LIMIT = 50
 MOST = 100_000
@@ -156,7 +156,7 @@ def _when(entry: AuditEntry) -> str:
     return when.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _show_verdict(verdict: Verdict, *, as_json: bool) -> int:
+def _show_verdict(verdict: Verification, *, as_json: bool) -> int:
     from dataclasses import asdict
 
     from infloop.cli.view.terminal import json_line, one_line, plural

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.catalog.connections import Entry
+    from infloop.catalog.connections import ConnectionFile
     from infloop.model.connection import Connection
     from infloop.model.values import JsonObject
     from infloop.settings import Settings
@@ -73,7 +73,7 @@ def _list(chosen: Settings) -> int:
     return 0
 
 
-def _lines(entry: Entry) -> list[str]:
+def _lines(entry: ConnectionFile) -> list[str]:
     from infloop.cli.view.terminal import INDENT, one_line, problem_lines
 
     connection = entry.connection
@@ -93,14 +93,14 @@ def _lines(entry: Entry) -> list[str]:
 
 def _add(chosen: Settings, args: argparse.Namespace) -> int:
     from infloop import app
-    from infloop.catalog.connections import Entry, save, unused_id
+    from infloop.catalog.connections import ConnectionFile, save, unused_id
     from infloop.cli.view.terminal import one_line
 
     name = unused_id(chosen.connections, args.id, args.label)
     written = _connection(args, _read_token() if args.token else None)
     connection = app.run_async(_with_models(name, written))
     path = save(chosen.connections, name, connection)
-    providers = Entry(name, path, connection).providers
+    providers = ConnectionFile(name, path, connection).providers
     print(one_line(f"added {name}: {', '.join(provider.id for provider in providers)}"))
     return 0
 

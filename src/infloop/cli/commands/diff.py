@@ -90,7 +90,7 @@ async def _mark(store: SnapshotStore, span: DirectoryChange) -> None:
     from infloop.workspace.applying.review import protected_changes
     from infloop.workspace.snapshots.changes import printable
 
-    before, after = await store.state(span.before), await store.state(span.after)
+    before, after = await store.stored_tree(span.before), await store.stored_tree(span.after)
     changed = await store.trees.leaves(before.files, after.files)
     for path, why in (await protected_changes(store.trees, before.files, changed)).items():
         note(f"protected: {printable(path)} ({why})")

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
     from infloop.model.isolation import Level
     from infloop.model.values import JsonObject
-    from infloop.sandbox.levels.choice import Place, Proof
-    from infloop.sandbox.self_check.battery import Check, Finding
+    from infloop.sandbox.levels.choice import LevelCheck
+    from infloop.sandbox.levels.keeper_sandbox import SandboxOptions
+    from infloop.sandbox.self_check.battery import AttackReport, Finding
 
 _SERVICE_USERS = ("infloop", "nobody")
 
@@ -49,40 +50,45 @@ def main(args: argparse.Namespace) -> int:
 
 async def examined() -> JsonObject:
     """Return which levels hold on this machine, for another program."""
-    with _place() as place:
-        proofs = [await _proof(level, place) for level in LEVELS]
-        return _object(await _versions(), place, proofs, [])
+    from infloop.sandbox.levels.choice import check_level
+
+    with _options() as options:
+        checks = [await check_level(level, options) for level in LEVELS]
+        return _object(await _versions(), options, checks, [])
 
 
 async def _doctor(args: argparse.Namespace) -> int:
     from infloop.cli.view.terminal import json_line
+    from infloop.sandbox.levels.choice import check_level
 
     asked: Sequence[Level] = (args.level,) if args.level else LEVELS
-    with _place() as place:
+    with _options() as options:
         versions = await _versions()
-        proofs = [await _proof(level, place) for level in asked]
-        checks = [await _check(p.level, place) for p in proofs if p.holds] if args.attack else []
+        checks = [await check_level(level, options) for level in asked]
+        reports = [
+            await _attack(check.level, options) for check in checks if args.attack and check.holds
+        ]
     if args.json:
-        print(json_line(_object(versions, place, proofs, checks)))
+        print(json_line(_object(versions, options, checks, reports)))
     else:
-        for line in _lines(versions, place, proofs, checks):
+        for line in _lines(versions, options, checks, reports):
             print(line)
-    refused = bool(args.level) and not proofs[0].holds
-    return 1 if refused or not all(check.holds for check in checks) else 0
+    refused = bool(args.level) and not checks[0].holds
+    return 1 if refused or not all(report.holds for report in reports) else 0
 
 
 @contextmanager
-def _place() -> Iterator[Place]:
+def _options() -> Iterator[SandboxOptions]:
     """Give a directory that the children's user can enter, and say who that is."""
     import os
     import tempfile
     from pathlib import Path
 
-    from infloop.sandbox.levels.choice import Place
+    from infloop.sandbox.levels.keeper_sandbox import SandboxOptions
 
     with tempfile.TemporaryDirectory(prefix="infloop-doctor-") as folder:
         Path(folder).chmod(0o711)
-        yield Place(folder, user=_service_user() if os.geteuid() == 0 else None)
+        yield SandboxOptions(folder, user=_service_user() if os.geteuid() == 0 else None)
 
 
 def _service_user() -> tuple[int, int] | None:
@@ -92,19 +98,13 @@ def _service_user() -> tuple[int, int] | None:
     return next((users[name] for name in _SERVICE_USERS if name in users), None)
 
 
-async def _proof(level: Level, place: Place) -> Proof:
-    from infloop.sandbox.levels.choice import Proof, prove
-
-    return Proof("host") if level == "host" else await prove(level, place)
-
-
-async def _check(level: Level, place: Place) -> Check:
+async def _attack(level: Level, options: SandboxOptions) -> AttackReport:
     from infloop.sandbox.levels.choice import open_level
     from infloop.sandbox.self_check.battery import self_check
 
-    sandbox = open_level(level, place)
+    sandbox = open_level(level, options)
     try:
-        return await self_check(sandbox, place.scratch, user=place.user)
+        return await self_check(sandbox, options.scratch, user=options.user)
     finally:
         await sandbox.close()
 
@@ -136,23 +136,26 @@ async def _versions() -> dict[str, str]:
 
 
 def _object(
-    versions: dict[str, str], place: Place, proofs: Sequence[Proof], checks: Sequence[Check]
+    versions: dict[str, str],
+    options: SandboxOptions,
+    checks: Sequence[LevelCheck],
+    reports: Sequence[AttackReport],
 ) -> JsonObject:
     """Return all of it for another program."""
     return {
         "versions": dict(versions),
-        "childrenRunAs": place.user[0] if place.user else None,
+        "childrenRunAs": options.user[0] if options.user else None,
         "levels": [
-            {"level": proof.level, "holds": proof.holds, "reason": proof.reason} for proof in proofs
+            {"level": check.level, "holds": check.holds, "reason": check.reason} for check in checks
         ],
         "attacks": [
             {
-                "level": check.level,
-                "holds": check.holds,
-                "error": check.error,
-                "findings": [_finding(finding) for finding in check.findings],
+                "level": report.level,
+                "holds": report.holds,
+                "error": report.error,
+                "findings": [_finding(finding) for finding in report.findings],
             }
-            for check in checks
+            for report in reports
         ],
     }
 
@@ -170,30 +173,35 @@ def _finding(finding: Finding) -> JsonObject:
 
 
 def _lines(
-    versions: dict[str, str], place: Place, proofs: Sequence[Proof], checks: Sequence[Check]
+    versions: dict[str, str],
+    options: SandboxOptions,
+    checks: Sequence[LevelCheck],
+    reports: Sequence[AttackReport],
 ) -> Iterator[str]:
+    from infloop.sandbox.levels.choice import level_class
+
     yield ", ".join(f"{name} {version}" for name, version in versions.items())
-    if place.user:
-        yield f"started as root: children are run as user {place.user[0]}"
+    if options.user:
+        yield f"started as root: children are run as user {options.user[0]}"
     yield ""
-    for proof in proofs:
-        what = "children run as you, unconfined" if proof.level == "host" else "holds"
-        yield f"{proof.level:<10}{what if proof.holds else 'no: ' + proof.reason}"
     for check in checks:
+        what = "holds" if level_class(check.level).confines else "children run as you, unconfined"
+        yield f"{check.level:<10}{what if check.holds else 'no: ' + check.reason}"
+    for report in reports:
         yield ""
-        yield from _attack_lines(check)
+        yield from _attack_lines(report)
 
 
-def _attack_lines(check: Check) -> Iterator[str]:
+def _attack_lines(report: AttackReport) -> Iterator[str]:
     from infloop.cli.view.terminal import one_line
-    from infloop.sandbox.self_check.battery import PROMISES
+    from infloop.sandbox.promises import PROMISES
 
-    if check.error:
-        yield f"{check.level}: the battery could not be run: {check.error}"
+    if report.error:
+        yield f"{report.level}: the attack could not be run: {report.error}"
         return
-    yield f"{check.level}: what an agent reaches"
+    yield f"{report.level}: what an agent reaches"
     for promise, text in PROMISES.items():
-        own = [finding for finding in check.findings if finding.promise == promise]
+        own = [finding for finding in report.findings if finding.promise == promise]
         broken = [finding for finding in own if not finding.holds]
         reached = [finding for finding in own if finding.reached]
         kept = own and own[0].promised

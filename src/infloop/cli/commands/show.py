@@ -147,8 +147,9 @@ def header(
 def _confinement(story: Story) -> str:
     """Return what confines a run's children, and where they may connect."""
     from infloop.cli.view.terminal import one_line
+    from infloop.model.isolation import UNCONFINED
 
-    as_you = ", so its children run as you" if story.isolation == "host" else ""
+    as_you = ", so its children run as you" if story.isolation == UNCONFINED else ""
     return one_line(f"{story.isolation}{as_you}; egress {story.egress}")
 
 

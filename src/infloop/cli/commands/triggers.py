@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.catalog.lookup import CatalogDesk
+    from infloop.catalog.lookup import CatalogLookup
     from infloop.errors import Problem
     from infloop.model.trigger import Trigger
     from infloop.model.values import JsonObject
@@ -64,6 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_arguments(add: argparse.ArgumentParser) -> None:
+    from infloop.application.triggers import KINDS
+
     add.add_argument("workflow", metavar="WORKFLOW", help="the id of the workflow to start")
     add.add_argument("--name", metavar="TEXT", default="", help="what people call it")
     add.add_argument("--disabled", action="store_true", help="do not switch it on yet")
@@ -81,29 +83,8 @@ def _add_arguments(add: argparse.ArgumentParser) -> None:
         default=[],
         help="a value for an input, with {{references}}; may be repeated",
     )
-    hook = add.add_argument_group("webhooks")
-    hook.add_argument("--plugin", metavar="ID", default="generic", help="default: generic")
-    hook.add_argument("--event", metavar="TYPE", help="the event to react to")
-    hook.add_argument("--secret", action="store_true", help="ask for the sender's secret")
-    hook.add_argument("--unsigned", action="store_true", help="take requests without signature")
-    times = add.add_argument_group("schedules")
-    times.add_argument("--cron", metavar="TEXT", help="minute, hour, day, month, weekday")
-    times.add_argument("--time-zone", metavar="NAME", default="UTC", help="default: UTC")
-    times.add_argument(
-        "--misfire",
-        choices=("once", "skip", "ask"),
-        default="once",
-        help="what becomes of times that were missed; default: once",
-    )
-    files = add.add_argument_group("files")
-    files.add_argument("--directory", metavar="DIR", help="where to look")
-    files.add_argument(
-        "--files", metavar="GLOB", action="append", default=[], help="may be repeated"
-    )
-    files.add_argument(
-        "--ignore", metavar="GLOB", action="append", default=[], help="may be repeated"
-    )
-    files.add_argument("--quiet-ms", metavar="N", type=int, default=500, help="default: 500")
+    for kind in KINDS:
+        kind.add_options(add.add_argument_group(kind.title))
 
 
 def main(args: argparse.Namespace) -> int:
@@ -111,44 +92,44 @@ def main(args: argparse.Namespace) -> int:
     from infloop import app
 
     chosen = app.settings()
-    desk = app.trigger_desk(chosen)
+    lookup = app.trigger_lookup(chosen)
     match args.action:
         case "plugins":
-            return _plugins(desk)
+            return _plugins(lookup)
         case "add":
-            return _add(desk, args)
+            return _add(lookup, args)
         case "adopt":
-            return _adopt(desk, args.workflow)
+            return _adopt(lookup, args.workflow)
         case "show":
-            return _show(chosen, desk, _named(desk, args.id))
+            return _show(chosen, lookup, _named(lookup, args.id))
         case "test":
-            return _test(desk, _named(desk, args.id), args)
+            return _test(lookup, _named(lookup, args.id), args)
         case "remove" | "enable" | "disable" | "regenerate" | "secret":
-            return _change(desk, args)
+            return _change(lookup, args)
         case _:
-            return _list(desk)
+            return _list(lookup)
 
 
-def _list(desk: CatalogDesk) -> int:
+def _list(lookup: CatalogLookup) -> int:
     from infloop.cli.view import triggers as trigger_lines
     from infloop.cli.view.terminal import note, one_line
 
-    entries = desk.triggers.entries()
+    entries = lookup.triggers.entries()
     if not entries:
         note("there are no triggers; `infloop triggers add` makes one")
     for entry in entries:
         trigger = entry.trigger
         print(trigger_lines.summary(trigger) if trigger else one_line(f"{entry.id}: not usable"))
-        found = [*entry.problems, *(_check(desk, trigger) if trigger else ())]
+        found = [*entry.problems, *(_check(lookup, trigger) if trigger else ())]
         for line in trigger_lines.problems(found):
             print(line)
     return 0
 
 
-def _plugins(desk: CatalogDesk) -> int:
+def _plugins(lookup: CatalogLookup) -> int:
     from infloop.cli.view.terminal import INDENT, note, one_line, problem_lines
 
-    plugins, problems = desk.plugins.load()
+    plugins, problems = lookup.plugins.load()
     for plugin in plugins:
         signs = "signs" if plugin.signature else "does not sign"
         print(one_line(f"{plugin.id}: {plugin.display_name}, {signs}"))
@@ -159,15 +140,16 @@ def _plugins(desk: CatalogDesk) -> int:
     return 0
 
 
-def _show(chosen: Settings, desk: CatalogDesk, trigger: Trigger) -> int:
+def _show(chosen: Settings, lookup: CatalogLookup, trigger: Trigger) -> int:
     from infloop.cli.view import triggers as trigger_lines
-    from infloop.triggers.scheduler import STATE_FILE, Marks
+    from infloop.triggers.scheduler import STATE_FILE, ScheduleStates
 
-    mark = Marks(chosen.triggers / STATE_FILE).load().get(trigger.id)
-    plugin = desk.plugin(trigger.plugin_id)
-    for line in trigger_lines.details(trigger, plugin, _now_ms(), mark.asked if mark else None):
+    state = ScheduleStates(chosen.triggers / STATE_FILE).load().get(trigger.id)
+    plugin = lookup.plugin(trigger.plugin_id)
+    question = state.question if state else None
+    for line in trigger_lines.details(trigger, plugin, _now_ms(), question):
         print(line)
-    for line in trigger_lines.problems(_check(desk, trigger)):
+    for line in trigger_lines.problems(_check(lookup, trigger)):
         print(line)
     return 0
 
@@ -175,7 +157,8 @@ def _show(chosen: Settings, desk: CatalogDesk, trigger: Trigger) -> int:
 # -- writing -------------------------------------------------------------------------------------
 
 
-def _add(desk: CatalogDesk, args: argparse.Namespace) -> int:
+def _add(lookup: CatalogLookup, args: argparse.Namespace) -> int:
+    from infloop.application.triggers import kind_named
     from infloop.catalog.triggers import new_trigger_id
     from infloop.cli.view import triggers as trigger_lines
     from infloop.errors import UsageError
@@ -198,12 +181,12 @@ def _add(desk: CatalogDesk, args: argparse.Namespace) -> int:
         raw["secret"] = _read_secret()
     trigger, problems = parse_trigger(compact_json(raw).encode())
     if trigger is not None:
-        problems = [*problems, *_check(desk, trigger)]
+        problems = [*problems, *_check(lookup, trigger)]
     if trigger is None or any(problem.severity == "error" for problem in problems):
         raise UsageError("; ".join(map(str, problems)))
-    desk.triggers.save(trigger)
+    lookup.triggers.save(trigger)
     print(f"added {trigger_lines.summary(trigger)}")
-    if trigger.kind == "webhook":
+    if kind_named(trigger.kind).takes_requests:
         print(f"  address: /api/webhook/{trigger.id}")
     for line in trigger_lines.problems(problems):
         print(line)
@@ -211,44 +194,27 @@ def _add(desk: CatalogDesk, args: argparse.Namespace) -> int:
 
 
 def _kind(args: argparse.Namespace) -> JsonObject:
-    """Return what makes a trigger a webhook, a schedule or a watch on files."""
-    from pathlib import Path
-
+    """Return the kind of a new trigger and the fields that belong to it."""
+    from infloop.application.triggers import KINDS
     from infloop.errors import UsageError
 
-    if args.cron and (args.directory or args.files):
-        raise UsageError("a trigger is a schedule or a watch on files, not both; add two")
-    if args.cron:
-        schedule = {"cron": args.cron, "timeZone": args.time_zone, "misfire": args.misfire}
-        return {"kind": "schedule", "schedule": schedule}
-    if args.directory or args.files:
-        return {
-            "kind": "file",
-            "files": {
-                "directory": str(Path(args.directory or ".").resolve()),
-                "globs": args.files,
-                "ignore": args.ignore,
-                "debounceMs": args.quiet_ms,
-            },
-        }
-    return {
-        "kind": "webhook",
-        "pluginId": args.plugin,
-        "eventType": args.event,
-        "verifyOptional": args.unsigned,
-    }
+    chosen = [kind for kind in KINDS if kind.is_chosen(args)] or [KINDS[0]]
+    if len(chosen) > 1:
+        titles = " and ".join(kind.title for kind in chosen)
+        raise UsageError(f"a trigger has one kind, and these options are of {titles}; add two")
+    return {"kind": chosen[0].name, **chosen[0].fields(args)}
 
 
-def _change(desk: CatalogDesk, args: argparse.Namespace) -> int:
+def _change(lookup: CatalogLookup, args: argparse.Namespace) -> int:
     from infloop.errors import UsageError
 
-    files, now = desk.triggers, _now_ms()
+    files, now = lookup.triggers, _now_ms()
     if args.action == "remove":
-        name = _id(desk, args.id)  # one that cannot be read can be removed all the same
+        name = _id(lookup, args.id)  # one that cannot be read can be removed all the same
         files.remove(name)
         print(f"removed {name}")
         return 0
-    trigger = _named(desk, args.id)
+    trigger = _named(lookup, args.id)
     if args.action == "regenerate":
         made = files.regenerate(trigger.id, now)
         print(f"{trigger.id} is no more\nnew address: /api/webhook/{made.id}")
@@ -280,12 +246,12 @@ def _with_secret(before: Trigger, new: str, overlap_hours: int, now: int) -> Tri
     )
 
 
-def _adopt(desk: CatalogDesk, workflow_id: str) -> int:
+def _adopt(lookup: CatalogLookup, workflow_id: str) -> int:
     from infloop.cli.view import triggers as trigger_lines
     from infloop.cli.view.terminal import note
 
-    _, parsed = desk.workflows.read(workflow_id)
-    made = desk.triggers.adopt(workflow_id, parsed.triggers, _now_ms())
+    _, parsed = lookup.workflows.read(workflow_id)
+    made = lookup.triggers.import_inline(workflow_id, parsed.triggers, _now_ms())
     for trigger in made:
         print(f"added {trigger_lines.summary(trigger)}")
     if not made:
@@ -296,20 +262,21 @@ def _adopt(desk: CatalogDesk, workflow_id: str) -> int:
 # -- trying out ----------------------------------------------------------------------------------
 
 
-def _test(desk: CatalogDesk, trigger: Trigger, args: argparse.Namespace) -> int:
+def _test(lookup: CatalogLookup, trigger: Trigger, args: argparse.Namespace) -> int:
     import secrets
     from pathlib import Path
 
     from infloop import app
+    from infloop.application.triggers import kind_named
     from infloop.catalog.files import read_bounded
     from infloop.cli.view.terminal import INDENT, json_line, one_line
     from infloop.errors import UsageError
     from infloop.triggers.firing import Firing
     from infloop.triggers.trial import trial_delivery
-    from infloop.triggers.webhook import Place, Webhooks
+    from infloop.triggers.webhook import QueuePosition, Webhooks
 
-    plugin = desk.plugin(trigger.plugin_id)
-    if trigger.kind != "webhook" or plugin is None:
+    plugin = lookup.plugin(trigger.plugin_id)
+    if not kind_named(trigger.kind).takes_requests or plugin is None:
         raise UsageError(
             f"{trigger.id!r} takes no requests; `infloop triggers show {trigger.id}` says what it "
             "waits for"
@@ -327,10 +294,10 @@ def _test(desk: CatalogDesk, trigger: Trigger, args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from None
 
-    async def enqueue(firing: Firing) -> Place:
-        return Place("none", 1)
+    async def enqueue(firing: Firing) -> QueuePosition:
+        return QueuePosition("none", 1)
 
-    webhooks = Webhooks(desk, enqueue)
+    webhooks = Webhooks(lookup, enqueue)
     answer = app.run_async(webhooks.receive(delivery, now))
     detail = f": {answer.detail}" if answer.detail else ""
     print(one_line(f"{answer.status} {answer.reason}{detail}"))
@@ -347,34 +314,34 @@ def _test(desk: CatalogDesk, trigger: Trigger, args: argparse.Namespace) -> int:
 # -- arguments -----------------------------------------------------------------------------------
 
 
-def _id(desk: CatalogDesk, text: str) -> str:
+def _id(lookup: CatalogLookup, text: str) -> str:
     """Return the id that is meant by its beginning."""
     from infloop.errors import UsageError
 
-    found = [entry.id for entry in desk.triggers.entries() if entry.id.startswith(text)]
+    found = [entry.id for entry in lookup.triggers.entries() if entry.id.startswith(text)]
     if text in found or (text and len(found) == 1):
         return text if text in found else found[0]
     what = f"{len(found)} triggers begin with" if found and text else "there is no trigger"
     raise UsageError(f"{what} {text!r}; `infloop triggers` lists them")
 
 
-def _named(desk: CatalogDesk, text: str) -> Trigger:
+def _named(lookup: CatalogLookup, text: str) -> Trigger:
     from infloop.errors import UsageError
 
-    name = _id(desk, text)
-    trigger = desk.trigger(name)
+    name = _id(lookup, text)
+    trigger = lookup.trigger(name)
     if trigger is None:
         raise UsageError(f"trigger {name!r} cannot be used; `infloop triggers` says why")
     return trigger
 
 
-def _check(desk: CatalogDesk, trigger: Trigger) -> list[Problem]:
+def _check(lookup: CatalogLookup, trigger: Trigger) -> list[Problem]:
     from infloop.errors import UsageError, WorkflowError
     from infloop.triggers.checks import check_trigger
 
-    plugin, workflow = desk.plugin(trigger.plugin_id), desk.workflow(trigger.workflow_id)
+    plugin, workflow = lookup.plugin(trigger.plugin_id), lookup.workflow(trigger.workflow_id)
     try:
-        bundle = desk.workflows.load_bundle(trigger.workflow_id) if workflow else None
+        bundle = lookup.workflows.load_bundle(trigger.workflow_id) if workflow else None
     except (UsageError, WorkflowError):
         return check_trigger(trigger, plugin, None)
     return check_trigger(trigger, plugin, workflow, bundle.plain() if bundle else None)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import argparse
 
     from infloop.runtime.workspaces import Workspaces
-    from infloop.workspace.worktrees.worktree import Listed
+    from infloop.workspace.worktrees.worktree import WorktreeInfo
 
 ACTIONS = {"prune": (), "restore": ("NAME", "PATH"), "forget": ("NAME",)}
 
@@ -57,11 +57,11 @@ async def _act(args: argparse.Namespace) -> int:
                 await workspaces.trees.forget(args.name)
                 print(f"{args.name} is gone for good")
             case _:
-                _list(workspaces.trees.listed())
+                _list(workspaces.trees.list_all())
     return 0
 
 
-def _list(found: list[Listed]) -> None:
+def _list(found: list[WorktreeInfo]) -> None:
     from infloop.cli.view.advice import short
     from infloop.cli.view.figures import moment
     from infloop.cli.view.terminal import note, one_line
@@ -102,7 +102,7 @@ async def _restore(workspaces: Workspaces, name: str, to: str) -> None:
     from infloop.cli.view.terminal import one_line
     from infloop.errors import NotFound, UsageError
 
-    listed = {each.name: each for each in workspaces.trees.listed()}
+    listed = {each.name: each for each in workspaces.trees.list_all()}
     worktree, path = listed.get(name), Path(to)
     if worktree is None:
         try:

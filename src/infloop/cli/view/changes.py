@@ -17,8 +17,8 @@ _WORDS = {"added": "added", "deleted": "deleted", "mode": "permissions", "type":
 def change_lines(changes: Sequence[Change], most: int | None = None) -> list[str]:
     """Return a line for each path, and how many more there are than `most`."""
     shown = changes[:most]
-    width = max((len(change.shown) for change in shown), default=0)
-    lines = [f"  {change.shown:<{width}}  {_what(change)}".rstrip() for change in shown]
+    width = max((len(change.printable_path) for change in shown), default=0)
+    lines = [f"  {change.printable_path:<{width}}  {_what(change)}".rstrip() for change in shown]
     more = len(changes) - len(shown)
     return [*lines, f"  … and {more} more"] if more else lines
 

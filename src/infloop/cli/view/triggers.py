@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING
 
+from infloop.application.triggers import kind_named
 from infloop.cli.view.figures import moment
 from infloop.cli.view.terminal import INDENT, one_line, plural, problem_lines
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from infloop.errors import Problem
     from infloop.model.plugin import Plugin
-    from infloop.model.trigger import Schedule, Trigger
+    from infloop.model.trigger import Trigger
     from infloop.triggers.schedule import Missed
 
 
@@ -21,16 +21,8 @@ def summary(trigger: Trigger) -> str:
     """Return what a trigger does, on one line."""
     name = f" ({trigger.name})" if trigger.name else ""
     off = "" if trigger.enabled else ", off"
-    return one_line(f"{trigger.id}{name}: {_what(trigger)} starts {trigger.workflow_id!r}{off}")
-
-
-def _what(trigger: Trigger) -> str:
-    if trigger.kind == "schedule" and trigger.schedule:
-        return f"{trigger.schedule.cron!r} in {trigger.schedule.time_zone}"
-    if trigger.kind == "file" and trigger.files:
-        return f"a change of {', '.join(trigger.files.globs)} in {trigger.files.directory}"
-    event = f", event {trigger.event_type!r}," if trigger.event_type else ""
-    return f"a webhook of {trigger.plugin_id!r}{event}"
+    what = kind_named(trigger.kind).describe(trigger)
+    return one_line(f"{trigger.id}{name}: {what} starts {trigger.workflow_id!r}{off}")
 
 
 def details(
@@ -42,13 +34,11 @@ def details(
         yield _line(f"if {predicate.lhs} {predicate.op} {predicate.rhs}")
     for name, text in trigger.inputs.items():
         yield _line(f"input {name}: {text}")
-    if trigger.kind == "webhook":
+    kind = kind_named(trigger.kind)
+    if kind.takes_requests:
         yield _line(f"address: /api/webhook/{trigger.id}")
         yield _line(_signing(trigger, plugin, now_ms))
-    elif trigger.kind == "schedule" and trigger.schedule:
-        yield from _times(trigger.schedule, now_ms)
-    elif trigger.files:
-        yield _line(f"quiet time: {trigger.files.debounce_ms} ms")
+    yield from map(_line, kind.details(trigger, now_ms))
     if asked is not None:
         yield _line(f"missed {plural(asked.count, 'time')}, and waits for somebody to say if")
     fired = moment(trigger.last_fired_at) if trigger.last_fired_at else "never"
@@ -66,19 +56,6 @@ def _signing(trigger: Trigger, plugin: Plugin | None, now_ms: int) -> str:
         before = f", the one before counts until {moment(trigger.previous_secret_until or 0)}"
     unsigned = "" if trigger.secret or not trigger.verify_optional else ", and none is asked for"
     return f"signature: {plugin.signature.header}, secret {secret}{before}{unsigned}"
-
-
-def _times(schedule: Schedule, now_ms: int) -> Iterator[str]:
-    from infloop.triggers.schedule import BadSchedule, Timetable
-
-    try:
-        timetable = Timetable(schedule)
-    except BadSchedule as error:
-        yield _line(str(error))
-        return
-    times = [timetable.local_time(due) for due in islice(timetable.after(now_ms), 3)]
-    yield _line(f"next: {', '.join(times)}")
-    yield _line(f"when missed: {schedule.misfire}")
 
 
 def problems(found: Sequence[Problem]) -> list[str]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from infloop.model.approval import Question
     from infloop.model.provider import AcpProvider
-    from infloop.policy.permissions import Ruling
+    from infloop.policy.permissions import PermissionDecision
     from infloop.providers.approval_requests import AskPerson
     from infloop.providers.base import AnswerPart, Provider, Request
     from infloop.providers.context import ProviderContext, ProviderEnvironment
@@ -84,7 +84,7 @@ class AcpAgent:
         files = AgentFiles(request.cwd)
         approvals = ApprovalRequests(self._ask_person) if self._ask_person else None
 
-        def submit(question: Question, then: Callable[[Ruling], AnswerPart]) -> None:
+        def submit(question: Question, then: Callable[[PermissionDecision], AnswerPart]) -> None:
             assert approvals is not None
             approvals.submit(question, lambda ruling: reader.add(then(ruling)))
 

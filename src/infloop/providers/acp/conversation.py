@@ -25,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 from infloop import __version__
 from infloop.errors import StepError
 from infloop.model.approval import question
-from infloop.policy.permissions import rule_on
+from infloop.policy.permissions import decide_permission
 from infloop.providers.acp.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -68,14 +68,14 @@ if TYPE_CHECKING:
     from infloop.model.approval import Question
     from infloop.model.provider import AcpProvider
     from infloop.model.values import JsonObject
-    from infloop.policy.permissions import Ruling
+    from infloop.policy.permissions import PermissionDecision
     from infloop.providers.acp.files import AgentFiles
     from infloop.providers.acp.jsonrpc import Id
     from infloop.providers.acp.outbox import Outbox
     from infloop.providers.base import Request
     from infloop.providers.lines import Line
 
-    SubmitQuestion = Callable[[Question, Callable[[Ruling], AnswerPart]], None]
+    SubmitQuestion = Callable[[Question, Callable[[PermissionDecision], AnswerPart]], None]
     """Submits a question to a person, with the function that turns the answer into a part."""
 
 Message = TypeVar("Message", bound=BaseModel)
@@ -418,7 +418,7 @@ class Conversation:
         kind = as_str(as_object(params.get("toolCall")).get("kind")) or known.kind
         what = request.tool_call.title or known.title
 
-        def settle(ruling: Ruling) -> AnswerPart:
+        def settle(ruling: PermissionDecision) -> AnswerPart:
             self._open_requests.pop(caller, None)
             option, ruling = _option(request.options, ruling)
             self._outbox.put(_permission(caller, option))
@@ -473,10 +473,14 @@ class Conversation:
         self._outbox.put_work(work, len(request.content))
         return []
 
-    def _rule(self, kind: str) -> Ruling:
-        return rule_on(self._permissions, kind, skips_prompts=self._request.skip_permissions)
+    def _rule(self, kind: str) -> PermissionDecision:
+        return decide_permission(
+            self._permissions, kind, skips_prompts=self._request.skip_permissions
+        )
 
-    def _deny(self, caller: Id, ruling: Ruling, kind: str, path: str) -> list[AnswerPart]:
+    def _deny(
+        self, caller: Id, ruling: PermissionDecision, kind: str, path: str
+    ) -> list[AnswerPart]:
         self._outbox.put(refuse(caller, INTERNAL_ERROR, f"not allowed: {ruling.why}"))
         return [_decision_notice(ruling, kind, path)]
 
@@ -509,8 +513,8 @@ def _parsed(model: type[Message], value: object) -> Message | None:
 
 
 def _option(
-    options: Sequence[schema.PermissionOption], ruling: Ruling
-) -> tuple[str | None, Ruling]:
+    options: Sequence[schema.PermissionOption], ruling: PermissionDecision
+) -> tuple[str | None, PermissionDecision]:
     """Return the option to select, or None, and the resulting ruling.
 
     Permission is given only once: the agent must ask again for the next call.
@@ -523,7 +527,7 @@ def _option(
     return by_kind.get("reject_once") or by_kind.get("reject_always"), ruling
 
 
-def _decision_notice(ruling: Ruling, kind: str, what: str) -> ProviderNotice:
+def _decision_notice(ruling: PermissionDecision, kind: str, what: str) -> ProviderNotice:
     verdict = "allowed" if ruling.allowed else "denied"
     return ProviderNotice(
         f"[permissions] {verdict}: {one_line(kind, 20)} {one_line(what)} ({ruling.why})"

@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 
 from infloop.errors import StepError
-from infloop.policy.protected_paths import plain
+from infloop.policy.protected_paths import normalized_name
 from infloop.workspace import beneath
 
 MAX_BYTES = 8 << 20
@@ -29,7 +29,10 @@ class AgentFiles:
         """Return the text of a file, or some of its lines; invalid UTF-8 becomes U+FFFD."""
         inner = self._inner(path)
         try:
-            with beneath.opened(self._root) as root, beneath.parent(root, inner) as (folder, name):
+            with (
+                beneath.open_root(self._root) as root,
+                beneath.open_parent(root, inner) as (folder, name),
+            ):
                 text = _read(folder, name, path)
         except OSError as error:
             raise StepError(f"{path[:200]!r} cannot be read: {error.strerror}") from None
@@ -42,13 +45,13 @@ class AgentFiles:
     def write(self, path: str, text: str) -> None:
         """Create or atomically replace a file; an existing file keeps its mode."""
         inner = self._inner(path)
-        if any(plain(os.fsdecode(name)) == ".git" for name in inner.split(b"/")):
+        if any(normalized_name(os.fsdecode(name)) == ".git" for name in inner.split(b"/")):
             raise StepError(f"{path[:200]!r} is git's own and is not written")
         data = text.encode("utf-8", "replace")
         try:
-            with beneath.opened(self._root) as root:
-                beneath.make_folders(root, inner.rpartition(b"/")[0])
-                with beneath.parent(root, inner) as (folder, name):
+            with beneath.open_root(self._root) as root:
+                beneath.make_directories(root, inner.rpartition(b"/")[0])
+                with beneath.open_parent(root, inner) as (folder, name):
                     _replace(folder, name, data, path)
         except OSError as error:
             raise StepError(f"{path[:200]!r} cannot be written: {error.strerror}") from None
@@ -63,7 +66,7 @@ class AgentFiles:
 
 
 def _read(folder: int, name: bytes, path: str) -> str:
-    descriptor = os.open(name, beneath.READ, dir_fd=folder)
+    descriptor = os.open(name, beneath.OPEN_FILE, dir_fd=folder)
     with open(descriptor, "rb") as file:  # noqa: PTH123  (a descriptor has no path)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise StepError(f"{path[:200]!r} is not a file")
@@ -74,11 +77,11 @@ def _read(folder: int, name: bytes, path: str) -> str:
 
 
 def _replace(folder: int, name: bytes, data: bytes, path: str) -> None:
-    there = beneath.look(folder, name)
+    there = beneath.lstat(folder, name)
     if there is not None and not stat.S_ISREG(there.st_mode):
         raise StepError(f"{path[:200]!r} is not a file")
     new = b".infloop-new-" + secrets.token_hex(8).encode()
-    descriptor = os.open(new, beneath.CREATE, 0o666, dir_fd=folder)
+    descriptor = os.open(new, beneath.CREATE_FILE, 0o666, dir_fd=folder)
     try:
         try:
             beneath.write_all(descriptor, data)

@@ -50,15 +50,15 @@ class UsageMeter:
         if not self._is_free:
             self._read(self._events.feed(data))
 
-    def finish(self, *, asked: bool) -> None:
-        """Note, once, that the answer ended or broke off; `asked` if the request had been sent."""
+    def finish(self, *, sent: bool) -> None:
+        """Note, once, that the answer ended or broke off; `sent` if the request had been sent."""
         if self.over:
             return
         try:
             if not self._is_free:
                 self._read(self._events.finish())
             reported = self._ended and not self._interrupted and self.usage.has_tokens
-            self.is_complete = self._is_free or not asked or reported
+            self.is_complete = self._is_free or not sent or reported
         finally:
             self.over = True
             self._on_over()

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.model.events import Notice
-from infloop.policy.hosts import authority
+from infloop.model.hosts import authority
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from infloop.egress.reports import Decision, Why
+    from infloop.egress.reports import Decision, RefusalCause
     from infloop.model.audit import EventName
     from infloop.model.events import Event
     from infloop.model.values import JsonObject
-    from infloop.policy.hosts import Verdict
+    from infloop.policy.hosts import HostVerdict
     from infloop.runtime.run_audit import AuditedRun
 
 FLUSH_SECONDS = 2.0
@@ -35,12 +35,12 @@ _MAX_KINDS = 50
 class DecisionKind(NamedTuple):
     """What equal decisions have in common. `host` is empty if they are about several hosts."""
 
-    verdict: Verdict
+    verdict: HostVerdict
     host: str
     port: int
     reason: str
     rule: str
-    why: Why
+    why: RefusalCause
 
     def __str__(self) -> str:
         where = authority(self.host, self.port) if self.host else "a connection"
@@ -133,7 +133,7 @@ class EgressLog:
         self._report(EgressDecision(self._path, self._node, kind, self._counts.pop(kind)))
 
     def _kind(self, decision: Decision) -> DecisionKind:
-        verdict, why = decision.verdict, decision.why
+        verdict, why = decision.verdict, decision.cause
         kind = DecisionKind(
             verdict, decision.host, decision.port, decision.reason, decision.rule, why
         )

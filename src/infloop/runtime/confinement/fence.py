@@ -26,18 +26,17 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 from msgspec.structs import replace
 
 from infloop.egress.broker import PREFIX, Broker
-from infloop.egress.limits import Limits, Uploads
+from infloop.egress.limits import ProxyLimits, UploadBudget
 from infloop.egress.loopback_listener import listen_on_loopback
 from infloop.egress.proxy import Proxy
 from infloop.errors import BudgetError, EgressError, GuardError, SettingsError, WorkflowError
-from infloop.policy.hosts import Allowlist, RuleList, rule_list
+from infloop.policy.hosts import Allowlist, HostRules, parse_rules
 from infloop.runtime.confinement.disk_reserve import DiskReserve, format_size
 from infloop.runtime.confinement.egress_log import FLUSH_SECONDS
 from infloop.runtime.confinement.git_protection import GitProtection
 from infloop.runtime.confinement.homes import linked_home
-from infloop.sandbox.base import SandboxAround
-from infloop.sandbox.fence import Fence
-from infloop.sandbox.fence import Limits as ChildLimits
+from infloop.sandbox.access import Access, ResourceLimits
+from infloop.sandbox.base import SandboxWrapper
 from infloop.sandbox.levels.proxy_variables import proxy_variables
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from infloop.runtime.confinement.egress_log import EgressLog
     from infloop.runtime.spending.broker_usage import BrokerUsage
     from infloop.sandbox.base import ChildRequest, ChildResult, OnOutput, OnStarted, Sandbox
-    from infloop.workspace.git.repository_paths import Places
+    from infloop.workspace.git.repository_paths import GitPaths
 
 Egress: TypeAlias = Literal["open", "allowlist", "none"]
 
@@ -103,7 +102,7 @@ class Credential:
 
 
 @dataclass(frozen=True, slots=True)
-class ChildAccess:
+class ExtraAccess:
     """What a child may reach beyond its directory. `owner` says in messages who may.
 
     `read` and `write` are the paths below `home` that it may use.
@@ -117,10 +116,10 @@ class ChildAccess:
     credential: Credential | None = None
 
 
-NO_EXTRA_ACCESS = ChildAccess()
+NO_EXTRA_ACCESS = ExtraAccess()
 
-MakeSandbox: TypeAlias = "Callable[[ChildAccess], Sandbox]"
-"""Returns a step's sandbox for children with this access."""
+MakeSandbox: TypeAlias = "Callable[[ExtraAccess], Sandbox]"
+"""Returns a step's sandbox, for children with this access."""
 
 
 class RunFence:
@@ -146,20 +145,20 @@ class RunFence:
         self.user = user
         self._make_home = make_home
         self._workflow = workflow
-        self._git_protection = git_protection or GitProtection(sandbox.level)
+        self._git_protection = git_protection or GitProtection(own_mounts=sandbox.own_mounts)
         self.disks = disks or DiskReserve().for_run()
-        self.limits = ChildLimits(memory_bytes=memory_bytes)
-        self.uploads = Uploads(Limits())
+        self.limits = ResourceLimits(memory_bytes=memory_bytes)
+        self.uploads = UploadBudget(ProxyLimits())
         configured = workflow.get("egress")
         required: Egress = "allowlist" if rules.enforce else "open"
         wanted: Egress = next((each for each in _BY_STRICTNESS if each == configured), "open")
         self.egress: Egress = max(wanted, required, key=_BY_STRICTNESS.index)
         try:
             self._lists = (
-                rule_list("the workflow", _texts(workflow.get("egressAllowlist"))),
-                rule_list("the operator", rules.allowed),
+                parse_rules("the workflow", _texts(workflow.get("egressAllowlist"))),
+                parse_rules("the operator", rules.allowed),
             )
-            self._denied = rule_list("the operator", rules.denied)
+            self._denied = parse_rules("the operator", rules.denied)
         except SettingsError as error:
             raise WorkflowError(str(error)) from None
 
@@ -168,46 +167,53 @@ class RunFence:
         """The isolation level of the children."""
         return self._sandbox.level
 
+    @property
+    def confines(self) -> bool:
+        """Whether that level confines them."""
+        return self._sandbox.confines
+
     def sandbox(
         self,
         egress_log: EgressLog,
         node: str,
-        access: ChildAccess,
+        extra: ExtraAccess,
         usage: BrokerUsage | None = None,
     ) -> Sandbox:
         """Return the sandbox of one step, for children with this access.
 
         `usage` counts what their calls through the broker cost.
         """
-        return FencedSandbox(self, self._sandbox, egress_log, node, access, usage)
+        return FencedSandbox(self, self._sandbox, egress_log, node, extra, usage)
 
-    def allowlist(self, access: ChildAccess) -> Allowlist:
+    def allowlist(self, extra: ExtraAccess) -> Allowlist:
         """Return where a child with this access may connect."""
         if self.egress == "none":
             return Allowlist((), self._denied)
-        own = rule_list(access.owner, access.hosts) if access.owner else RuleList("this step")
+        own = parse_rules(extra.owner, extra.hosts) if extra.owner else HostRules("this step")
         return Allowlist((own, *self._lists), self._denied)
 
-    def home(self, node: str, access: ChildAccess) -> str:
+    def home(self, node: str, extra: ExtraAccess) -> str:
         """Return the home that an agent keeps in all rounds; empty for other children."""
-        return self._make_home(node) if self._make_home and access.owner else ""
+        return self._make_home(node) if self._make_home and extra.owner else ""
 
-    def protect_git(self, cwd: str, egress_log: EgressLog) -> AbstractAsyncContextManager[Places]:
+    def protect_git(self, cwd: str, egress_log: EgressLog) -> AbstractAsyncContextManager[GitPaths]:
         """Protect the repositories where a child works; give the paths that git needs there."""
         write_paths = _texts(self._workflow.get("writePaths"))
         return self._git_protection.protect(
             cwd, write_paths, lambda message: egress_log.add_warning(f"[git] {message}")
         )
 
-    def fence(self, access: ChildAccess, request: ChildRequest, home: str, places: Places) -> Fence:
-        """Return the fence of a child, without its network; GuardError for a path with a link."""
+    def access(
+        self, extra: ExtraAccess, request: ChildRequest, home: str, paths: GitPaths
+    ) -> Access:
+        """Return what a child may reach, without its network; GuardError for a path with a link."""
         readable = _texts(self._workflow.get("readPaths"))
         writable = _texts(self._workflow.get("writePaths"))
-        for path in (*readable, *writable, *(() if places.is_its_own else (request.cwd,))):
+        for path in (*readable, *writable, *(() if paths.is_private else (request.cwd,))):
             _check_no_link(path)
-        read = (*places.read, *access.read, *readable)
-        write = (*places.write, *access.write, *writable)
-        return Fence(
+        read = (*paths.read, *extra.read, *readable)
+        write = (*paths.write, *extra.write, *writable)
+        return Access(
             read=(*request.reads, *read),
             write=(request.cwd, *write),
             network="open" if self.egress == "open" else "none",
@@ -221,7 +227,7 @@ class RunFence:
         await self.disks.add(cwd, *_texts(self._workflow.get("writePaths")))
 
 
-class FencedSandbox(SandboxAround):
+class FencedSandbox(SandboxWrapper):
     """Runs the children of one step behind their run's fence."""
 
     def __init__(
@@ -230,14 +236,14 @@ class FencedSandbox(SandboxAround):
         inner: Sandbox,
         egress_log: EgressLog,
         node: str,
-        access: ChildAccess,
+        extra: ExtraAccess,
         usage: BrokerUsage | None,
     ) -> None:
         super().__init__(inner)
         self._run_fence = fence
         self._egress_log = egress_log
         self._node = node
-        self._access = access
+        self._extra = extra
         self._usage = usage
 
     async def run(
@@ -258,19 +264,18 @@ class FencedSandbox(SandboxAround):
         self, request: ChildRequest, on_output: OnOutput | None, on_started: OnStarted | None
     ) -> ChildResult:
         no_grace = self._run_fence.disks.is_exhausted
-        if self.level == "host":
-            fence = Fence(limits=self._run_fence.limits)
-            request = replace(request, no_grace=no_grace, fence=fence)
+        if not self.confines:
+            access = Access(limits=self._run_fence.limits)
+            request = replace(request, no_grace=no_grace, access=access)
             return await self._run(request, on_output, on_started)
-        access = self._access
-        home = self._run_fence.home(self._node, access)
-        async with self._run_fence.protect_git(request.cwd, self._egress_log) as places:
-            fence = self._run_fence.fence(access, request, home, places)
-            request = replace(request, no_grace=no_grace, fence=fence)
+        extra = self._extra
+        home = self._run_fence.home(self._node, extra)
+        async with self._run_fence.protect_git(request.cwd, self._egress_log) as paths:
+            access = self._run_fence.access(extra, request, home, paths)
+            request = replace(request, no_grace=no_grace, access=access)
             if not home:
                 return await self._run(request, on_output, on_started)
-            mounted = self.level == "sandbox"
-            with linked_home(home, access.home, access.read, access.write, mounted=mounted):
+            with linked_home(home, extra.home, extra.read, extra.write, mounted=self.own_mounts):
                 return await self._run(request, on_output, on_started)
 
     async def _run(
@@ -278,11 +283,11 @@ class FencedSandbox(SandboxAround):
     ) -> ChildResult:
         if not self._needs_gateway:
             return await self._inner.run(request, on_output=on_output, on_started=on_started)
-        gateway = EgressGateway(self._run_fence, self._access, self._egress_log, self._usage)
+        gateway = EgressGateway(self._run_fence, self._extra, self._egress_log, self._usage)
         async with gateway:
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    request = gateway.open(request, self.level, tasks)
+                    request = gateway.open(request, self._inner, tasks)
                     child = tasks.create_task(
                         self._inner.run(request, on_output=on_output, on_started=on_started)
                     )
@@ -295,8 +300,8 @@ class FencedSandbox(SandboxAround):
     @property
     def _needs_gateway(self) -> bool:
         egress = self._run_fence.egress
-        without_kernel = self.level == "host" and egress == "none"
-        return egress == "allowlist" or without_kernel or self._access.credential is not None
+        without_kernel = not self.confines and egress == "none"
+        return egress == "allowlist" or without_kernel or self._extra.credential is not None
 
 
 class EgressGateway:
@@ -305,14 +310,14 @@ class EgressGateway:
     def __init__(
         self,
         fence: RunFence,
-        access: ChildAccess,
+        extra: ExtraAccess,
         egress_log: EgressLog,
         usage: BrokerUsage | None,
     ) -> None:
         self._egress = fence.egress
-        self._credential = access.credential
+        self._credential = extra.credential
         self._token = secrets.token_urlsafe(24)
-        self._allowed = fence.allowlist(access) if fence.egress != "open" else Allowlist()
+        self._allowed = fence.allowlist(extra) if fence.egress != "open" else Allowlist()
         self._uploads = fence.uploads
         self._egress_log = egress_log
         self._usage = usage
@@ -323,7 +328,7 @@ class EgressGateway:
     async def __aenter__(self) -> Self:
         if self._credential is not None:
             account = self._credential.account
-            broker = Broker([account], token=self._token, limits=Limits(), books=self._usage)
+            broker = Broker([account], token=self._token, limits=ProxyLimits(), budget=self._usage)
             self._broker = await self._stack.enter_async_context(broker)
         return self
 
@@ -331,32 +336,34 @@ class EgressGateway:
         await self._stack.aclose()
         self._egress_log.flush()
 
-    def open(self, request: ChildRequest, level: str, tasks: asyncio.TaskGroup) -> ChildRequest:
+    def open(
+        self, request: ChildRequest, sandbox: Sandbox, tasks: asyncio.TaskGroup
+    ) -> ChildRequest:
         """Start to serve; return the request with the way to this gateway."""
         self._serving.append(tasks.create_task(self._flush_log()))
         if self._usage is not None and self._broker is not None:
             self._serving.append(tasks.create_task(_raise_when_spent(self._usage)))
-        if level == "host" or self._egress == "open":
+        if not sandbox.confines or self._egress == "open":
             listener = listen_on_loopback()
             port = listener.getsockname()[1]
             self._serve(listener, port, self._token, tasks)
             proxy = {} if self._egress == "open" else proxy_variables(port, f"run:{self._token}")
             return self._brokered(replace(request, env={**request.env, **proxy}), port)
-        token = "" if level == "sandbox" else self._token
+        token = "" if sandbox.own_network else self._token
 
         async def on_listening(listeners: Mapping[int, Listener]) -> None:
             for listener in listeners.values():
                 self._serve(listener, _INNER_PORT, token, tasks)
 
-        assert request.fence is not None
-        fence = replace(
-            request.fence,
+        assert request.access is not None
+        access = replace(
+            request.access,
             network="proxy",
             proxy_port=_INNER_PORT,
             proxy_user=f"run:{token}" if token else "",
             on_listening=on_listening,
         )
-        return self._brokered(replace(request, fence=fence), _INNER_PORT)
+        return self._brokered(replace(request, access=access), _INNER_PORT)
 
     def stop(self) -> None:
         """Stop serving."""

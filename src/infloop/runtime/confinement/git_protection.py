@@ -3,7 +3,7 @@
 - A private clone belongs to the child, with everything in it.
 - In other directories the child may change files, but not the files that control git (see
   `infloop.workspace.planted_files`). git itself works there.
-- At level `sandbox`, every `.git` is mounted read-only.
+- At a level with mounts of its own (`sandbox`), every `.git` is mounted read-only.
 - At every level, changes to those files are undone when the child has ended, and the run says so.
 """
 
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import GuardError, StepError
 from infloop.lowlevel.uncancelled import run_uncancelled
-from infloop.workspace.git.repository_paths import Places, git_places
-from infloop.workspace.planted_files import look, put_right
+from infloop.workspace.git.repository_paths import GitPaths, git_paths
+from infloop.workspace.planted_files import find_repositories, undo_changes
 from infloop.workspace.threads import in_thread
 
 if TYPE_CHECKING:
@@ -39,30 +39,31 @@ _MAX_ENTRIES_AFTER = 10 * MAX_ENTRIES
 class GitProtection:
     """Protects the repositories in which the children of one run work.
 
-    `git_paths` returns the paths of the repository around a directory. `ignored` is not scanned.
+    `find_paths` returns the paths of the repository around a directory. `ignored` is not scanned.
     """
 
     def __init__(
         self,
-        level: str,
-        git_paths: Callable[[str], Places] = git_places,
+        find_paths: Callable[[str], GitPaths] = git_paths,
         ignored: Path = _NOWHERE,
+        *,
+        own_mounts: bool,
     ) -> None:
-        self._git_paths = git_paths
+        self._find_paths = find_paths
         self._ignored = ignored
-        self._mounts_read_only = level == "sandbox"
+        self._own_mounts = own_mounts
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
     async def protect(
         self, cwd: str, write_paths: Sequence[str], warn: Callable[[str], None]
-    ) -> AsyncIterator[Places]:
+    ) -> AsyncIterator[GitPaths]:
         """Give the paths that git needs where a child works; undo what it planted afterwards.
 
         `write_paths` are other directories that the child may write to.
         """
-        paths = self._git_paths(cwd)
-        own = (cwd, *paths.write) if not paths.is_its_own else ()
+        paths = self._find_paths(cwd)
+        own = (cwd, *paths.write) if not paths.is_private else ()
         before = {root: await self._scan(root) for root in _outermost((*own, *write_paths))}
         read_only = [os.fsdecode(path) for path in _git_directories(before)]
         try:
@@ -99,11 +100,13 @@ class GitProtection:
             warn(f"in {str(root)!r}, {message}")
 
     def _scan_now(self, root: Path, limit: int, stop: Stop) -> Repositories:
-        return look(root, self._ignored, stop, inside=not self._mounts_read_only, most=limit)
+        return find_repositories(
+            root, self._ignored, stop, inside=not self._own_mounts, max_entries=limit
+        )
 
     def _undo_now(self, root: Path, before: Repositories, stop: Stop) -> list[str]:
         after = self._scan_now(root, _MAX_ENTRIES_AFTER, stop) if root.is_dir() else before
-        return put_right(root, before, after) if after != before else []
+        return undo_changes(root, before, after) if after != before else []
 
 
 def _git_directories(found: dict[Path, Repositories]) -> Iterable[bytes]:

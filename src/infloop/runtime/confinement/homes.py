@@ -90,7 +90,7 @@ def linked_home(
     Afterwards, copy files back that replaced a link to a writable path.
     """
     listed = [path for path in (*read, *write) if not mounted or os.path.realpath(path) != path]
-    with beneath.opened(Path(home)) as root:
+    with beneath.open_root(Path(home)) as root:
         owner = os.fstat(root)
         names = {path: os.fsencode(os.path.relpath(path, real)) for path in listed}
         linked = [path for path in listed if _link(root, names[path], path, owner)]
@@ -108,8 +108,8 @@ def _link(root: int, name: bytes, path: str, owner: os.stat_result) -> bool:
         return False
     target = os.fsencode(os.path.realpath(path))
     try:
-        beneath.make_folders(root, name.rpartition(b"/")[0], owner)
-        with beneath.parent(root, name) as (above, last):
+        beneath.make_directories(root, name.rpartition(b"/")[0], owner)
+        with beneath.open_parent(root, name) as (above, last):
             with suppress(FileExistsError):
                 os.symlink(target, last, dir_fd=above)
             return os.readlink(last, dir_fd=above) == target
@@ -118,8 +118,8 @@ def _link(root: int, name: bytes, path: str, owner: os.stat_result) -> bool:
 
 
 def _copy_back(root: int, name: bytes, real: str, owner: int) -> None:
-    with beneath.parent(root, name) as (above, last):
-        written = os.open(last, beneath.READ, dir_fd=above)
+    with beneath.open_parent(root, name) as (above, last):
+        written = os.open(last, beneath.OPEN_FILE, dir_fd=above)
     try:
         data = os.read(written, _MAX_COPIED_BYTES)
         if not data or not _is_own(written, owner) or os.fstat(written).st_size > len(data):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import UsageError, WorkflowError
 from infloop.model.isolation import is_at_least
-from infloop.policy.taint import told
+from infloop.policy.taint import violations_message
 from infloop.runtime.confinement.fence import RunFence
 from infloop.runtime.runs.run_status import current_status
 
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from infloop.runtime.runs.shared import SharedResources
     from infloop.runtime.workspaces import RunWorkspace
     from infloop.store.interfaces.run_log import RunRow
-
-OUTSIDE = ("webhook",)
-"""The causes that anybody on the network can bring about."""
 
 
 class Admission:
@@ -72,14 +69,14 @@ class Admission:
     def check_untrusted(self, definition: PreparedDefinition, cause: Cause) -> None:
         """Raise if an untrusted input would reach a node that it must not reach."""
         unconfined = self._dependencies.unconfined_reason
-        if cause.kind in OUTSIDE and unconfined:
+        if cause.from_outside and unconfined:
             raise WorkflowError(
                 "a run that somebody outside causes needs its children confined, and they are not "
                 f"here: {unconfined}. INFLOOP_ISOLATION=host says that it may run as you"
             )
-        found = definition.refusals(tuple(cause.untrusted), confined=not unconfined)
+        found = definition.violations(tuple(cause.untrusted), confined=not unconfined)
         if found:
-            raise WorkflowError(told(found))
+            raise WorkflowError(violations_message(found))
 
     async def check_not_driven(self, row: RunRow, *, take_over: bool = False) -> None:
         """Raise if the run's process is alive, or may be alive and `take_over` is not set."""
@@ -100,14 +97,14 @@ class Admission:
     ) -> RunFence:
         """Return the fence of a run; untrusted input always enforces the egress allowlist."""
         given = self._dependencies
-        untrusted = cause.kind in OUTSIDE or bool(cause.untrusted)
+        untrusted = cause.from_outside or bool(cause.untrusted)
         return RunFence(
             given.sandbox,
             replace(given.egress, enforce=given.egress.enforce or untrusted),
             workflow,
             user=given.service_user,
             make_home=partial(given.homes.make, run_id) if given.homes else None,
-            git_protection=workspace.git_protection(given.sandbox.level) if workspace else None,
+            git_protection=workspace.git_protection(given.sandbox) if workspace else None,
             disks=given.disk_reserve.for_run(),
             memory_bytes=given.child_memory_bytes,
         )

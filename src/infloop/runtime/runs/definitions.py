@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from infloop.engine.graph import compile_program
-from infloop.policy.taint import refusals
+from infloop.policy.taint import find_violations
 from infloop.store.interfaces.run_log import definition_hash
 
 if TYPE_CHECKING:
     from infloop.engine.graph import Definition, Program
     from infloop.model.values import JsonObject
-    from infloop.policy.taint import Refusal
+    from infloop.policy.taint import TaintViolation
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,9 @@ class PreparedDefinition:
     data: bytes
     hash: str
     program: Program
-    _refusals: dict[tuple[tuple[str, ...], bool], tuple[Refusal, ...]] = field(default_factory=dict)
+    _violations: dict[tuple[tuple[str, ...], bool], tuple[TaintViolation, ...]] = field(
+        default_factory=dict
+    )
 
     @property
     def root(self) -> str:
@@ -38,14 +40,16 @@ class PreparedDefinition:
         """The workflow that a run begins with."""
         return self.definition.workflows[self.root]
 
-    def refusals(self, untrusted: tuple[str, ...], *, confined: bool) -> tuple[Refusal, ...]:
+    def violations(
+        self, untrusted: tuple[str, ...], *, confined: bool
+    ) -> tuple[TaintViolation, ...]:
         """Return where an untrusted input would arrive and must not: see `policy.taint`."""
         key = untrusted, confined
-        if key not in self._refusals:
-            self._refusals[key] = refusals(
+        if key not in self._violations:
+            self._violations[key] = find_violations(
                 self.definition.workflows, self.root, untrusted, confined=confined
             )
-        return self._refusals[key]
+        return self._violations[key]
 
 
 def prepare(definition: Definition) -> PreparedDefinition:

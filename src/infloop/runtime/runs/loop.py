@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from infloop.engine.commands import Command, Emit, Interrupt, Perform, Wait
-from infloop.engine.machine import advance, shown_scope
+from infloop.engine.machine import advance, public_scope
 from infloop.engine.state import encode_state
 from infloop.model.events import (
     Event,
@@ -92,7 +92,7 @@ class RunLoop:
         steps = self._state.steps.values()
         rounds = {step.node: step.rounds for step in steps if step.rounds}
         nodes = tuple(step.node for step in steps if step.node not in rounds)
-        return LiveProgress(nodes, rounds, shown_scope(self._program, self._state))
+        return LiveProgress(nodes, rounds, public_scope(self._program, self._state))
 
     def fail(self, error: BaseException) -> None:
         """End the loop with an error: the journal takes no more events of this process."""
@@ -222,7 +222,7 @@ class RunLoop:
         await self._before_end()
         self._take_inbox()
         self._record(event)
-        scope: JsonObject = shown_scope(self._program, self._state)
+        scope: JsonObject = public_scope(self._program, self._state)
         await asyncio.shield(self.recorder.write(scope))
         return event
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from infloop.model.approval import Question
     from infloop.model.events import Event
     from infloop.nodes.base import Outcome
-    from infloop.policy.permissions import Ruling
-    from infloop.policy.redaction import CleanStream
+    from infloop.policy.permissions import PermissionDecision
+    from infloop.policy.redaction import RedactingStream
     from infloop.providers.approval_requests import AskPerson
     from infloop.runtime.runs.loop import Performer, WriteOutput
 
@@ -44,7 +44,7 @@ class Redactor:
 
     def refresh(self) -> None:
         """Learn the secrets that there are now. Those learned before stay known."""
-        self.secrets.learn(self._read_secrets())
+        self.secrets.add(self._read_secrets())
 
     def redact_event(self, event: Event) -> Event:
         if not self.secrets:
@@ -52,7 +52,7 @@ class Redactor:
         changed = {}
         for name in _REDACTED_FIELDS.get(type(event), ()):
             value = getattr(event, name)
-            if (redacted := self.secrets.clean(value)) is not value:
+            if (redacted := self.secrets.redact(value)) is not value:
                 changed[name] = redacted
         return msgspec.structs.replace(event, **changed) if changed else event
 
@@ -69,7 +69,7 @@ class Redactor:
     async def _perform_redacted(
         self, performer: Performer, perform: Perform, write_output: WriteOutput
     ) -> Outcome:
-        streams: dict[str, CleanStream] = {}
+        streams: dict[str, RedactingStream] = {}
 
         def write_redacted(text: str, stream: str) -> None:
             if stream not in streams:
@@ -85,9 +85,9 @@ class Redactor:
     def wrap_ask(self, ask: AskPerson) -> AskPerson:
         """Return a function that redacts questions before it asks them."""
 
-        async def ask_redacted(question: Question) -> Ruling:
-            clean = self.secrets.clean
-            title, details = clean(question.title), clean(question.details)
+        async def ask_redacted(question: Question) -> PermissionDecision:
+            redact = self.secrets.redact
+            title, details = redact(question.title), redact(question.details)
             return await ask(msgspec.structs.replace(question, title=title, details=details))
 
         return ask_redacted

@@ -34,7 +34,7 @@ class SharedResources:
 def share(
     store: Store, instance: Instance, clock: Clock, dependencies: RunDependencies
 ) -> SharedResources:
-    redact = dependencies.redactor.secrets.clean
+    redact = dependencies.redactor.secrets.redact
     return SharedResources(
         store=store,
         instance=instance,

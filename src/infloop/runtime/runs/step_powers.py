@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from infloop.providers.approval_requests import AskPerson
     from infloop.providers.base import Provider
     from infloop.runtime.confinement.egress_log import EgressDecision
-    from infloop.runtime.confinement.fence import ChildAccess, RunFence
+    from infloop.runtime.confinement.fence import ExtraAccess, RunFence
     from infloop.runtime.run_audit import AuditedRun
     from infloop.runtime.runs.loop import RunLoop, WriteOutput
     from infloop.runtime.runs.shared import SharedResources
@@ -79,7 +79,7 @@ class RunPowers:
 
     def report_egress(self, decision: EgressDecision) -> None:
         """Write a decision about connections to the audit log and the event bus, redacted."""
-        redact = self.dependencies.redactor.secrets.clean
+        redact = self.dependencies.redactor.secrets.redact
         self.shared.audit.note(
             decision.event,
             self.run,
@@ -101,7 +101,7 @@ class StepPowers:
         self._egress_log: EgressLog | None = None
 
     def sandbox(
-        self, access: ChildAccess = NO_EXTRA_ACCESS, *, usage: BrokerUsage | None = None
+        self, extra: ExtraAccess = NO_EXTRA_ACCESS, *, usage: BrokerUsage | None = None
     ) -> Sandbox:
         """Return the sandbox for children with this access; `usage` counts what they use up."""
         run, perform = self._run, self._perform
@@ -109,9 +109,9 @@ class StepPowers:
             self._egress_log = EgressLog(
                 run.loop.post, run.report_egress, perform.path, perform.node
             )
-        fenced = run.fence.sandbox(self._egress_log, perform.node, access, usage)
+        fenced = run.fence.sandbox(self._egress_log, perform.node, extra, usage)
         records = run.dependencies.child_records
-        return records.around(fenced, run.run.id, perform.path) if records else fenced
+        return records.wrap(fenced, run.run.id, perform.path) if records else fenced
 
     def provider(self, provider_id: str) -> Provider:
         """Return a provider whose calls are in the ledger."""
@@ -119,7 +119,7 @@ class StepPowers:
         given, usage = run.dependencies, BrokerUsage()
         make_sandbox = partial(self.sandbox, usage=usage)
         found = given.find_provider(provider_id, make_sandbox, self._ask())
-        if given.homes and run.fence.isolation != "host":
+        if given.homes and run.fence.confines:
             home_exists = partial(given.homes.exists, run.run.id, perform.node)
             found = SessionHomeProvider(found, home_exists)
         return MeteredProvider(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infloop.engine.graph import decode_definition
-from infloop.policy.taint import reached
+from infloop.policy.taint import tainted_fields
 
 if TYPE_CHECKING:
     from infloop.store.interfaces.run_log import RunLog, RunRow
@@ -25,6 +25,6 @@ async def untrusted_names(run_log: RunLog, row: RunRow) -> list[str]:
     root = definition.root
     nodes = (
         each.node if each.workflow == root else f"{each.workflow}/{each.node}"
-        for each in reached(definition.workflows, root, inputs)
+        for each in tainted_fields(definition.workflows, root, inputs)
     )
     return list(dict.fromkeys([*(f"inputs.{name}" for name in inputs), *nodes]))

@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, cast
 from infloop.errors import BudgetError, StepError
 from infloop.lowlevel.uncancelled import wait_uncancelled
 from infloop.policy.spending import (
-    MOST_UNTOLD,
+    MAX_UNREPORTED_COSTS,
     Budget,
     is_amount,
     run_refusal,
     total_refusal,
     unknown_cost_refusal,
-    untold_refusal,
+    unreported_cost_refusal,
     used_up,
-    window_began,
+    window_start,
 )
 from infloop.providers.base import NO_USAGE, Cost, Done, ProviderNotice, Usage
 from infloop.runtime.spending.broker_usage import unreported_message
@@ -119,8 +119,8 @@ class Ledger:
         `unreported` is the number of answers without usage.
         """
         caps = self._caps(run_id, max_run_usd)
-        if caps and unreported > MOST_UNTOLD:
-            return untold_refusal(unreported)
+        if caps and unreported > MAX_UNREPORTED_COSTS:
+            return unreported_cost_refusal(unreported)
         for cap in caps:
             spent = await self._ledger.total(cap.calls)
             if used_up(spent.usd, cap.limit_usd):
@@ -374,7 +374,7 @@ async def abandon_dead_calls(ledger: CallLedger, liveness: Liveness, clock: Cloc
 def window_start_ms(window: Window, now_ms: int) -> int:
     """Return when the window around `now_ms` began, in local time; 0 for "process"."""
     today = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().date()
-    first = window_began(window, today)
+    first = window_start(window, today)
     return 0 if first is None else midnight_ms(first)
 
 
