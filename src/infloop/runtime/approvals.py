@@ -274,12 +274,12 @@ def approval_json(approval: Approval) -> JsonObject:
 def _paused(row: RunRow) -> Approval:
     """Return a run that paused because its budget is spent, as a question."""
     name = row.id[:SHORT_ID]
-    asked = question("budget", f"run {name} of {row.workflow_name} paused: {row.error}", {})
+    ask = question("budget", f"run {name} of {row.workflow_name} paused: {row.error}", {})
     return Approval(
         id=f"budget:{row.id}",
-        kind=asked.kind,
-        title=asked.title,
-        details=asked.details,
+        kind=ask.kind,
+        title=ask.title,
+        details=ask.details,
         asked_at=row.finished_at or row.started_at,
         run_id=row.id,
         workflow_id=row.workflow_id,

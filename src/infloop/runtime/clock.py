@@ -14,7 +14,7 @@ class SystemClock:
 
 
 class SetClock:
-    """A clock that moves only when it is told to."""
+    """A clock that moves only by `forward`."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms

@@ -223,7 +223,7 @@ class RunWorkspace:
             if found is not None:
                 self._open[each.node] = found
 
-    async def worktree(self, node: str, cwd: str, beginning: WorktreeOptions) -> Path:
+    async def worktree(self, node: str, cwd: str, options: WorktreeOptions) -> Path:
         """Return the directory for `cwd` in a node's worktree; create the worktree if necessary."""
         found = self._open.get(node)
         if found is None:
@@ -231,15 +231,15 @@ class RunWorkspace:
                 Path(cwd),
                 self.run_id,
                 node,
-                ref=beginning.ref or None,
-                include_uncommitted=beginning.include_uncommitted,
-                include=beginning.include,
+                ref=options.ref or None,
+                include_uncommitted=options.include_uncommitted,
+                include=options.include,
             )
             return found.cwd
-        if beginning.ref != found.ref:
+        if options.ref != found.ref:
             raise StepError(
-                f"the worktree of {node!r} began at {found.ref or 'HEAD'!r} and cannot begin again "
-                f"at {beginning.ref or 'HEAD'!r}: a node has one worktree in a run"
+                f"the worktree of {node!r} was created at {found.ref or 'HEAD'!r} and cannot be "
+                f"created again at {options.ref or 'HEAD'!r}: a node has one worktree in a run"
             )
         return _inside(found, cwd)
 

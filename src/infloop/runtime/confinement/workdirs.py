@@ -69,10 +69,10 @@ class Workdirs:
         """Say whether there is a directory at a path; GuardError if no run may work there."""
         return (await self.enter(path)).id is not None
 
-    async def enter_again(self, run_id: str, path: str, began: DirectoryId | None) -> Workdir:
+    async def enter_again(self, run_id: str, path: str, original: DirectoryId | None) -> Workdir:
         """Return the directory at the path of a resumed run; GuardError if it is another one."""
         found = await self._find(path)
-        if began is None or (found.path == path and _is_same(began, found.id)):
+        if original is None or (found.path == path and _is_same(original, found.id)):
             return found
         if found.path != path:
             now = f"leads to {found.path!r} by a link"
@@ -126,11 +126,11 @@ class Workdirs:
         return Workdir(real, DirectoryId(found.st_ino, found.st_dev, self._mounts))
 
 
-def _is_same(began: DirectoryId, now: DirectoryId | None) -> bool:
+def _is_same(original: DirectoryId, now: DirectoryId | None) -> bool:
     """Compare two directories. After other mounts, the device may have another number."""
-    if now is None or now.inode != began.inode:
+    if now is None or now.inode != original.inode:
         return False
-    return now.device == began.device or now.mounts != began.mounts
+    return now.device == original.device or now.mounts != original.mounts
 
 
 def _mounts(boot_id: str) -> str:

@@ -49,9 +49,9 @@ class Admission:
         await self._dependencies.disk_reserve.check_directory(found.path)
         return found
 
-    async def enter_again(self, run_id: str, workdir: str, began: DirectoryId | None) -> None:
+    async def enter_again(self, run_id: str, workdir: str, original: DirectoryId | None) -> None:
         """Raise GuardError unless a run can go on in the directory in which it began."""
-        await self._shared.workdirs.enter_again(run_id, workdir, began)
+        await self._shared.workdirs.enter_again(run_id, workdir, original)
         await self._dependencies.disk_reserve.check_directory(workdir)
 
     def check_isolation(self, workflow: JsonObject) -> None:
@@ -71,8 +71,8 @@ class Admission:
         unconfined = self._dependencies.unconfined_reason
         if cause.from_outside and unconfined:
             raise WorkflowError(
-                "a run that somebody outside causes needs its children confined, and they are not "
-                f"here: {unconfined}. INFLOOP_ISOLATION=host says that it may run as you"
+                "a run that is started from outside needs confined children, and they are not "
+                f"confined here: {unconfined}. INFLOOP_ISOLATION=host allows them to run as you"
             )
         found = definition.violations(tuple(cause.untrusted), confined=not unconfined)
         if found:
@@ -96,17 +96,17 @@ class Admission:
         self, run_id: str, workflow: JsonObject, workspace: RunWorkspace | None, cause: Cause
     ) -> RunFence:
         """Return the fence of a run; untrusted input always enforces the egress allowlist."""
-        given = self._dependencies
+        dependencies = self._dependencies
         untrusted = cause.from_outside or bool(cause.untrusted)
         return RunFence(
-            given.sandbox,
-            replace(given.egress, enforce=given.egress.enforce or untrusted),
+            dependencies.sandbox,
+            replace(dependencies.egress, enforce=dependencies.egress.enforce or untrusted),
             workflow,
-            user=given.service_user,
-            make_home=partial(given.homes.make, run_id) if given.homes else None,
-            git_protection=workspace.git_protection(given.sandbox) if workspace else None,
-            disks=given.disk_reserve.for_run(),
-            memory_bytes=given.child_memory_bytes,
+            user=dependencies.service_user,
+            make_home=partial(dependencies.homes.make, run_id) if dependencies.homes else None,
+            git_protection=workspace.git_protection(dependencies.sandbox) if workspace else None,
+            disks=dependencies.disk_reserve.for_run(),
+            memory_bytes=dependencies.child_memory_bytes,
         )
 
 

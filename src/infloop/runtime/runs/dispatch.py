@@ -114,19 +114,19 @@ class Dispatcher:
             idempotency_key=request.key,
             extra={"workdir": request.workdir, "triggerId": request.trigger_id},
         )
-        put = await self.queue.put(run, limit=self._capacity.queued)
-        if isinstance(put, Enqueued) and not put.repeated:
+        added = await self.queue.put(run, limit=self._capacity.queued)
+        if isinstance(added, Enqueued) and not added.repeated:
             if self._own is not None:
-                self._own.add(put.id)
+                self._own.add(added.id)
             self._publish(
                 "trigger_enqueued",
                 run,
                 inputs=run.inputs,
-                position=put.position,
+                position=added.position,
                 receivedAt=run.queued_at,
             )
             self._wake.set()
-        return put
+        return added
 
     async def remove(self, entry_id: str) -> bool:
         """Remove a waiting run from the queue; say whether it was waiting."""

@@ -1,4 +1,4 @@
-"""The runs that this process drives: their parts, their tasks and their ends."""
+"""The runs that this process drives: builds their parts, drives them, and ends them."""
 
 from __future__ import annotations
 
@@ -154,14 +154,14 @@ class LiveRuns:
 
     async def _drive(self, live: LiveRun, commands: Sequence[Command]) -> None:
         """Drive a run to its end, then hand it over to retention."""
-        given = self._shared.dependencies
+        dependencies = self._shared.dependencies
         try:
             finished = await live.loop.drive(commands)
             live.finished.set_result(finished)
             self._shared.audit.note("run.finished", live, outcome=finished.status)
             live.feed.close()
-            if given.homes and not finished.interrupted:  # a resumed run needs its homes
-                await given.homes.remove(live.id)
+            if dependencies.homes and not finished.interrupted:  # a resumed run needs its homes
+                await dependencies.homes.remove(live.id)
             self._retention.run_ended(live.id, live.workflow_id)
         except asyncio.CancelledError:
             live.finished.cancel()
@@ -174,8 +174,8 @@ class LiveRuns:
         finally:
             live.feed.close()
             del self._runs[live.id]
-            if given.markers:
-                given.markers.remove(live.id)
+            if dependencies.markers:
+                dependencies.markers.remove(live.id)
             self._expect_runs()
 
     def _expect_runs(self) -> None:

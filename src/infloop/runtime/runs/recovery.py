@@ -35,21 +35,21 @@ async def recover(shared: SharedResources) -> Recovered:
     Orphaned children are ended first. The worktrees of failed runs are saved and removed; a run
     that is resumed gets them back.
     """
-    given, store = shared.dependencies, shared.store
+    dependencies, store = shared.dependencies, shared.store
     run_is_over = partial(is_over, store.run_log)
     messages = []
-    if given.child_records:
-        messages += await end_orphans(given.child_records.directory, store.liveness)
-    if given.markers:
-        await given.markers.clear(partial(is_dead, store.liveness))
+    if dependencies.child_records:
+        messages += await end_orphans(dependencies.child_records.directory, store.liveness)
+    if dependencies.markers:
+        await dependencies.markers.clear(partial(is_dead, store.liveness))
     await abandon_dead_calls(store.ledger, store.liveness, shared.clock)
-    if given.approvals is not None:
-        await given.approvals.settle_abandoned()
+    if dependencies.approvals is not None:
+        await dependencies.approvals.settle_abandoned()
     failed, resumable = await _settle_interrupted(shared)
-    if given.workspaces is not None:
-        messages += await given.workspaces.recover(run_is_over)
-    if given.homes:
-        await given.homes.recover(run_is_over)
+    if dependencies.workspaces is not None:
+        messages += await dependencies.workspaces.recover(run_is_over)
+    if dependencies.homes:
+        await dependencies.homes.recover(run_is_over)
     return Recovered(failed, resumable, messages)
 
 

@@ -66,7 +66,7 @@ class RunResumer:
         row = await self._run_log.run(run_id)
         status = await current_status(row, self._shared.store.liveness)
         if status not in ("paused", "interrupted"):
-            raise UsageError(f"run {run_id!r} is {status} by now: neither paused nor interrupted")
+            raise UsageError(f"run {run_id!r} is {status} now, neither paused nor interrupted")
         ownership = await self._take_over(row, "cancelled")
         stop = StopRequested(reason)
         await self.go_on(await self._run_log.load(run_id), ownership, stop=stop)

@@ -56,7 +56,11 @@ class RunPowers:
 
     def perform(self, perform: Perform, write_output: WriteOutput) -> Awaitable[Outcome]:
         """Perform one step."""
-        given, step, workspace = self.dependencies, StepPowers(self, perform), self._workspace
+        dependencies, step, workspace = (
+            self.dependencies,
+            StepPowers(self, perform),
+            self._workspace,
+        )
         context = StepContext(
             run_id=self.run.id,
             path=perform.path,
@@ -68,11 +72,11 @@ class RunPowers:
             write_output=write_output,
             drain=self.loop.recorder.drain,
             sandbox=step.sandbox,
-            environment=given.environment,
+            environment=dependencies.environment,
             provider=step.provider,
-            interpreters=given.interpreters,
-            max_output_bytes=given.max_output_bytes,
-            max_command_ms=given.max_command_ms,
+            interpreters=dependencies.interpreters,
+            max_output_bytes=dependencies.max_output_bytes,
+            max_command_ms=dependencies.max_command_ms,
             workspace=workspace.for_step(perform, self.loop.post) if workspace else NO_WORKSPACE,
         )
         return NODE_TYPES[perform.node_type](context, perform.config)
@@ -116,11 +120,11 @@ class StepPowers:
     def provider(self, provider_id: str) -> Provider:
         """Return a provider whose calls are in the ledger."""
         run, perform = self._run, self._perform
-        given, usage = run.dependencies, BrokerUsage()
+        dependencies, usage = run.dependencies, BrokerUsage()
         make_sandbox = partial(self.sandbox, usage=usage)
-        found = given.find_provider(provider_id, make_sandbox, self._ask())
-        if given.homes and run.fence.confines:
-            home_exists = partial(given.homes.exists, run.run.id, perform.node)
+        found = dependencies.find_provider(provider_id, make_sandbox, self._ask())
+        if dependencies.homes and run.fence.confines:
+            home_exists = partial(dependencies.homes.exists, run.run.id, perform.node)
             found = SessionHomeProvider(found, home_exists)
         return MeteredProvider(
             found,
