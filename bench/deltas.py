@@ -18,7 +18,8 @@ from pathlib import Path
 
 from application import agent, begin, line, settings
 from benchmark import Benchmark, Contender, Sample, Target, each, rate, stopwatch
-from infloop.app import open_store, run_async
+from infloop.app import run_async
+from infloop.app.storage import open_store
 from infloop.model.events import Output, RunBudget
 from infloop.providers.base import AnswerPart, Done, Request, Text
 from infloop.runtime.clock import SystemClock

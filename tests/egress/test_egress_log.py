@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.app import audit_dir
+from infloop.app.storage import audit_dir
 from infloop.application.health import Load
 from infloop.model.audit import AuditFilter
 from infloop.model.events import Notice

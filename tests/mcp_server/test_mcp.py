@@ -24,7 +24,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp_types import CallToolResult
 
-from infloop.app import open_store
+from infloop.app.storage import open_store
 from infloop.mcp_server.naming import tool_names
 from infloop.model.approval import Question
 from infloop.model.audit import AuditEntry, AuditFilter, EventName
@@ -296,7 +296,7 @@ UNANSWERABLE: list[tuple[str, dict[str, Any], str]] = [
     ("greet", {}, "'who' is missing; it takes: who"),
     ("greet", {"who": 7}, "'who' must be a string, not number"),
     ("greet", {"who": None}, "'who' must be a string, not null"),
-    ("greet", {"who": "x", "cwd": "/"}, "takes no 'cwd'; it takes: who"),
+    ("greet", {"who": "x", "cwd": "/"}, "takes no input 'cwd'; it takes: who"),
     ("greet", {"who": "x" * (1 << 20)}, "larger than 1048576 bytes"),
     ("infloop_get_run_status", {"runId": "nobody"}, "nobody"),
     ("infloop_get_run_status", {"runId": 7}, "argument 'runId': Input should be a valid string"),

@@ -20,6 +20,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from infloop.application import costs
 from infloop.cli.commands.costs import WIDTH, bar, table
 from infloop.errors import BudgetError, StepError
 from infloop.model.events import BudgetExceeded, RunFinished, StepStarted
@@ -807,8 +808,17 @@ def test_a_bar_shows_a_share(share: float, width: int, drawn: str) -> None:
 
 
 def test_a_table_fits_on_a_terminal() -> None:
-    def row(key: str) -> Spending:
-        return Spending(key, 123_456, 98_765.4321, 10**12, 10**12, 0, 1, 1, 1)
+    def row(key: str) -> costs.Cost:
+        return costs.Cost(
+            key=key,
+            calls=123_456,
+            cost_usd=98_765.4321,
+            complete=False,
+            unknown=1,
+            open=1,
+            abandoned=1,
+            tokens=costs.Tokens(input=10**12, output=10**12, cached=0),
+        )
 
     lines = list(table("workflow", [row("w" * 200), row("\x1b[2J")], row("")))
     assert max(map(len, lines)) <= WIDTH

@@ -19,7 +19,7 @@ from typing import Any, get_args
 
 import pytest
 
-from infloop import app
+from infloop.app.storage import open_audit
 from infloop.errors import AuditError, StoreError
 from infloop.lowlevel.directory_lock import lock_directory
 from infloop.model.audit import (
@@ -351,7 +351,7 @@ async def test_the_log_is_rotated_by_the_settings_and_goes_on_in_one_chain(tmp_p
         "INFLOOP_AUDIT_MAX_BYTES": str(SMALL),
         "INFLOOP_AUDIT_MAX_FILES": "3",
     }
-    async with app.open_audit(load_settings(environ)) as log:
+    async with open_audit(load_settings(environ)) as log:
         for number in range(100):
             await log.record("login.failed", Actor("open"), details={"number": number})
     folder = tmp_path / "audit"

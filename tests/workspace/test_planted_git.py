@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.app import open_workspaces
+from infloop.app.runs import open_workspaces
 from infloop.errors import InfloopError
 from infloop.model.events import Notice
 from infloop.settings import Settings

@@ -100,9 +100,7 @@ async def open_service(
                     chosen.max_run_duration_ms,
                     chosen.max_run_cost_usd,
                 ),
-                budget=Budget(
-                    chosen.max_total_cost_usd, chosen.cost_window, chosen.require_known_cost
-                ),
+                budget=total_budget(chosen),
                 history_limit=chosen.run_history_limit,
                 max_output_bytes=chosen.max_output_bytes,
                 max_command_ms=chosen.max_command_ms,
@@ -124,6 +122,10 @@ async def open_service(
             records.close()
             markers.close()
             await instance.close()
+
+
+def total_budget(chosen: Settings) -> Budget:
+    return Budget(chosen.max_total_cost_usd, chosen.cost_window, chosen.require_known_cost)
 
 
 def known_secrets(chosen: Settings) -> Callable[[], list[str]]:

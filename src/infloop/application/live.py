@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from infloop.application.watched_run import WatchedRun
 from infloop.runtime.event_bus import BusItem, BusMessage
 from infloop.runtime.runs.following import follow
 from infloop.store.interfaces.queue import QueueEntry
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from infloop.application.history import RunHistory
     from infloop.application.resources import Resources
+    from infloop.application.run_models import RunSummary, StartedRun
     from infloop.model.events import Recorded
     from infloop.runtime.event_bus import EventBus
 
@@ -41,6 +43,20 @@ class Live:
         if service is not None:
             return service.listen(run_id, after)
         return follow(self._resources.store, run_id, after)
+
+    async def watch(self, started: StartedRun) -> WatchedRun:
+        """Watch a run that was just started in this process."""
+        return WatchedRun(await self._resources.service(), started)
+
+    async def settled(self, run_id: str, timeout_s: float) -> RunSummary | None:
+        """Return a run once it has settled, or None if that takes longer than `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                async for _ in self.follow(run_id):
+                    pass
+        except TimeoutError:
+            return None
+        return await self._history.summarize(await self._resources.store.run_log.run(run_id))
 
     async def has_more(self, run_id: str, after: int) -> bool:
         """Say whether a reader that has seen everything up to `after` will see more."""

@@ -90,7 +90,7 @@ class RunQueue:
             entry = await self._resources.store.queue.entry(queue_id)
         except NotFound as error:
             raise NotFound(str(error), "not-in-queue") from None
-        await self._resources.audit.record(
+        await self._resources.audit().record(
             "queue.removed",
             caller.actor,
             correlation_id=caller.correlation_id,

@@ -30,6 +30,7 @@ STATES: Mapping[AllowOrDeny, ApprovalState] = {"allow": "allowed", "deny": "deni
 MAX_TITLE_CHARS = 300
 MAX_NOTE_CHARS = 1_000
 MAX_TEXT_CHARS = 4_000
+SHORT_ID = 8
 MAX_MEMBERS = 50
 MAX_DEPTH = 6
 MAX_DETAILS_CHARS = 16_000
@@ -75,6 +76,11 @@ class Approval(msgspec.Struct, frozen=True, rename="camel"):
         by = self.answered_by
         who = f" by {by.kind}{f' ({by.name})' if by.name else ''}" if by else ""
         return f"{self.state}{who}{f': {self.note}' if self.note else ''}"
+
+
+def answer_hint(approval: Approval) -> str:
+    """Return how a person answers."""
+    return approval.hint or f"`infloop approvals allow {approval.id[:SHORT_ID]}`, or deny"
 
 
 def question(kind: str, title: str, details: Mapping[str, JsonValue]) -> Question:

@@ -62,6 +62,7 @@ EventName: TypeAlias = Literal[
     "run.stopped",
     "run.resumed",
     "run.rewound",
+    "run.applied",
     "egress.allowed",
     "egress.refused",
     "queue.removed",
@@ -70,6 +71,7 @@ EventName: TypeAlias = Literal[
     "queue.released",
     "workflow.saved",
     "workflow.deleted",
+    "worktree.deleted",
     "connection.saved",
     "connection.deleted",
     "approval.answered",
@@ -111,6 +113,9 @@ EVENTS: Mapping[EventName, EventKind] = {
     "run.stopped": EventKind("Somebody asked for a run to be stopped."),
     "run.resumed": EventKind("Somebody resumed an interrupted or paused run."),
     "run.rewound": EventKind("Somebody started a new run from one of a run's steps."),
+    "run.applied": EventKind(
+        "Somebody asked for a run's changes to be applied; the details say where."
+    ),
     "egress.allowed": EventKind(
         "Children of a step connected to a host; the details count how often.", routine=True
     ),
@@ -123,6 +128,7 @@ EVENTS: Mapping[EventName, EventKind] = {
     "queue.released": EventKind("Waiting runs are started again."),
     "workflow.saved": EventKind("A workflow was created or changed."),
     "workflow.deleted": EventKind("A workflow was deleted."),
+    "worktree.deleted": EventKind("What was saved of an agent's worktree was deleted."),
     "connection.saved": EventKind("A connection to a machine was created or changed."),
     "connection.deleted": EventKind("A connection to a machine was deleted."),
     "approval.answered": EventKind("Somebody allowed or denied an agent's request."),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from infloop.errors import NotFound, StoreError, UsageError
-from infloop.model.approval import Approval, cut_note, question
+from infloop.model.approval import SHORT_ID, Approval, answer_hint, cut_note, question
 from infloop.model.events import Notice
 from infloop.policy.permissions import PermissionDecision
 from infloop.store.interfaces.approvals import AlreadySettled, refusal
@@ -42,7 +42,6 @@ POLL_SECONDS = 1.0
 """How often a waiting step checks for an answer from another process."""
 
 MAX_PAUSED = 200
-SHORT_ID = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,17 +257,6 @@ class Approvals:
         if approval_id in self._open:
             self._open[approval_id].answered.set()
         return settled
-
-
-def answer_hint(approval: Approval) -> str:
-    """Return how a person answers a question."""
-    return approval.hint or f"`infloop approvals allow {approval.id[:SHORT_ID]}`, or deny"
-
-
-def approval_json(approval: Approval) -> JsonObject:
-    """Return a question as JSON."""
-    plain: JsonObject = msgspec.to_builtins(approval)
-    return plain
 
 
 def _paused(row: RunRow) -> Approval:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from infloop.store.interfaces.run_log import RunLog
 
 
-class DirectoryChange(NamedTuple):
+class SnapshotPair(NamedTuple):
     """The snapshots of a directory before and after a run or a step."""
 
     directory: str
@@ -36,7 +36,7 @@ class DirectoryState(NamedTuple):
     visited: bool
 
 
-async def directory_changes(run_log: RunLog, run_id: str, step: str = "") -> list[DirectoryChange]:
+async def snapshot_pairs(run_log: RunLog, run_id: str, step: str = "") -> list[SnapshotPair]:
     """Return the first and the last snapshot of each directory in a run or a step of it.
 
     A directory in which no step has ended yet is left out.
@@ -51,7 +51,7 @@ async def directory_changes(run_log: RunLog, run_id: str, step: str = "") -> lis
             else:
                 last[event.directory] = event.snapshot
     return [
-        DirectoryChange(directory, first[directory], after)
+        SnapshotPair(directory, first[directory], after)
         for directory, after in last.items()
         if directory in first
     ]

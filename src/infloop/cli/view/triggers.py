@@ -1,4 +1,4 @@
-"""A trigger in a few lines, its secret never among them."""
+"""A trigger in a few lines, without its secret."""
 
 from __future__ import annotations
 
@@ -9,27 +9,38 @@ from infloop.cli.view.figures import moment
 from infloop.cli.view.terminal import INDENT, one_line, plural, problem_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from infloop.errors import Problem
-    from infloop.model.plugin import Plugin
+    from infloop.application.triggers import TriggerReport
     from infloop.model.trigger import Trigger
-    from infloop.triggers.schedule import Missed
 
 
-def summary(trigger: Trigger) -> str:
+def trigger_line(trigger: Trigger) -> str:
     """Return what a trigger does, on one line."""
     name = f" ({trigger.name})" if trigger.name else ""
     off = "" if trigger.enabled else ", off"
-    what = kind_named(trigger.kind).describe(trigger)
-    return one_line(f"{trigger.id}{name}: {what} starts {trigger.workflow_id!r}{off}")
+    return one_line(f"{trigger.id}{name}: {_event(trigger)} starts {trigger.workflow_id!r}{off}")
 
 
-def details(
-    trigger: Trigger, plugin: Plugin | None, now_ms: int, asked: Missed | None
-) -> Iterator[str]:
-    """Yield everything about a trigger but its secret."""
-    yield summary(trigger)
+def _event(trigger: Trigger) -> str:
+    if trigger.kind == "schedule" and trigger.schedule:
+        return f"{trigger.schedule.cron!r} in {trigger.schedule.time_zone}"
+    if trigger.kind == "file" and trigger.files:
+        return f"a change of {', '.join(trigger.files.globs)} in {trigger.files.directory}"
+    event = f", event {trigger.event_type!r}," if trigger.event_type else ""
+    return f"a webhook of {trigger.plugin_id!r}{event}"
+
+
+def short_lines(report: TriggerReport) -> list[str]:
+    """Return a trigger in a list, and what is wrong with it."""
+    trigger = report.trigger
+    first = trigger_line(trigger) if trigger else one_line(f"{report.id}: cannot be used")
+    return [first, *problem_lines(report.problems, INDENT)]
+
+
+def long_lines(report: TriggerReport, trigger: Trigger) -> Iterator[str]:
+    """Yield everything about a trigger except its secret."""
+    yield trigger_line(trigger)
     for predicate in trigger.match:
         yield _line(f"if {predicate.lhs} {predicate.op} {predicate.rhs}")
     for name, text in trigger.inputs.items():
@@ -37,30 +48,32 @@ def details(
     kind = kind_named(trigger.kind)
     if kind.takes_requests:
         yield _line(f"address: /api/webhook/{trigger.id}")
-        yield _line(_signing(trigger, plugin, now_ms))
-    yield from map(_line, kind.details(trigger, now_ms))
-    if asked is not None:
-        yield _line(f"missed {plural(asked.count, 'time')}, and waits for somebody to say if")
+        yield _line(_signature(report, trigger))
+    elif trigger.kind == "schedule" and trigger.schedule:
+        if report.next_times:
+            yield _line(f"next: {', '.join(report.next_times)}")
+        yield _line(f"when missed: {trigger.schedule.misfire}")
+    elif trigger.files:
+        yield _line(f"quiet time: {trigger.files.debounce_ms} ms")
+    if report.missed:
+        yield _line(f"missed {plural(report.missed, 'time')}, and waits for an answer")
     fired = moment(trigger.last_fired_at) if trigger.last_fired_at else "never"
     yield _line(f"last fired: {fired}")
+    yield from problem_lines(report.problems, INDENT)
 
 
-def _signing(trigger: Trigger, plugin: Plugin | None, now_ms: int) -> str:
+def _signature(report: TriggerReport, trigger: Trigger) -> str:
+    plugin = report.plugin
     if plugin is None:
-        return "nobody can use it: its plugin does not exist"
+        return "it cannot be used: its plugin does not exist"
     if plugin.signature is None:
-        return "signature: none; whoever knows the address can use it"
-    secret = "set" if trigger.secret else "not set"
-    before = ""
-    if trigger.previous_secret and now_ms < (trigger.previous_secret_until or 0):
-        before = f", the one before counts until {moment(trigger.previous_secret_until or 0)}"
-    unsigned = "" if trigger.secret or not trigger.verify_optional else ", and none is asked for"
+        return "signature: none; anybody who knows the address can use it"
+    secret = "set" if report.secret_set else "not set"
+    until = report.previous_secret_until
+    before = f", the previous one counts until {moment(until)}" if until else ""
+    optional = not report.secret_set and trigger.verify_optional
+    unsigned = ", and unsigned requests are accepted" if optional else ""
     return f"signature: {plugin.signature.header}, secret {secret}{before}{unsigned}"
-
-
-def problems(found: Sequence[Problem]) -> list[str]:
-    """Return what is wrong with a trigger, one line each."""
-    return problem_lines(list(found), INDENT)
 
 
 def _line(text: str) -> str:
