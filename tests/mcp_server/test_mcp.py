@@ -29,7 +29,7 @@ from infloop.mcp_server.naming import tool_names
 from infloop.model.approval import Question
 from infloop.model.audit import AuditEntry, AuditFilter, EventName
 from infloop.model.events import Cause
-from infloop.runtime.approvals import Asker
+from infloop.runtime.approvals import AskingStep
 from infloop.settings import Settings
 from infloop.store.audit.reading import newest
 from infloop.store.interfaces.queue import QueuedRun
@@ -430,7 +430,7 @@ async def test_what_waits_for_a_person_is_listed_and_can_only_be_answered_elsewh
         service = served.server.service
         assert service.approvals is not None
         owner, run = service.instance.id, ("run-1", "work", "a", "a")
-        asker = Asker(owner, *run, lambda _: None, lambda _: None)
+        asker = AskingStep(owner, *run, lambda _: None, lambda _: None)
         asking = asyncio.create_task(
             service.approvals.ask(asker, Question("permission", "delete \x1b[2J everything"))
         )

@@ -308,7 +308,7 @@ def test_an_answer_that_is_none_changes_nothing(
 async def test_the_caller_that_asked_is_woken_by_an_answer_in_its_own_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infloop.runtime.approvals.LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr("infloop.runtime.approvals.POLL_SECONDS", 3_600.0)
     bot(tmp_path)
     async with world(tmp_path) as here, asyncio.timeout(PATIENCE):
         run_id = await here.start(asks())

@@ -259,7 +259,7 @@ async def test_a_directory_with_too_many_files_to_look_after_is_not_worked_in(
         ended = await in_place(here, level, "echo > made")
         assert not (here.repositories["none"] / "made").exists()
         assert ended.status == "failed"
-        assert "cannot be looked after" in ended.result.error
+        assert "cannot be protected" in ended.result.error
 
 
 async def test_at_level_host_infloop_itself_runs_nothing_that_was_planted() -> None:

@@ -1,11 +1,11 @@
-"""Wires the parts together: the one place where everything meets. It only wires.
+"""Wires the packages together. It only wires.
 
 process       the process itself: settings, event loop, directory, users
 catalogs      where workflow, provider and trigger files are found
 storage       opens the journal and the audit log
-sandbox       opens the sandbox at the level that holds
-providers     from a provider's id to the provider
-interpreters  finds what runs scripts
+sandbox       opens the sandbox at the level that works here
+providers     finds a provider by its id
+interpreters  finds the programs that run scripts
 runs          opens what drives runs
 use_cases     opens the application layer
 server        opens what `infloop serve` and `infloop mcp` need

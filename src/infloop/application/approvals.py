@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from infloop.application.models import Model
 from infloop.errors import Conflict, Forbidden, UsageError
-from infloop.model.approval import Approval, how_to
+from infloop.model.approval import Approval, answer_hint
 from infloop.store.interfaces.approvals import AlreadySettled
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Approvals:
 
     def open_of(self, run_id: str) -> list[Approval]:
         """Return what a run of this process waits for."""
-        return self._resources.approvals().open_of(run_id)
+        return self._resources.approvals().open_for_run(run_id)
 
 
-__all__ = ["ApprovalAnswer", "ApprovalList", "Approvals", "how_to"]
+__all__ = ["ApprovalAnswer", "ApprovalList", "Approvals", "answer_hint"]

@@ -11,12 +11,12 @@ from infloop.workspace.snapshots.changes import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from infloop.runtime.timeline import Span
+    from infloop.runtime.timeline import SnapshotPair
     from infloop.workspace.snapshots.changes import Change
     from infloop.workspace.snapshots.store import SnapshotStore
 
 
-async def directory_diff(store: SnapshotStore, span: Span) -> DirectoryDiff:
+async def directory_diff(store: SnapshotStore, span: SnapshotPair) -> DirectoryDiff:
     """Return what changed between two snapshots of a directory, as a patch."""
     return DirectoryDiff(
         directory=span.directory,
@@ -26,7 +26,7 @@ async def directory_diff(store: SnapshotStore, span: Span) -> DirectoryDiff:
     )
 
 
-async def directory_changes(store: SnapshotStore, span: Span) -> DirectoryChanges:
+async def directory_changes(store: SnapshotStore, span: SnapshotPair) -> DirectoryChanges:
     """Return which files changed between two snapshots of a directory."""
     return DirectoryChanges(
         directory=span.directory,
@@ -36,7 +36,7 @@ async def directory_changes(store: SnapshotStore, span: Span) -> DirectoryChange
     )
 
 
-async def _protected(store: SnapshotStore, span: Span) -> dict[str, str]:
+async def _protected(store: SnapshotStore, span: SnapshotPair) -> dict[str, str]:
     before, after = await store.stored_tree(span.before), await store.stored_tree(span.after)
     changed = await store.trees.leaves(before.files, after.files)
     return printable_paths(await protected_changes(store.trees, before.files, changed))

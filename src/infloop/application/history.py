@@ -27,7 +27,7 @@ from infloop.application.run_models import (
 )
 from infloop.errors import NotFound, UsageError
 from infloop.model.events import Output, StepStarted, step_path
-from infloop.runtime.runs.recovery import shown_status
+from infloop.runtime.runs.run_status import current_status
 from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class RunHistory:
         return queued(found) if isinstance(found, QueueEntry) else await self.summarize(found)
 
     async def summarize(self, row: RunRow, hit: SearchHit | None = None) -> RunSummary:
-        status = await shown_status(row, self._resources.store.liveness)
+        status = await current_status(row, self._resources.store.liveness)
         return RunSummary(
             run_id=row.id,
             workflow_id=row.workflow_id,
@@ -168,7 +168,7 @@ class RunHistory:
 
     async def _detail(self, row: RunRow, *, with_events: bool = False) -> RunDetail:
         service = self._resources.driving()
-        progress = service.glance(row.id) if service and row.finished_at is None else None
+        progress = service.progress(row.id) if service and row.finished_at is None else None
         events = await self._newest_events(row) if with_events else UNSET
         common = asdict(await self.summarize(row)) | {
             "untrusted": await self._untrusted(row),
@@ -191,9 +191,9 @@ class RunHistory:
     async def _untrusted(self, row: RunRow) -> list[str]:
         if not row.cause.untrusted:
             return []
-        from infloop.runtime.runs.taint_report import from_outside
+        from infloop.runtime.runs.taint_report import untrusted_names
 
-        return await from_outside(self._log, row)
+        return await untrusted_names(self._log, row)
 
     async def view(self, run_id: str) -> RunView:
         """Return a run's steps, cost and outcome, rebuilt from its events."""
@@ -256,7 +256,7 @@ class RunHistory:
     def progress(self, run_id: str) -> RunProgress | None:
         """Return where a run is that this process drives."""
         service = self._resources.driving()
-        found = service.glance(run_id) if service else None
+        found = service.progress(run_id) if service else None
         if found is None:
             return None
         return RunProgress(open_nodes=list(found.nodes), rounds=dict(found.rounds))
@@ -372,20 +372,20 @@ class RunHistory:
     async def diff(self, run_id: str, step: str = "") -> Diff:
         """Return what a run, or one step or round of it, changed in its directories."""
         from infloop.application.file_changes import directory_diff
-        from infloop.runtime.timeline import spans
+        from infloop.runtime.timeline import snapshot_pairs
 
         await self._log.run(run_id)
-        found = await spans(self._log, run_id, step)
+        found = await snapshot_pairs(self._log, run_id, step)
         store = (await self._resources.workspaces()).store if found else None
         return Diff(directories=[await directory_diff(store, span) for span in found if store])
 
     async def changes(self, run_id: str, step: str = "") -> ChangeList:
         """Return which files a run, or one step or round of it, changed in its directories."""
         from infloop.application.file_changes import directory_changes
-        from infloop.runtime.timeline import spans
+        from infloop.runtime.timeline import snapshot_pairs
 
         await self._log.run(run_id)
-        found = await spans(self._log, run_id, step)
+        found = await snapshot_pairs(self._log, run_id, step)
         store = (await self._resources.workspaces()).store if found else None
         return ChangeList(
             directories=[await directory_changes(store, span) for span in found if store]
@@ -393,11 +393,11 @@ class RunHistory:
 
     async def replaced(self, run_id: str, after_seq: int) -> list[ReplacedDirectory]:
         """Return the directories that a rewind changed after this place in a run."""
-        from infloop.runtime.timeline import replaced
+        from infloop.runtime.timeline import replacing_restores
 
         return [
             ReplacedDirectory(directory=each.directory, snapshot=each.replaced)
-            for each in await replaced(self._log, run_id, after_seq)
+            for each in await replacing_restores(self._log, run_id, after_seq)
         ]
 
 

@@ -6,9 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from infloop.application.watched_run import WatchedRun
-from infloop.runtime.event_bus import Item as BusItem
-from infloop.runtime.event_bus import Said as BusMessage
-from infloop.runtime.runs.service import follow
+from infloop.runtime.event_bus import BusItem, BusMessage
+from infloop.runtime.runs.following import follow
 from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from infloop.application.resources import Resources
     from infloop.application.run_models import RunSummary, StartedRun
     from infloop.model.events import Recorded
-    from infloop.runtime.event_bus import News
+    from infloop.runtime.event_bus import EventBus
 
 QUEUE_POLL_SECONDS = 0.1
 
@@ -67,11 +66,11 @@ class Live:
         return found.finished_at is None or after < found.last_seq
 
     @property
-    def bus(self) -> News:
+    def bus(self) -> EventBus:
         """What happens in all runs of this process."""
         service = self._resources.driving()
         assert service is not None, "only a process that drives runs has an event bus"
-        return service.news
+        return service.event_bus
 
     @property
     def process_id(self) -> str:

@@ -21,7 +21,7 @@ from infloop.application.run_models import (
 from infloop.errors import Conflict, Forbidden, NotFound, UsageError, WorkflowError
 from infloop.model.events import Cause
 from infloop.model.problems import short_repr
-from infloop.runtime.runs.recovery import shown_status
+from infloop.runtime.runs.run_status import current_status
 from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Runs:
         found = await self._history.find_row_or_entry(run_id)
         if isinstance(found, QueueEntry):
             return await self._cancel_queued(found, caller)
-        status = await shown_status(found, self._resources.store.liveness)
+        status = await current_status(found, self._resources.store.liveness)
         if status in FINISHED:
             raise Conflict(
                 f"run {run_id!r} has {status} already; there is nothing to stop", "finished"
@@ -184,7 +184,7 @@ class Runs:
         as failed.
         """
         found = await (await self._resources.service()).recover()
-        return Recovery(failed=found.failed, resumable=found.resumable, messages=found.files)
+        return Recovery(failed=found.failed, resumable=found.resumable, messages=found.messages)
 
     async def continue_recovered(self, run_id: str) -> None:
         """Go on with a run whose workflow asks to be resumed after a crash."""
@@ -192,7 +192,7 @@ class Runs:
 
     async def unconfined_reason(self) -> str:
         """Return why children are not confined; empty if they are, or if it was asked for."""
-        return (await self._resources.service()).why_host
+        return (await self._resources.service()).unconfined_reason
 
     # -- starting ----------------------------------------------------------------------------
 
@@ -234,10 +234,10 @@ class Runs:
         """
         from infloop.application.workflows import refuse_large_inputs, refuse_unknown_inputs
         from infloop.model.references import workflow_inputs
-        from infloop.runtime.runs.dispatch import Asked
+        from infloop.runtime.runs.dispatch import RunRequest
 
         service = await self._resources.service()
-        await service.refuse_if_spent()
+        await service.check_resources()
         bundle = await asyncio.to_thread(self._bundle, workflow_id)
         if caller.surface == "mcp":
             refuse_unknown_inputs(bundle.root, inputs)
@@ -258,7 +258,7 @@ class Runs:
             details={"via": caller.surface},
         )
         added = await self._queue.add(
-            Asked(
+            RunRequest(
                 workflow_id=workflow_id,
                 inputs=filled,
                 cause=cause,
@@ -327,7 +327,7 @@ def _refuse_untrusted(service: RunService, bundle: Bundle, cause: Cause) -> None
     """Refuse at once what the run would be refused for when its turn comes."""
     from infloop.policy.taint import find_violations, violations_message
 
-    confined = not service.why_host
+    confined = not service.unconfined_reason
     found = find_violations(bundle.plain(), bundle.root.id, cause.untrusted, confined=confined)
     if found:
         raise WorkflowError(violations_message(found))

@@ -72,4 +72,4 @@ class WatchedRun:
     def open_approvals(self) -> list[Approval]:
         """Return the questions of this run that wait for a person."""
         approvals = self._service.approvals
-        return approvals.open_of(self.run_id) if approvals else []
+        return approvals.open_for_run(self.run_id) if approvals else []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from infloop.application.models import Model
 from infloop.errors import NotFound, UsageError
-from infloop.runtime.runs.recovery import is_known, is_over
+from infloop.runtime.runs.run_status import is_known, is_over
 
 if TYPE_CHECKING:
     from infloop.application.caller import Caller
@@ -70,7 +70,7 @@ class Worktrees:
         workspaces = await self._resources.workspaces()
         run_log = self._resources.store.run_log
         messages = await workspaces.recover(partial(is_over, run_log))
-        dropped = await workspaces.drop_forgotten(partial(is_known, run_log))
+        dropped = await workspaces.drop_snapshots(partial(is_known, run_log))
         return PruneResult(messages=messages, dropped_runs=dropped)
 
     async def restore(self, name: str, path: str) -> None:

@@ -78,7 +78,7 @@ class Approval(msgspec.Struct, frozen=True, rename="camel"):
         return f"{self.state}{who}{f': {self.note}' if self.note else ''}"
 
 
-def how_to(approval: Approval) -> str:
+def answer_hint(approval: Approval) -> str:
     """Return how a person answers."""
     return approval.hint or f"`infloop approvals allow {approval.id[:SHORT_ID]}`, or deny"
 

@@ -68,7 +68,7 @@ def _lines(approval: Approval) -> Iterator[str]:
     from infloop.cli.view.advice import short
     from infloop.cli.view.figures import moment
     from infloop.cli.view.terminal import INDENT, json_line, one_line
-    from infloop.model.approval import how_to
+    from infloop.model.approval import answer_hint
 
     until = f"until {moment(approval.expires_at)}" if approval.expires_at else ""
     place = f"run {short(approval.run_id)} {one_line(approval.path)}" if approval.run_id else ""
@@ -78,7 +78,7 @@ def _lines(approval: Approval) -> Iterator[str]:
     for key, value in approval.details.items():
         text = value if isinstance(value, str) else json_line(value)
         yield f"{INDENT}{INDENT}{one_line(key)}: {one_line(text, MAX_DETAIL)}"
-    yield f"{INDENT}{one_line(how_to(approval))}"
+    yield f"{INDENT}{one_line(answer_hint(approval))}"
 
 
 async def _answer(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from infloop.cli.view.advice import short
 from infloop.cli.view.figures import clock_time, cost, duration, moment
 from infloop.cli.view.outline import round_text
 from infloop.cli.view.terminal import indented, one_line, plural, safe
-from infloop.model.approval import how_to
+from infloop.model.approval import answer_hint
 from infloop.model.values import as_text
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _present(known: Explanation) -> Iterator[str]:
         yield f"now at {_position(step, known.at)}"
     for approval in known.approvals:
         yield f"waiting for an answer: {one_line(approval.title)}"
-        yield f"  {one_line(how_to(approval))}"
+        yield f"  {one_line(answer_hint(approval))}"
     yield from _last_lines(known.last_output)
 
 
