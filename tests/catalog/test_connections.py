@@ -103,8 +103,18 @@ BROKEN: dict[str, tuple[str, object, int, str]] = {
     "no port": ("c.json", {**WRITTEN, "ports": []}, 0o600, "c.json: ports: is missing"),
     "a name in capitals": ("My.json", WRITTEN, 0o600, "'My' is not a connection's id"),
     "a long name": (f"{'x' * 31}.json", WRITTEN, 0o600, "is not a connection's id"),
-    "open to others": ("c.json", WRITTEN, 0o644, "others may read the token in it (chmod 600 "),
-    "open to the group": ("c.json", WRITTEN, 0o640, "others may read the token in it (chmod 600 "),
+    "open to others": (
+        "c.json",
+        WRITTEN,
+        0o644,
+        "other users can read the token in it (chmod 600 ",
+    ),
+    "open to the group": (
+        "c.json",
+        WRITTEN,
+        0o640,
+        "other users can read the token in it (chmod 600 ",
+    ),
 }
 
 
@@ -292,7 +302,7 @@ def test_what_is_wrong_with_a_file_is_in_the_list(
     put(home / "connections", "b.json", {**WRITTEN, "label": "\x1b[2J", "host": "nowhere"})
     assert infloop(["connections", "list"]) == 0
     shown = capsys.readouterr().out
-    assert "  warning: file: others may read the token in it" in shown
+    assert "  warning: file: other users can read the token in it" in shown
     assert "b: cannot be used" in shown
     assert "\x1b" not in shown
 

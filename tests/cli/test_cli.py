@@ -19,6 +19,7 @@ import pytest
 from infloop.cli import COMMANDS
 from support import forkserver
 from support.eventually import eventually
+from support.parts import ruled_out
 from support.paths import ROOT
 from support.terminal import on_terminal
 from support.workflows import edges, node, workflow
@@ -236,7 +237,7 @@ USAGE = {
     "bad number": (["runs", "--limit", "-1"], "is not a number from 1 to"),
     "unknown schema": (["schema", "run"], "invalid choice: 'run'"),
     "not text": (["show", "\udcff\udcfe\udcfd\udcfc"], "not valid UTF-8"),
-    "no record": (["import", "./w.workflow.json"], "this is no run record"),
+    "no record": (["import", "./w.workflow.json"], "this is not a run record"),
 }
 
 
@@ -294,7 +295,7 @@ def test_a_run_shows_what_confines_it(world: World) -> None:
 
 def test_a_run_that_nobody_wanted_unconfined_says_why_it_is(tmp_path: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("another user than root may well be confined")
+        ruled_out("another user than root may well be confined")
     for isolation, said in (("auto", True), ("host", False)):
         here = World(tmp_path, {"INFLOOP_ISOLATION": isolation})
         file = here.file("w", [node("end", "end")], "start next end")
@@ -632,7 +633,7 @@ def test_a_run_exported_here_imports_elsewhere(world: World, tmp_path: Path) -> 
     assert "c" in other.infloop("show", "last").stdout
     err = other.infloop("rewind", "last", "--to", "c", code=2).stderr
     assert "was imported" in err
-    assert "already there" in other.infloop("import", "run.json", code=2).stderr
+    assert "exists already" in other.infloop("import", "run.json", code=2).stderr
 
 
 # -- help ------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from mcp_types import CallToolResult
 from infloop.app.storage import open_store
 from infloop.mcp_server.naming import tool_names
 from infloop.model.approval import Question
-from infloop.model.audit import Entry, EventName, Wanted
+from infloop.model.audit import AuditEntry, AuditFilter, EventName
 from infloop.model.events import Cause
 from infloop.runtime.approvals import Asker
 from infloop.settings import Settings
@@ -149,9 +149,9 @@ async def in_the_end(client: Client, run_id: str) -> dict[str, Any]:
     return status
 
 
-def audited(folder: Path, event: EventName) -> list[Entry]:
+def audited(folder: Path, event: EventName) -> list[AuditEntry]:
     """What the audit log says of an event, the newest first."""
-    return newest(folder / "data/audit", Wanted(event=event), 100).entries
+    return newest(folder / "data/audit", AuditFilter(event=event), 100).entries
 
 
 def message(method: str, **params: Any) -> dict[str, Any]:

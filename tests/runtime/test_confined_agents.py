@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.runtime.confinement.homes import Homes, furnished
-from support.prompt_agent import NOBODY, asking, manifest, settings, theirs
+from support.parts import ruled_out
+from support.prompt_agent import NOBODY, agent_folder, asking, manifest, settings, theirs
 from support.runs import Finished, World, scripted, world
 from support.workflows import edges, node, workflow
 
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 KEY = "sk-real-0123456789abcdef"
 LEVELS = ["host", "guard", "sandbox"]
 CONFINED = LEVELS[1:]
+
+
+@pytest.fixture
+def top() -> Iterator[Path]:
+    with agent_folder() as folder:
+        yield folder
 
 
 def rounds(code: str, times: int, **config: Any) -> dict[str, Any]:
@@ -289,7 +296,7 @@ def test_only_a_plain_file_is_brought_back(homes: tuple[Path, Path, Path], repla
 
 def test_a_login_of_somebody_else_is_not_replaced(homes: tuple[Path, Path, Path]) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root can give files away")
+        ruled_out("only root can give files away")
     kept, real, _ = homes
     os.chown(kept, NOBODY, NOBODY)
     login = str(real / ".it/login")

@@ -24,8 +24,8 @@ from infloop.application import costs
 from infloop.cli.commands.costs import WIDTH, bar, table
 from infloop.errors import BudgetError, StepError
 from infloop.model.events import BudgetExceeded, RunFinished, StepStarted
-from infloop.policy.spending import Budget, Window, used_up, window_began
-from infloop.providers.base import Cost, Done, Part, Request, Text, Usage
+from infloop.policy.spending import Budget, Window, used_up, window_start
+from infloop.providers.base import AnswerPart, Cost, Done, Request, Text, Usage
 from infloop.runtime.clock import SetClock
 from infloop.runtime.spending.ledger import Ledger, Metered, abandon_dead_calls, window_start_ms
 from infloop.store.interfaces.ledger import Bill, CallFilter, NewCall, Spending
@@ -59,10 +59,10 @@ class Playing:
 
     id = "fake"
 
-    def __init__(self, *parts: Part | BaseException | Callable[[], Any]) -> None:
+    def __init__(self, *parts: AnswerPart | BaseException | Callable[[], Any]) -> None:
         self._parts = parts
 
-    async def ask(self, request: Request) -> AsyncIterator[Part]:
+    async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         for part in self._parts:
             if isinstance(part, BaseException):
                 raise part
@@ -89,7 +89,7 @@ class Books:
     def metered(self, *parts: Any, budget: Budget | None = None, run_usd: float = 0.0) -> Metered:
         return Metered(Playing(*parts), self.ledger(budget), "w", run_usd)
 
-    async def ask(self, *parts: Any, budget: Budget | None = None, **more: Any) -> list[Part]:
+    async def ask(self, *parts: Any, budget: Budget | None = None, **more: Any) -> list[AnswerPart]:
         run_usd = more.pop("run_usd", 0.0)
         provider = self.metered(*parts, budget=budget, run_usd=run_usd)
         return [part async for part in provider.ask(request(**more))]
@@ -292,7 +292,7 @@ def test_a_cap_is_used_up_when_what_was_spent_reaches_it(
     ],
 )
 def test_a_window_begins_with_a_day(window: Window, today: date, began: date | None) -> None:
-    assert window_began(window, today) == began
+    assert window_start(window, today) == began
 
 
 @pytest.mark.parametrize(
@@ -386,10 +386,10 @@ async def test_a_run_may_not_ask_for_more_than_its_own_cap(tmp_path: Path) -> No
     ("parts", "refused"),
     [
         ([Cost(0.1), Done(0)], ""),
-        ([Done(0)], r"provider 'fake' \(m-1\) did not say what a call cost, and INFLOOP_REQUIRE"),
-        ([Usage(5), Done(1, error="boom")], "what a call cost (it failed: boom)"),
+        ([Done(0)], r"'fake' \(m-1\) did not report the cost of a call, and INFLOOP_REQUIRE"),
+        ([Usage(5), Done(1, error="boom")], "the cost of a call (it failed: boom)"),
         ([Text("hi")], "it failed: it ended without a result"),
-        ([Cost(nan), Done(0)], "did not say"),
+        ([Cost(nan), Done(0)], "did not report"),
     ],
 )
 async def test_a_call_of_unknown_cost_can_be_refused_once_it_shows(
@@ -582,7 +582,7 @@ async def test_a_run_fails_when_an_agent_does_not_say_what_it_cost_and_it_must(
     async with world(tmp_path) as here:
         lenient = await here.run(tree)
     assert strict.status == "failed"
-    assert "provider 'fake' did not say what a call cost" in strict.result.error
+    assert "provider 'fake' did not report the cost of a call" in strict.result.error
     assert strict.said() == "hm"
     assert lenient.status == "succeeded"
 

@@ -1,4 +1,4 @@
-"""Runs under way have a file in `active-runs/`, for whoever looks."""
+"""Every active run has a file in `active-runs/`, for other programs to see."""
 
 from __future__ import annotations
 

@@ -458,7 +458,7 @@ def test_a_text_in_pieces_is_cleaned_like_the_whole(data: st.DataObject) -> None
     ends = zip([0, *cuts], [*cuts, len(text)], strict=True)
     shown = [stream.feed(text[begin:end]) for begin, end in ends]
     assert "".join([*shown, stream.finish()]) == by_hand(text, secrets)
-    assert known.clean(text) == by_hand(text, secrets)
+    assert known.redact(text) == by_hand(text, secrets)
 
 
 @given(SECRETS, st.text("abc", max_size=40))
@@ -477,26 +477,26 @@ def test_a_value_without_a_secret_is_the_same_value() -> None:
         "a": ["x" * 100, {"b": None, "c": 1.5, "d": True}],
         "long enough to hold one": "ghp_",
     }
-    assert KnownSecrets([TOKEN]).clean(value) is value
-    assert KnownSecrets().clean(value) is value
+    assert KnownSecrets([TOKEN]).redact(value) is value
+    assert KnownSecrets().redact(value) is value
 
 
 def test_a_value_with_a_secret_is_left_as_it_was() -> None:
     value: JsonObject = {"a": [TOKEN, {TOKEN: 1}], "b": {"c": "x"}}
-    cleaned = KnownSecrets([TOKEN]).clean(value)
+    cleaned = KnownSecrets([TOKEN]).redact(value)
     assert cleaned == {"a": [MARKER, {MARKER: 1}], "b": {"c": "x"}}
     assert value == {"a": [TOKEN, {TOKEN: 1}], "b": {"c": "x"}}
 
 
 def test_what_is_short_is_not_looked_for() -> None:
     known = KnownSecrets(["1234567", "", "12345678"])
-    assert known.clean("1234567 12345678") == f"1234567 {MARKER}"
+    assert known.redact("1234567 12345678") == f"1234567 {MARKER}"
 
 
 def test_what_is_learnt_counts_in_the_middle_of_a_text() -> None:
     known = KnownSecrets(["first-secret"])
     stream = known.stream()
     shown = stream.feed("first-secret second")
-    known.learn(["first-secret", "another-secret"])
+    known.add(["first-secret", "another-secret"])
     shown += stream.feed(" another-") + stream.feed("secret.") + stream.finish()
     assert shown == f"{MARKER} second {MARKER}."

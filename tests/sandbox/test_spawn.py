@@ -462,7 +462,7 @@ async def test_nothing_outlives_the_childs_own_exit(escape: str) -> None:
 
 
 async def test_nobody_gets_away_by_dying_at_the_right_moment() -> None:
-    """Whoever dies leaves its children to the keeper, perhaps between two looks of its own."""
+    """A process that dies leaves its children to the keeper, perhaps between two of its scans."""
     token = new_token()
     hop = f"hop() {{ test $1 = 0 && exec sleep {token}; (hop $(($1 - 1)) &); exit; }}"
     async with host() as sandbox:

@@ -1,4 +1,4 @@
-"""Tables of attacks. A row has a door, and the test that has this door tries it.
+"""Tables of attacks. The `door` of a row names the test that tries it.
 
 Every table is a list of `[[attack]]` with
 

@@ -1,4 +1,4 @@
-"""What lies outside of a confined child, each thing wired to tell when it was reached.
+"""What a confined child must not reach: files, processes and sockets that record an access.
 
 A child's success is never judged by its own error messages, but by what it got hold of: a secret in
 its output or its workspace, a changed file, a hurt process, a connection that arrived.
@@ -28,10 +28,10 @@ PYTHON = "/usr/bin/python3"
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 UNPRIVILEGED = 60_000 + os.getpid() % 5_000 if os.geteuid() == 0 else os.geteuid()
-"""Whom children run as: nobody that exists, so that limits per user count ours alone."""
+"""The user id of children: no user has it, so limits per user count only our processes."""
 
 USER = (UNPRIVILEGED, UNPRIVILEGED) if os.geteuid() == 0 else None
-"""The user to name to a sandbox; none where we are not root."""
+"""The user that a sandbox is given; none if the tests do not run as root."""
 
 _INTACT = "intact"
 _IPC_PRIVATE, _IPC_RMID = 0, 0
@@ -39,7 +39,7 @@ _IPC_PRIVATE, _IPC_RMID = 0, 0
 
 @contextlib.contextmanager
 def place() -> Iterator[Path]:
-    """A directory of one test that the user of the children can enter, unlike pytest's own."""
+    """A temporary directory that the children's user can enter, unlike `tmp_path`."""
     with tempfile.TemporaryDirectory(prefix="infloop-test-") as name:
         directory = Path(name)
         directory.chmod(0o711)
@@ -90,7 +90,7 @@ class Outside:
         }
 
     def tripped(self, result: ChildResult) -> list[str]:
-        """Everything that the child got hold of."""
+        """Name everything that the child reached."""
         said = result.stdout + result.stderr + self._left_in_workspace()
         findings = {
             "the secret": self.secret in said,
@@ -103,7 +103,7 @@ class Outside:
         return [name for name, found in findings.items() if found]
 
     def look_around(self) -> None:
-        """Remember how it looks outside."""
+        """Remember which files there are outside."""
         self._listing = sorted(path.name for path in self.folder.iterdir())
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class Outside:
 
 @contextlib.contextmanager
 def outside(parent: Path) -> Iterator[Outside]:
-    """A world around the directories `workspace` and `outside` of `parent`."""
+    """Set up the canaries around the directories `workspace` and `outside` of `parent`."""
     workspace = directory_for_children(parent, "workspace")
     with contextlib.ExitStack() as stack:
         world = Outside(directory_for_children(parent, "outside"), workspace)
@@ -148,7 +148,7 @@ def outside(parent: Path) -> Iterator[Outside]:
 
 
 def _listen(world: Outside, stack: contextlib.ExitStack) -> None:
-    """Open a socket of each kind; whoever arrives waits there to be noted."""
+    """Listen on a socket of each kind; a connection stays in its backlog until it is counted."""
     abstract = f"\0infloop-{secrets.token_hex(8)}"
     addresses: dict[str, tuple[socket.AddressFamily, socket.SocketKind, Any]] = {
         "TCP": (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
@@ -192,7 +192,7 @@ def _was_used(sock: socket.socket) -> bool:
 
 
 def _address_in_the_network() -> str:
-    """Under which address others know this machine; nothing if none does."""
+    """Return this machine's address in its network; empty if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect(("192.0.2.1", 9))  # sends nothing
@@ -226,5 +226,5 @@ def _share_memory(world: Outside, stack: contextlib.ExitStack) -> None:
 def numbers() -> dict[str, int]:
     """The system calls that attackers make by number, on this machine."""
     column = 0 if os.uname().machine == "x86_64" else 1
-    tables = {**seccomp._DENIED, **seccomp._DENIED_WITHOUT_NAMESPACES, **seccomp._JUDGED}
+    tables = {**seccomp._DENIED, **seccomp._DENIED_WITHOUT_NAMESPACES, **seccomp._CONDITIONAL}
     return {name: number for name, pair in tables.items() if (number := pair[column]) is not None}

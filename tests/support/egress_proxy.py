@@ -1,4 +1,4 @@
-"""For the tests of egress: a run's proxy, a far side that counts who comes, a child's words."""
+"""A run's proxy, a server behind it that counts its connections, and a child's requests."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infloop.egress.broker import Broker
-from infloop.egress.limits import Limits, Uploads
+from infloop.egress.limits import ProxyLimits, UploadBudget
 from infloop.egress.proxy import Proxy
-from infloop.egress.reports import Decision, Ended
+from infloop.egress.reports import ConnectionEnded, Decision
 from infloop.egress.resolve import Lookup
-from infloop.policy.hosts import Allowlist, rule_list
+from infloop.policy.hosts import Allowlist, parse_rules
 from support.eventually import eventually_async
 
 PATIENCE_S = 20.0
@@ -59,7 +59,7 @@ async def answer_ok(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
 async def far_side(
     serve: Serve | None = None, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[Far]:
-    """Listen; without `serve`, hear everything and answer each piece with the same."""
+    """Listen; without `serve`, echo everything."""
     far = Far()
     serving: set[asyncio.Task[Any]] = set()
 
@@ -95,7 +95,7 @@ async def far_side(
 
 
 def always(*addresses: str) -> Lookup:
-    """Return a name service with one answer for all names."""
+    """Return a resolver with one answer for all names."""
 
     async def lookup(_: str) -> Sequence[str]:
         return addresses
@@ -110,7 +110,7 @@ class Run:
     port: int
     task: asyncio.Task[None]
     decisions: list[Decision]
-    ended: list[Ended]
+    ended: list[ConnectionEnded]
 
     @property
     def verdicts(self) -> list[tuple[str, str, int]]:
@@ -121,7 +121,7 @@ class Run:
         return Child(reader, writer)
 
     async def ask(self, data: bytes) -> tuple[int, bytes]:
-        """Say something as a child; return the status and all that follows the head."""
+        """Send a request as a child; return the status and the body."""
         async with asyncio.timeout(PATIENCE_S):
             child = await self.child()
             child.writer.write(data)
@@ -171,16 +171,18 @@ async def running_proxy(
     denied: Sequence[str] = (),
     token: str = TOKEN,
     lookup: Lookup | None = None,
-    limits: Limits | None = None,
+    limits: ProxyLimits | None = None,
     broker: Broker | None = None,
-    uploads: Uploads | None = None,
+    uploads: UploadBudget | None = None,
 ) -> AsyncIterator[Run]:
     """Serve a run whose provider lists `rules`; names lead to this machine unless `lookup` says."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     port = listener.getsockname()[1]
     decisions: list[Decision] = []
-    ended: list[Ended] = []
-    allowed = Allowlist((rule_list("provider claude", rules),), rule_list("the operator", denied))
+    ended: list[ConnectionEnded] = []
+    allowed = Allowlist(
+        (parse_rules("provider claude", rules),), parse_rules("the operator", denied)
+    )
     proxy = Proxy(
         allowed,
         token=token,

@@ -1,4 +1,4 @@
-"""Processes that are killed at random points: those who work, and who watches and kills them.
+"""Processes that are killed at random points, and the test's side that kills them.
 
 A program calls `fork_for_each_line(work)`. It reads lines with a number on stdin; for each it forks
 a child and prints `pid N` for it. On a line `go` the child works, and says what it does in lines of
@@ -39,7 +39,7 @@ def say(text: str) -> None:
 
 
 def import_all(*but: str) -> None:
-    """Import infloop, without what begins with these names: no fork has to do it again."""
+    """Import infloop before forking, except modules whose names begin with these."""
     for module in pkgutil.walk_packages(infloop.__path__, "infloop."):
         if not module.name.startswith(but):
             importlib.import_module(module.name)

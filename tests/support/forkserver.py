@@ -1,4 +1,4 @@
-"""`infloop` commands that begin at once.
+"""`infloop` commands that start at once.
 
 A short command spends nine tenths of its time importing. Here a process that has imported
 everything (`children/command_forker.py`) forks for each command, which then has a directory, an

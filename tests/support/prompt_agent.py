@@ -6,11 +6,11 @@ import json
 import os
 import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
+from support.parts import ruled_out
 from support.workflows import edges, node, workflow
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ exec(sys.stdin.read())
 """
 
 
-@pytest.fixture
-def top() -> Iterator[Path]:
-    """Give a place that `nobody` can enter; its workspace and its home are theirs."""
+@contextmanager
+def agent_folder() -> Iterator[Path]:
+    """Make a folder with the agent; its `work` and its `home` belong to `nobody`."""
     if os.geteuid() != 0:
-        pytest.skip("only root can run children as another user")
+        ruled_out("only root can run children as another user")
     made = Path(tempfile.mkdtemp(prefix="infloop-test-", dir="/var/tmp"))
     made.chmod(0o755)
     for name in ("work", "home"):
@@ -45,8 +45,10 @@ def top() -> Iterator[Path]:
         os.chown(made / name, NOBODY, NOBODY)
     (made / "agent").write_text(AGENT)
     (made / "agent").chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made)
 
 
 def theirs(path: Path, text: str) -> Path:

@@ -1,4 +1,4 @@
-"""Random workflows that always come to an end: sequences, loops, parallels, calls, effects."""
+"""Random workflows that always end: sequences, loops, parallels, calls, effects."""
 
 from __future__ import annotations
 

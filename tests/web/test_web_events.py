@@ -184,7 +184,7 @@ async def test_clients_that_went_away_leave_nothing_behind(tmp_path: Path) -> No
 
 
 async def test_only_so_many_streams_are_open_at_once() -> None:
-    streams = Streams(most=2)
+    streams = Streams(limit=2)
     statuses: list[int] = []
 
     async def nothing() -> Any:

@@ -329,7 +329,7 @@ def test_only_forgetting_throws_away_what_was_saved(tmp_path: Path) -> None:
     )
 
 
-# -- bringing it home --------------------------------------------------------------------------
+# -- applying it -------------------------------------------------------------------------------
 
 
 def test_work_is_applied_to_the_users_tree_uncommitted(tmp_path: Path) -> None:

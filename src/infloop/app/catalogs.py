@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from infloop.catalog import ProviderFiles, WorkflowCatalog
-    from infloop.catalog.lookup import CatalogDesk
+    from infloop.catalog.lookup import CatalogLookup
     from infloop.engine.graph import Definition
 
 
@@ -22,13 +22,13 @@ def workflow_catalog(chosen: Settings) -> WorkflowCatalog:
     return WorkflowCatalog(chosen.workflows, chosen.library_dir or LIBRARY_DIR)
 
 
-def trigger_desk(chosen: Settings) -> CatalogDesk:
+def trigger_lookup(chosen: Settings) -> CatalogLookup:
     """Return where triggers, webhook plugins and workflows are looked up."""
-    from infloop.catalog.lookup import CatalogDesk
+    from infloop.catalog.lookup import CatalogLookup
     from infloop.catalog.plugins import PluginFiles
     from infloop.catalog.triggers import TriggerFiles
 
-    return CatalogDesk(
+    return CatalogLookup(
         TriggerFiles(chosen.triggers),
         PluginFiles(chosen.webhook_plugins),
         workflow_catalog(chosen),
@@ -39,7 +39,7 @@ def provider_folders(chosen: Settings) -> tuple[ProviderFiles, ...]:
     """Return where providers are found, first the operator's own: the first with an id counts."""
     from infloop.catalog import ProviderFiles
     from infloop.catalog.connections import connected_providers
-    from infloop.providers.cli.agent import SHIPPED_DIR
+    from infloop.providers import SHIPPED_DIR
 
     return (
         ProviderFiles(chosen.providers),

@@ -17,60 +17,43 @@ if TYPE_CHECKING:
     from infloop.catalog import ProviderFiles
     from infloop.model.provider import ProgramProvider
     from infloop.model.provider import Provider as Manifest
-    from infloop.providers.approval_requests import Ask
+    from infloop.providers.approval_requests import AskPerson
     from infloop.providers.base import Provider
     from infloop.runtime.confinement.fence import Around, Credential, Needs
 
 
 def provider_finder(
     chosen: Settings, passthrough: tuple[str, ...]
-) -> Callable[[str, Around, Ask | None], Provider]:
-    """Return the way from a provider's id to the provider; a changed manifest counts at once."""
-    from infloop.model.provider import AcpProvider, CliProvider, HttpProvider
-    from infloop.model.provider import ScriptedProvider as ScriptedManifest
-    from infloop.providers.cli.agent import CliAgent, bin_variable
-    from infloop.providers.prices import Priced, PriceList
-    from infloop.providers.scripted import ScriptedProvider
+) -> Callable[[str, Around, AskPerson | None], Provider]:
+    """Return the function that finds a provider by its id; a changed manifest counts at once."""
+    from infloop.providers.context import ProviderContext
+    from infloop.providers.transports import make_provider
     from infloop.runtime.confinement.fence import NO_NEEDS
 
     folders = provider_folders(chosen)
     allowed = passthrough
     user = service_user(chosen.service_user)
 
-    def environment(passthrough: Sequence[str] = ()) -> dict[str, str]:
+    def environment(passthrough: Sequence[str]) -> dict[str, str]:
         return child_environment(child_source_environment(user), (*allowed, *passthrough), {})
 
-    def find(provider_id: str, around: Around, ask: Ask | None) -> Provider:
-        match manifest_of(folders, provider_id):
-            case None:
-                raise StepError(
-                    f"unknown provider {provider_id!r}; known are: "
-                    f"{', '.join(known_providers(chosen))}. Put a manifest into "
-                    f"{str(chosen.providers)!r}"
-                )
-            case ScriptedManifest() as manifest:
-                script = chosen.providers / manifest.script
-                return ScriptedProvider(
-                    provider_id, script, around(NO_NEEDS), environment, chosen.max_command_ms
-                )
-            case CliProvider() as manifest:
-                program = os.environ.get(bin_variable(provider_id), "")
-                sandbox = around(_needs(manifest, user))
-                agent = CliAgent(manifest, sandbox, environment, program=program)
-                tells_no_cost = manifest.output_format == "codex-json"
-                return Priced(agent, PriceList("openai", sums=True)) if tells_no_cost else agent
-            case AcpProvider() as manifest:
-                # Only when it is needed: the protocol's messages take half a second to import.
-                from infloop.providers.acp.agent import AcpAgent
-
-                program = os.environ.get(bin_variable(provider_id), "")
-                sandbox = around(_needs(manifest, user))
-                return AcpAgent(manifest, sandbox, environment, consult=ask, program=program)
-            case HttpProvider() as manifest:
-                from infloop.providers.http.agent import HttpAgent
-
-                prices = PriceList(manifest.price_list or "", manifest.base_url)
-                return Priced(HttpAgent(manifest, os.environ), prices)
+    def find(provider_id: str, around: Around, ask_person: AskPerson | None) -> Provider:
+        manifest = manifest_of(folders, provider_id)
+        if manifest is None:
+            raise StepError(
+                f"unknown provider {provider_id!r}; known are: "
+                f"{', '.join(known_providers(chosen))}. Put a manifest into "
+                f"{str(chosen.providers)!r}"
+            )
+        context = ProviderContext(
+            environment=environment,
+            variables=os.environ,
+            folder=chosen.providers,
+            max_command_ms=chosen.max_command_ms,
+            sandbox=lambda program: around(_needs(program, user) if program else NO_NEEDS),
+            ask_person=ask_person,
+        )
+        return make_provider(manifest, context)
 
     return find
 

@@ -15,7 +15,7 @@ from infloop.app.providers import provider_finder
 from infloop.app.sandbox import OpenedSandbox, open_sandbox
 from infloop.app.storage import open_audit, open_store
 from infloop.errors import StepError
-from infloop.model.events import Limits
+from infloop.model.events import RunBudget
 from infloop.policy.environment import ChildEnvironment, parse_passthrough
 from infloop.policy.spending import Budget
 from infloop.settings import SECRETS, Settings
@@ -74,7 +74,7 @@ async def open_service(
             own,
             Path.home(),
             snapshots=chosen.snapshots,
-            confine=confined_in(_there(opened)) if opened.sandbox.level != "host" else None,
+            confine=confined_in(_there(opened)) if opened.sandbox.confines else None,
             user=user,
             shortage=reserve.shortage,
         )
@@ -95,7 +95,7 @@ async def open_service(
                 ),
                 service_user=user,
                 interpreters=find_interpreters(chosen),
-                limits=Limits(
+                limits=RunBudget(
                     chosen.max_run_node_executions,
                     chosen.max_run_duration_ms,
                     chosen.max_run_cost_usd,
@@ -130,7 +130,7 @@ def total_budget(chosen: Settings) -> Budget:
 
 def known_secrets(chosen: Settings) -> Callable[[], list[str]]:
     """Return the way to all secrets that this process knows, whenever it is asked."""
-    from infloop.catalog.secrets import FiledSecrets
+    from infloop.catalog.secrets import FileSecrets
     from infloop.policy.secret_variables import secret_values
 
     @cache
@@ -145,7 +145,7 @@ def known_secrets(chosen: Settings) -> Callable[[], list[str]]:
 
     own = [*secret_values(os.environ), *(getattr(chosen, name) for name in SECRETS)]
     folders = provider_folders(chosen)[:-1]  # what comes with infloop holds no secret
-    filed = FiledSecrets(triggers, folders, os.environ)
+    filed = FileSecrets(triggers, folders, os.environ)
     return lambda: [*own, *filed.values()]
 
 
@@ -163,9 +163,9 @@ def make_approvals(chosen: Settings, store: Store, audit: AuditLog) -> Approvals
     def missed() -> list[Approval]:
         from infloop.catalog.triggers import TriggerFiles
         from infloop.triggers.questions import missed_schedules
-        from infloop.triggers.scheduler import STATE_FILE, Marks
+        from infloop.triggers.scheduler import STATE_FILE, ScheduleStates
 
-        marks = Marks(chosen.triggers / STATE_FILE).load()
+        marks = ScheduleStates(chosen.triggers / STATE_FILE).load()
         return missed_schedules(TriggerFiles(chosen.triggers).all(), marks) if marks else []
 
     return Approvals(
@@ -216,8 +216,8 @@ def _when_needed(chosen: Settings, stack: AsyncExitStack) -> Callable[[], Awaita
         if not found:
             opened = await stack.enter_async_context(open_sandbox(chosen))
             found.append(opened.sandbox)
-        if found[0].level == "host":
-            raise StepError("level 'host' confines nothing; see `infloop doctor`")
+        if not found[0].confines:
+            raise StepError(f"level {found[0].level!r} confines nothing; see `infloop doctor`")
         return found[0]
 
     return find

@@ -30,15 +30,17 @@ class OpenedSandbox:
 @asynccontextmanager
 async def open_sandbox(chosen: Settings) -> AsyncIterator[OpenedSandbox]:
     """Open the place where children live, at the level that the operator chose and that holds."""
-    from infloop.sandbox.levels.choice import Place, choose, open_level
+    from infloop.sandbox.levels.choice import choose, open_level
+    from infloop.sandbox.levels.keeper_sandbox import SandboxOptions
     from infloop.sandbox.view.scratch import scratch_directory
 
     with scratch_directory() as scratch:
-        place = Place(scratch, (str(chosen.data_dir),), service_user(chosen.service_user))
+        user = service_user(chosen.service_user)
+        options = SandboxOptions(scratch, hidden=(str(chosen.data_dir),), user=user)
         chosen.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        choice = await choose(chosen.isolation, place, chosen.data_dir / "levels.json")
-        sandbox = open_level(choice.level, place)
+        choice = await choose(chosen.isolation, options, chosen.data_dir / "levels.json")
+        sandbox = open_level(choice.level, options)
         try:
-            yield OpenedSandbox(sandbox, scratch, choice.why_host)
+            yield OpenedSandbox(sandbox, scratch, choice.why_unconfined)
         finally:
             await sandbox.close()

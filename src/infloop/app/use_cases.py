@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infloop.app.catalogs import provider_folders, trigger_desk, workflow_catalog
+from infloop.app.catalogs import provider_folders, trigger_lookup, workflow_catalog
 from infloop.app.runs import make_approvals, open_service, open_workspaces, total_budget
 from infloop.app.storage import audit_dir, make_audit, open_store
 from infloop.settings import Settings, shown_settings
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from infloop.application.resources import Folders, Resources
     from infloop.model.clock import Clock
     from infloop.model.provider import HttpProvider
-    from infloop.providers.http.models import Offer
+    from infloop.providers.http.models import ModelList
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.runs.dispatch import Dispatcher
     from infloop.runtime.runs.service import RunService
@@ -122,7 +122,7 @@ def folders(chosen: Settings) -> Folders:
     return Folders(
         workflows=lambda: workflow_catalog(chosen),
         providers=lambda: provider_folders(chosen),
-        triggers=lambda: trigger_desk(chosen),
+        triggers=lambda: trigger_lookup(chosen),
         audit=lambda: audit_dir(chosen),
         connections=chosen.connections,
         home=Path.home(),
@@ -170,7 +170,7 @@ def driving_resources(
     )
 
 
-async def _models_of(manifest: HttpProvider) -> Offer:
-    from infloop.providers.http.models import offered_profiles
+async def _models_of(manifest: HttpProvider) -> ModelList:
+    from infloop.providers.http.models import list_profiles
 
-    return await offered_profiles(manifest, os.environ)
+    return await list_profiles(manifest, os.environ)

@@ -8,8 +8,8 @@ from infloop.application.file_changes import file_changes, printable_paths
 from infloop.application.models import Model
 from infloop.application.run_models import FileChange
 from infloop.errors import UsageError
-from infloop.workspace.applying.apply import Protected, apply, in_the_way
-from infloop.workspace.applying.merge import Conflict
+from infloop.workspace.applying import merge
+from infloop.workspace.applying.apply import ProtectedChanges, apply, overlapping_edits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from infloop.runtime.workspaces import Workspaces
     from infloop.store.interfaces.run_log import RunRow
     from infloop.workspace.worktrees.records import Saved
-    from infloop.workspace.worktrees.worktree import Listed
+    from infloop.workspace.worktrees.worktree import WorktreeInfo
 
 
 class Applied(Model, kw_only=True, tag_field="outcome", tag="applied"):
@@ -81,18 +81,18 @@ class ApplyChanges:
         row = await self._resources.store.run_log.run(run_id)
         workspaces = await self._resources.workspaces()
         saved = await _saved(workspaces, _chosen(workspaces.listed(run_id), run_id, node))
-        if branch is None and (paths := await in_the_way(workspaces.store, saved)):
+        if branch is None and (paths := await overlapping_edits(workspaces.store, saved)):
             return UncommittedChanges(repository=saved.repository, paths=list(paths))
         await self._record(row, saved, branch, caller)
         message = f"{row.workflow_name}: {saved.node}\n\nApplied by infloop from run {run_id}."
         store = workspaces.store
         done = await apply(store, saved, to_branch=branch, message=message, allow=allow)
-        if isinstance(done, Protected) and allow_all:
+        if isinstance(done, ProtectedChanges) and allow_all:
             everything = (*allow, *done.paths)
             done = await apply(store, saved, to_branch=branch, message=message, allow=everything)
-        if isinstance(done, Protected):
+        if isinstance(done, ProtectedChanges):
             return ProtectedFiles(paths=printable_paths(done.paths))
-        if isinstance(done, Conflict):
+        if isinstance(done, merge.MergeConflict):
             return MergeConflict(lines=done.report.splitlines())
         return Applied(
             repository=saved.repository,
@@ -113,7 +113,7 @@ class ApplyChanges:
         )
 
 
-def _chosen(found: Sequence[Listed], run_id: str, node: str | None) -> Listed:
+def _chosen(found: Sequence[WorktreeInfo], run_id: str, node: str | None) -> WorktreeInfo:
     """Return the worktree that is meant; raise UsageError that says what to type."""
     if not found:
         raise UsageError(
@@ -127,7 +127,7 @@ def _chosen(found: Sequence[Listed], run_id: str, node: str | None) -> Listed:
     return named[0]
 
 
-async def _saved(workspaces: Workspaces, worktree: Listed) -> Saved:
+async def _saved(workspaces: Workspaces, worktree: WorktreeInfo) -> Saved:
     if worktree.status == "in use":
         raise UsageError(
             f"run {worktree.run_id!r} is still working in its worktree; wait until it has finished"

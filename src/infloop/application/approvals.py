@@ -12,7 +12,7 @@ from infloop.store.interfaces.approvals import AlreadySettled
 if TYPE_CHECKING:
     from infloop.application.caller import Caller
     from infloop.application.resources import Resources
-    from infloop.model.approval import Answer, ApprovalState
+    from infloop.model.approval import AllowOrDeny, ApprovalState
 
 IDENTIFIED = ("cli", "api-token", "browser-session")
 """Who may answer. Anybody else may be the agent that asks, such as a caller without a token."""
@@ -59,7 +59,7 @@ class Approvals:
         return await self._resources.approvals().read(approval_id)
 
     async def answer(
-        self, approval_id: str, answer: Answer, caller: Caller, note: str = ""
+        self, approval_id: str, answer: AllowOrDeny, caller: Caller, note: str = ""
     ) -> Approval:
         """Allow or deny what is asked. The first answer counts."""
         if caller.actor.kind not in IDENTIFIED:

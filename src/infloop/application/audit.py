@@ -8,14 +8,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from infloop.application.models import Model
-from infloop.model.audit import SYSTEM, Entry
+from infloop.model.audit import SYSTEM, AuditEntry
 from infloop.store.audit.reading import Follower, newest, verify
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from infloop.application.resources import FileResources
-    from infloop.model.audit import Wanted
+    from infloop.model.audit import AuditFilter
     from infloop.model.values import JsonObject
 
 POLL_SECONDS = 0.2
@@ -24,7 +24,7 @@ POLL_SECONDS = 0.2
 class AuditPage(Model, kw_only=True):
     """Entries, newest first; `unreadable` counts the lines that hold none."""
 
-    entries: list[Entry]
+    entries: list[AuditEntry]
     unreadable: int
 
 
@@ -53,11 +53,11 @@ class AuditTrail:
         self._log = resources.audit
         self._directory = resources.folders.audit
 
-    async def newest(self, wanted: Wanted, limit: int) -> AuditPage:
+    async def newest(self, wanted: AuditFilter, limit: int) -> AuditPage:
         found = await asyncio.to_thread(newest, self._directory, wanted, limit)
         return AuditPage(entries=found.entries, unreadable=found.unreadable)
 
-    async def follow(self, wanted: Wanted, limit: int) -> AsyncIterator[Entry]:
+    async def follow(self, wanted: AuditFilter, limit: int) -> AsyncIterator[AuditEntry]:
         """Yield the newest entries, oldest first, and then each new one, without end."""
         follower = Follower(self._directory)
         try:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from infloop.application.models import Model
 from infloop.application.schemas import SCHEMAS
+from infloop.model.nodes import NODE_MODELS
 from infloop.model.schema import part_model
 from infloop.model.starter import new_node
 from infloop.model.values import JsonObject
-from infloop.model.workflow import NODE_MODELS
 
 if TYPE_CHECKING:
     from infloop.application.resources import FileResources
@@ -30,13 +32,20 @@ class NodeType(Model, kw_only=True):
     config: JsonObject
 
 
+class SettingsView(Model, kw_only=True):
+    """The settings with their JSON Schema; a secret is shown as set or not set."""
+
+    values: dict[str, str | int | float | bool | None]
+    schema: JsonObject
+
+
 class CatalogContent(Model, kw_only=True):
-    """Everything that forms are made from; a secret setting is shown as set or not set."""
+    """Everything that forms are made from; `schemas` are the JSON Schemas of the file formats."""
 
     version: str
     nodes: list[NodeType]
     schemas: dict[str, JsonObject]
-    settings: JsonObject
+    settings: SettingsView
 
 
 class Catalog:
@@ -51,7 +60,7 @@ class Catalog:
             version=self._resources.version,
             nodes=nodes,
             schemas=schemas,
-            settings=self._resources.settings(),
+            settings=msgspec.convert(self._resources.settings(), SettingsView),
         )
 
 

@@ -6,9 +6,11 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET, UnsetType
+
 from infloop.application.models import Model
 from infloop.application.problems import ShownProblem, shown_problems
-from infloop.catalog.connections import Entry, connections, remove, save, unused_id
+from infloop.catalog.connections import ConnectionFile, connections, remove, save, unused_id
 from infloop.errors import Conflict, InvalidFile, NotFound, StepError, UsageError
 from infloop.model.connection import is_connection_id, parse_connection, provider_of
 from infloop.model.values import JsonObject
@@ -17,6 +19,13 @@ if TYPE_CHECKING:
     from infloop.application.caller import Caller
     from infloop.application.resources import FileResources
     from infloop.model.connection import Connection
+
+
+class ConnectionPort(Model, kw_only=True):
+    """A port with one model server; `profile` is the model that it serves."""
+
+    port: int
+    profile: str | UnsetType = UNSET
 
 
 class ConnectedEntry(Model, kw_only=True):
@@ -33,7 +42,7 @@ class ConnectionEntry(Model, kw_only=True):
     label: str
     host: str
     has_token: bool
-    ports: list[JsonObject]
+    ports: list[ConnectionPort]
     providers: list[ConnectedEntry]
     problems: list[ShownProblem]
 
@@ -152,7 +161,7 @@ class Connections:
             ports.append(port.model_copy(update={"profile": profile}))
         return connection.model_copy(update={"ports": tuple(ports)})
 
-    async def _find(self, connection_id: str) -> Entry:
+    async def _find(self, connection_id: str) -> ConnectionFile:
         if is_connection_id(connection_id):
             for entry in await asyncio.to_thread(connections, self._folder):
                 if entry.id == connection_id and entry.connection is not None:
@@ -167,7 +176,7 @@ class Connections:
             details={"connection": name, "host": connection.host},
         )
         path = await asyncio.to_thread(save, self._folder, name, connection)
-        return ConnectionDetail(connection=_shown(Entry(name, path, connection)))
+        return ConnectionDetail(connection=_shown(ConnectionFile(name, path, connection)))
 
 
 def _unknown(connection_id: str) -> NotFound:
@@ -191,7 +200,7 @@ def _checked(wanted: ConnectionRequest, before: Connection | None) -> Connection
     return made
 
 
-def _shown(entry: Entry) -> ConnectionEntry:
+def _shown(entry: ConnectionFile) -> ConnectionEntry:
     connection = entry.connection
     assert connection is not None
     return ConnectionEntry(
@@ -199,7 +208,10 @@ def _shown(entry: Entry) -> ConnectionEntry:
         label=connection.label,
         host=connection.host,
         has_token=bool(connection.token),
-        ports=[port.to_json() for port in connection.ports],
+        ports=[
+            ConnectionPort(port=each.port, profile=each.profile or UNSET)
+            for each in connection.ports
+        ],
         providers=[ConnectedEntry(id=one.id, base_url=one.base_url) for one in entry.providers],
         problems=shown_problems(entry.problems),
     )

@@ -37,7 +37,7 @@ async def directory_changes(store: SnapshotStore, span: Span) -> DirectoryChange
 
 
 async def _protected(store: SnapshotStore, span: Span) -> dict[str, str]:
-    before, after = await store.state(span.before), await store.state(span.after)
+    before, after = await store.stored_tree(span.before), await store.stored_tree(span.after)
     changed = await store.trees.leaves(before.files, after.files)
     return printable_paths(await protected_changes(store.trees, before.files, changed))
 
@@ -50,7 +50,7 @@ def printable_paths(reasons: dict[str, str]) -> dict[str, str]:
 def file_changes(changes: Iterable[Change]) -> list[FileChange]:
     return [
         FileChange(
-            path=printable(change.path),
+            path=change.printable_path,
             kind=change.kind,
             insertions=change.insertions,
             deletions=change.deletions,

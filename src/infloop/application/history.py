@@ -26,7 +26,7 @@ from infloop.application.run_models import (
     StepReport,
 )
 from infloop.errors import NotFound, UsageError
-from infloop.model.events import Output, RunFinished, StepStarted, step_path
+from infloop.model.events import Output, StepStarted, step_path
 from infloop.runtime.runs.recovery import shown_status
 from infloop.store.interfaces.queue import QueueEntry
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from infloop.application.run_models import QueueStatus, RunStatus
     from infloop.application.run_view import RunView, StepView
     from infloop.model.events import Recorded
+    from infloop.model.messages import Message
     from infloop.model.values import JsonObject
     from infloop.store.interfaces.queue import QueueState
     from infloop.store.interfaces.run_log import RunRow, SearchHit, StoredStatus
@@ -260,16 +261,17 @@ class RunHistory:
             return None
         return RunProgress(open_nodes=list(found.nodes), rounds=dict(found.rounds))
 
-    async def _newest_events(self, row: RunRow) -> list[JsonObject]:
-        from infloop.model.messages import expand
+    async def _newest_events(self, row: RunRow) -> list[Message]:
+        from infloop.model.messages import RunFinished, expand
 
-        found: list[JsonObject] = []
+        found: list[Message] = []
         after = max(0, row.last_seq - MAX_EVENTS)
         while batch := await self._log.events(row.id, after):
             for recorded in batch:
                 found += expand(recorded)
-                if isinstance(recorded.event, RunFinished):
-                    found[-1]["scope"] = await self._log.scope(row.id) or {}
+                last = found[-1] if found else None
+                if isinstance(last, RunFinished):
+                    last.scope = await self._log.scope(row.id) or {}
             after = batch[-1].seq
             del found[:-MAX_EVENTS]
         return found
@@ -411,7 +413,7 @@ def _step_report(step: StepView) -> StepReport:
         error=step.error,
         duration_ms=step.duration_ms,
         cost_usd=step.cost_usd,
-        rounds=step.rounds if step.node_type == "loop" else None,
+        rounds=step.rounds if step.opens == "round" else None,
         rounds_not_listed=step.frames.omitted,
         outputs={
             name: OutputPreview(text=output.text, size=output.size)

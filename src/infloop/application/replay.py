@@ -68,7 +68,7 @@ def _start_event(state: State, step: Step, labels: Labels) -> Recorded:
     node = labels.node(frame.graph, step.node)
     started = StepStarted(
         step.path,
-        frame.shown_prefix + step.node,
+        frame.node_prefix + step.node,
         node["type"],
         node.get("config") or {},
         frame.iteration,

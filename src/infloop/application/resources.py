@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     from infloop.application.trigger_firing import TriggerFiring
     from infloop.catalog import ProviderFiles, WorkflowCatalog
-    from infloop.catalog.lookup import CatalogDesk
+    from infloop.catalog.lookup import CatalogLookup
     from infloop.model.clock import Clock
     from infloop.model.provider import HttpProvider
     from infloop.model.values import JsonObject
     from infloop.policy.spending import Budget
-    from infloop.providers.http.models import Offer
+    from infloop.providers.http.models import ModelList
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.runs.dispatch import Dispatcher
     from infloop.runtime.runs.service import RunService
@@ -38,7 +38,7 @@ class Folders:
         *,
         workflows: Callable[[], WorkflowCatalog],
         providers: Callable[[], Sequence[ProviderFiles]],
-        triggers: Callable[[], CatalogDesk],
+        triggers: Callable[[], CatalogLookup],
         audit: Callable[[], Path],
         connections: Path,
         home: Path,
@@ -61,7 +61,7 @@ class Folders:
         return self._providers()
 
     @cached_property
-    def triggers(self) -> CatalogDesk:
+    def triggers(self) -> CatalogLookup:
         return self._triggers()
 
     @cached_property
@@ -85,7 +85,7 @@ class FileResources:
     clock: Clock
     folders: Folders
     version: str
-    models_of: Callable[[HttpProvider], Awaitable[Offer]]
+    models_of: Callable[[HttpProvider], Awaitable[ModelList]]
     settings: Callable[[], JsonObject]
     firing: TriggerFiring | None = None
     scheduler: Scheduler | None = None

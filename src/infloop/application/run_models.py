@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType, field
 
 from infloop.application.models import Model
 from infloop.model.events import Cause
+from infloop.model.messages import Message
 from infloop.model.values import JsonObject
 
 RunStatus: TypeAlias = Literal[
@@ -74,7 +75,7 @@ class RunDetail(RunSummary, kw_only=True, tag="run"):
     current_node_id: str | UnsetType | None = UNSET
     open_node_ids: list[str] | UnsetType = UNSET
     iteration_by_loop_id: dict[str, int] | UnsetType = UNSET
-    events: list[JsonObject] | UnsetType = UNSET
+    events: list[Message] | UnsetType = UNSET
 
 
 class OutputPreview(Model, kw_only=True):
@@ -149,7 +150,7 @@ class RunPage(Model, kw_only=True):
 class EventPage(Model, kw_only=True):
     """Events of a run; pass `next` as `after` to get the following page."""
 
-    events: list[JsonObject]
+    events: list[Message]
     next: int | None = None
 
 
@@ -261,7 +262,7 @@ class QueuedState(Model, kw_only=True):
     workflow_id: str
     iteration_by_loop_id: dict[str, int]
     scope: JsonObject
-    events: list[JsonObject]
+    events: list[Message]
 
 
 class RunPromise(Model, kw_only=True):
@@ -289,7 +290,7 @@ class Idle(Model, kw_only=True, tag_field="kind", tag="idle"):
     status: Literal["idle"] = "idle"
     iteration_by_loop_id: dict[str, int]
     scope: JsonObject
-    events: list[JsonObject]
+    events: list[Message]
 
 
 class LatestRun(Model, kw_only=True):

@@ -11,12 +11,15 @@ So a run of 100,000 rounds needs no more memory than one of ten.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, assert_never
 
 from infloop.model.events import (
+    BudgetExceeded,
+    GuardFailed,
     Notice,
     Output,
     Recorded,
+    Remark,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -27,15 +30,17 @@ from infloop.model.events import (
     StopRequested,
     TemplateWarning,
     TreeSaved,
+    WaitOver,
 )
+from infloop.model.nodes import node_model
 from infloop.model.values import as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from infloop.model.nodes import FrameKind
     from infloop.model.values import JsonObject
 
-CONTAINERS = ("loop", "parallel", "subworkflow")
 ROUNDS_AT_EACH_END = 3
 STEPS_AT_EACH_END = 20
 PREVIEW_CHARS = 400
@@ -137,6 +142,11 @@ class StepView:
     changed: TreeSaved | None = None
 
     @property
+    def opens(self) -> FrameKind | None:
+        """What kind of frames it holds: rounds, branches, a call; None for a single step."""
+        return node_model(self.node_type).opens
+
+    @property
     def rounds(self) -> int:
         """How many rounds of a loop have started."""
         return len(self.frames)
@@ -146,7 +156,7 @@ class StepView:
         found: list[tuple[StepView, int]] = []
         frame: FrameView | None = self.frame
         while frame is not None and frame.container is not None:
-            if frame.container.node_type == "loop":
+            if frame.container.opens == "round":
                 found.append((frame.container, frame.iteration))
             frame = frame.container.frame
         return found[::-1]
@@ -215,15 +225,20 @@ class RunView:
                 self.stop, self.stopped_at = event, item.time
             case TemplateWarning():
                 self.missing_references.append(event)
-            case Notice() if event.level != "info":
-                self.notices.append(event)
+            case Notice():
+                if event.level != "info":
+                    self.notices.append(event)
             case TreeSaved(when="after", path=path) if path in self.active:
                 self.active[path].changed = event
                 self.changed = self.changed or event.files > 0
+            case BudgetExceeded() | GuardFailed() | WaitOver() | Remark():
+                pass
+            case _:
+                assert_never(event)
 
     def positions(self) -> list[StepView]:
         """Return where the run is: the steps in progress, or else the innermost container."""
-        working = [step for step in self.active.values() if step.node_type not in CONTAINERS]
+        working = [step for step in self.active.values() if step.opens is None]
         return working or list(self.active.values())[-1:]
 
     def steps(self) -> Iterator[StepView]:
@@ -241,7 +256,7 @@ class RunView:
     def _is_end(self, path: str) -> bool:
         """Say whether this is the End to which a failure led: it did not fail itself."""
         last = self.last_finished
-        return last is not None and last.path == path and last.node_type == "end"
+        return last is not None and last.path == path and node_model(last.node_type).is_end
 
     # -- steps -------------------------------------------------------------------------------
 
@@ -258,9 +273,10 @@ class RunView:
             return
         step = self._open(item, event)
         # Branches run at the same time, so all of them are needed.
-        step.frames = HeadAndTail(ROUNDS_AT_EACH_END if event.node_type == "loop" else 1_000_000)
+        step.frames = HeadAndTail(ROUNDS_AT_EACH_END if step.opens == "round" else 1_000_000)
         step.attempt = event.attempt
-        step.uses = _uses(event.node_type, event.config)
+        works_with = node_model(event.node_type).works_with(event.config)
+        step.uses = f"with {works_with}" if works_with else ""
         step.max_rounds = _max_rounds(event.config)
         self.active[event.path] = step
 
@@ -288,7 +304,7 @@ class RunView:
         if container is None:
             return self.root
         before = container.frames.newest()
-        if container.node_type == "loop" and before is not None:
+        if container.opens == "round" and before is not None:
             self._frames.pop(before.path, None)
         frame = FrameView(inside, name, container, iteration)
         container.frames.append(frame)
@@ -313,7 +329,7 @@ class RunView:
         if step.error and not self._failed_inside(step):
             self.last_failed = step
         cost = outputs.get("costUsd")
-        if isinstance(cost, int | float) and step.node_type not in CONTAINERS:
+        if isinstance(cost, int | float) and step.opens is None:
             step.cost_usd = float(cost)
             self.cost_usd = (self.cost_usd or 0.0) + step.cost_usd
 
@@ -335,25 +351,6 @@ def _below(frame: FrameView) -> Iterator[StepView]:
         yield step
         for inner in step.frames:
             yield from _below(inner)
-
-
-def _uses(node_type: str, config: JsonObject) -> str:
-    """Describe what a step works with, from its configuration."""
-    match node_type, config.get("kind"):
-        case "agent", _:
-            return f"with the provider {as_text(config.get('providerId'))}"
-        case "script", _:
-            return f"with its {as_text(config.get('language')) or 'ts'} script"
-        case "condition", "command":
-            command = config.get("command")
-            line = as_text(command.get("cmd")) if isinstance(command, dict) else ""
-            return f"with the command {line[:PREVIEW_CHARS]!r}"
-        case (("condition" | "judge"), _):
-            return "with a judge"
-        case "subworkflow", _:
-            return f"with the workflow {as_text(config.get('workflowId'))}"
-        case _:
-            return ""
 
 
 def _max_rounds(config: JsonObject) -> int | None:

@@ -287,10 +287,10 @@ class Runs:
     def _bundle(self, workflow_id: str) -> Bundle:
         """Return a checked workflow by its id: never by a path, whatever the id looks like."""
         from infloop.catalog.workflows import is_workflow_id
-        from infloop.model.problems import shown
+        from infloop.model.problems import short_repr
 
         if not is_workflow_id(workflow_id):
-            raise NotFound(f"there is no workflow {shown(workflow_id)}")
+            raise NotFound(f"there is no workflow {short_repr(workflow_id)}")
         folders = self._resources.folders
         try:
             folders.workflows.find(workflow_id)
@@ -299,13 +299,13 @@ class Runs:
         return folders.workflows.load_bundle(workflow_id, known_providers=folders.known_providers())
 
     def _directory(self, chosen: str | None) -> str:
-        from infloop.model.problems import shown
+        from infloop.model.problems import short_repr
 
         if chosen is None:
             return str(self._resources.folders.workdir)
         path = Path(chosen)
         if not path.is_absolute() or not path.is_dir():
-            raise UsageError(f"cwd {shown(chosen)} is not the full path of a directory")
+            raise UsageError(f"cwd {short_repr(chosen)} is not the full path of a directory")
         return str(path)  # links are resolved when the run begins
 
     # -- audit -------------------------------------------------------------------------------
@@ -326,8 +326,10 @@ class Runs:
 
 def _refuse_untrusted(service: RunService, bundle: Bundle, cause: Cause) -> None:
     """Refuse at once what the run would be refused for when its turn comes."""
-    from infloop.policy.taint import refusals, told
+    from infloop.policy.taint import find_violations, violations_message
 
-    found = refusals(bundle.plain(), bundle.root.id, cause.untrusted, confined=not service.why_host)
+    found = find_violations(
+        bundle.plain(), bundle.root.id, cause.untrusted, confined=not service.why_host
+    )
     if found:
-        raise WorkflowError(told(found))
+        raise WorkflowError(violations_message(found))

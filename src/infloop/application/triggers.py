@@ -5,103 +5,57 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infloop.application.models import Model
+from infloop.application.problems import shown_problems
+from infloop.application.trigger_models import (
+    SECRETS,
+    DryRun,
+    PluginList,
+    TrialResult,
+    TriggerDetail,
+    TriggerList,
+    TriggerReport,
+    TriggerView,
+    plugin_view,
+    trigger_view,
+)
 from infloop.catalog.files import read_bounded
 from infloop.catalog.triggers import new_trigger_id
 from infloop.errors import Conflict, InvalidFile, NotFound, Problem, UsageError, WorkflowError
-from infloop.model.audit import mark_of
-from infloop.model.problems import Report, shown
+from infloop.model.audit import fingerprint
+from infloop.model.problems import Report, short_repr
 from infloop.model.reading import read_object
 from infloop.model.trigger import is_trigger_id, parse_trigger
 from infloop.model.values import JsonObject
-from infloop.triggers.checks import check_trigger, needs_secret
-from infloop.triggers.schedule import BadSchedule, Timetable
-from infloop.triggers.scheduler import STATE_FILE, Marks
+from infloop.triggers import KINDS, kind_named
+from infloop.triggers.checks import check_trigger
+from infloop.triggers.kinds.webhook import needs_secret
+from infloop.triggers.scheduler import STATE_FILE, ScheduleStates
 from infloop.triggers.trial import trial_delivery
-from infloop.triggers.webhook import MAX_BODY_BYTES, Answer, Delivery, Place, Webhooks
+from infloop.triggers.webhook import (
+    MAX_BODY_BYTES,
+    Delivery,
+    QueuePosition,
+    WebhookAnswer,
+    Webhooks,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from infloop.application.caller import Caller
     from infloop.application.resources import FileResources
-    from infloop.catalog.triggers import Entry
+    from infloop.catalog.triggers import TriggerFile
     from infloop.model.audit import EventName
-    from infloop.model.plugin import Plugin
     from infloop.model.trigger import Trigger
     from infloop.triggers.firing import Firing
     from infloop.triggers.schedule import Missed
 
 INVALID = "invalid-trigger"
-NEXT_TIMES = 3
 _HOUR_MS = 3_600_000
-_SECRETS = ("secret", "previousSecret")
 _OWN = ("lastFiredAt", "createdAt", "updatedAt")
-
-
-class TriggerDetail(Model, kw_only=True):
-    """A trigger as its file says, without its secrets; `secretSet` says whether it has one.
-
-    `missed` counts the times of a schedule that somebody is asked about.
-    """
-
-    trigger: JsonObject
-
-
-class TriggerList(Model, kw_only=True):
-    """All triggers, or those of one workflow."""
-
-    triggers: list[JsonObject]
-
-
-class PluginList(Model, kw_only=True):
-    """Senders of webhooks, the generic one first."""
-
-    plugins: list[JsonObject]
-
-
-class TrialResult(Model, kw_only=True):
-    """What the sender would have been answered. The run is a real one."""
-
-    status: int
-    body: JsonObject | None
-
-
-class DryRun(Model, kw_only=True):
-    """What a request would be answered, and the run it would start. Nothing was started.
-
-    `untrusted` names the inputs that come from the request. Without a run, `workflow_id` is null.
-    """
-
-    status: int
-    reason: str
-    detail: str
-    workflow_id: str | None
-    inputs: JsonObject
-    untrusted: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class TriggerReport:
-    """A trigger without its secrets, and everything that is wrong with it.
-
-    One that cannot be used has only an id and problems. `next_times` are the next local times of a
-    schedule; `missed` counts the times that somebody is asked about.
-    """
-
-    id: str
-    problems: Sequence[Problem]
-    trigger: Trigger | None = None
-    plugin: Plugin | None = None
-    secret_set: bool = False
-    previous_secret_until: int | None = None
-    next_times: Sequence[str] = ()
-    missed: int = 0
 
 
 class Triggers:
@@ -116,7 +70,8 @@ class Triggers:
     async def all(self, workflow_id: str | None = None) -> TriggerList:
         found = await asyncio.to_thread(self._lookup.triggers.all)
         wanted = [one for one in found if workflow_id in (None, one.workflow_id)]
-        return TriggerList(triggers=[self._shown(one) for one in wanted])
+        missed = self._missed()
+        return TriggerList(triggers=[_view(one, missed) for one in wanted])
 
     async def read(self, trigger_id: str) -> TriggerDetail:
         return TriggerDetail(trigger=self._shown(await self.find(trigger_id)))
@@ -137,40 +92,37 @@ class Triggers:
 
     async def reports(self) -> list[TriggerReport]:
         """Return all triggers with what is wrong with them, also those that cannot be used."""
-        entries = await asyncio.to_thread(self._lookup.triggers.entries)
-        return [await asyncio.to_thread(self._report, entry) for entry in entries]
+        files = await asyncio.to_thread(self._lookup.triggers.entries)
+        missed = self._missed()
+        return [await asyncio.to_thread(self._report, file, missed) for file in files]
 
     async def report(self, trigger_id: str) -> TriggerReport:
-        """Return one trigger that can be used, with what it missed. Raises UsageError."""
+        """Return one trigger that can be used. Raises UsageError."""
         for each in await self.reports():
             if each.id == trigger_id and each.trigger is not None:
-                missed = (await asyncio.to_thread(self._missed)).get(trigger_id)
-                return replace(each, missed=missed.count if missed else 0)
+                return each
         raise UsageError(f"trigger {trigger_id!r} cannot be used; `infloop triggers` says why")
 
-    def _report(self, entry: Entry) -> TriggerReport:
-        trigger = entry.trigger
+    def _report(self, file: TriggerFile, missed: Mapping[str, Missed]) -> TriggerReport:
+        trigger = file.trigger
         if trigger is None:
-            return TriggerReport(entry.id, entry.problems)
-        until = trigger.previous_secret_until or 0
-        overlaps = bool(trigger.previous_secret) and self._now() < until
+            return TriggerReport(id=file.id, problems=shown_problems(file.problems))
+        kind, plugin = kind_named(trigger.kind), self._lookup.plugin(trigger.plugin_id)
         return TriggerReport(
-            entry.id,
-            [*entry.problems, *self._problems(trigger)],
-            trigger=trigger.model_copy(update=dict.fromkeys(("secret", "previous_secret"))),
-            plugin=self._lookup.plugin(trigger.plugin_id),
-            secret_set=bool(trigger.secret),
-            previous_secret_until=until if overlaps else None,
-            next_times=_next_times(trigger, self._now()),
+            id=file.id,
+            problems=shown_problems([*file.problems, *self._problems(trigger)]),
+            trigger=_view(trigger, missed),
+            event=kind.describe(trigger),
+            details=list(kind.details(trigger, self._now())),
+            takes_requests=kind.takes_requests,
+            plugin=plugin_view(plugin) if plugin else None,
         )
 
-    async def plugin_files(self) -> tuple[list[Plugin], list[Problem]]:
-        """Return the senders of webhooks, and what is wrong with their files."""
-        return await asyncio.to_thread(self._lookup.plugins.load)
-
     async def plugins(self) -> PluginList:
-        found, _ = await asyncio.to_thread(self._lookup.plugins.load)
-        return PluginList(plugins=[plugin.to_json() for plugin in found])
+        found, problems = await asyncio.to_thread(self._lookup.plugins.load)
+        return PluginList(
+            plugins=[plugin_view(plugin) for plugin in found], problems=shown_problems(problems)
+        )
 
     async def overview(self) -> tuple[list[Trigger], set[str]]:
         """Return all triggers, and the plugins whose senders sign."""
@@ -221,7 +173,7 @@ class Triggers:
             raise UsageError(f"{overlap_hours} is not a number of hours")
         if not secret.strip():
             raise InvalidFile("a secret cannot be empty", INVALID, reason="secret")
-        if (await self.find(trigger_id)).kind != "webhook":
+        if not kind_named((await self.find(trigger_id)).kind).takes_requests:
             raise InvalidFile("only a webhook has a secret", INVALID, reason="kind")
         return await self._change(
             trigger_id,
@@ -229,7 +181,7 @@ class Triggers:
             lambda before: _with_secret(before.to_json(), secret, overlap_hours, self._now()),
         )
 
-    async def adopt(self, workflow_id: str, caller: Caller) -> list[Trigger]:
+    async def adopt(self, workflow_id: str, caller: Caller) -> list[TriggerReport]:
         """Write the triggers inside an older workflow file as files of their own.
 
         Those that have a file already are left alone.
@@ -243,9 +195,11 @@ class Triggers:
                 caller.actor,
                 correlation_id=caller.correlation_id,
                 workflow_id=workflow_id,
-                details={"trigger": mark_of(str(raw.get("id"))), "adopted": True},
+                details={"trigger": fingerprint(str(raw.get("id"))), "adopted": True},
             )
-        return await asyncio.to_thread(files.adopt, workflow_id, new, self._now())
+        made = await asyncio.to_thread(files.import_inline, workflow_id, new, self._now())
+        names = {trigger.id for trigger in made}
+        return [report for report in await self.reports() if report.id in names]
 
     async def delete(self, trigger_id: str, caller: Caller) -> None:
         """Delete a trigger, also one that cannot be used; its address is dead at once."""
@@ -259,7 +213,7 @@ class Triggers:
             caller.actor,
             correlation_id=caller.correlation_id,
             workflow_id=trigger.workflow_id if trigger else "",
-            details=_details(trigger) if trigger else {"trigger": mark_of(trigger_id)},
+            details=_details(trigger) if trigger else {"trigger": fingerprint(trigger_id)},
         )
         await asyncio.to_thread(self._lookup.triggers.remove, trigger_id)
 
@@ -280,7 +234,7 @@ class Triggers:
         """Fire a webhook trigger by hand, with a request as its sender would sign it."""
         trigger = await self.find(trigger_id)
         plugin = self._lookup.plugin(trigger.plugin_id)
-        if trigger.kind != "webhook" or plugin is None:
+        if not kind_named(trigger.kind).takes_requests or plugin is None:
             raise InvalidFile("only a webhook can be tried out", INVALID, reason="kind")
         try:
             delivery = trial_delivery(
@@ -303,7 +257,7 @@ class Triggers:
         """Return what a request would be answered; its body is a file, or the plugin's example."""
         trigger = await self.find(trigger_id)
         plugin = self._lookup.plugin(trigger.plugin_id)
-        if trigger.kind != "webhook" or plugin is None:
+        if not kind_named(trigger.kind).takes_requests or plugin is None:
             raise UsageError(
                 f"{trigger_id!r} takes no requests; `infloop triggers show {trigger_id}` says what "
                 "it waits for"
@@ -331,7 +285,7 @@ class Triggers:
             untrusted=list(firing.cause.untrusted) if firing else [],
         )
 
-    async def receive(self, delivery: Delivery, correlation_id: str) -> Answer:
+    async def receive(self, delivery: Delivery, correlation_id: str) -> WebhookAnswer:
         """Return the answer to a webhook; what it asks for is durable before this returns."""
         assert self._firing is not None, "only a server receives webhooks"
         return await self._firing.receive(delivery, correlation_id)
@@ -339,7 +293,7 @@ class Triggers:
     async def answer_missed(self, trigger_id: str, caller: Caller, *, start: bool) -> TriggerDetail:
         """Say whether a run makes up for what a schedule missed."""
         trigger = await self.find(trigger_id)
-        if self._scheduler is None or trigger.id not in self._scheduler.asked():
+        if self._scheduler is None or trigger.id not in self._scheduler.questions():
             raise Conflict("this trigger has missed nothing that is asked about", "nothing-missed")
         await self._record("trigger.answered", trigger, caller, "start" if start else "let-be")
         answered = await self._scheduler.answer(
@@ -403,22 +357,12 @@ class Triggers:
     def _missed(self) -> Mapping[str, Missed]:
         """Return what schedules missed and somebody is asked about, by trigger."""
         if self._scheduler is not None:
-            return self._scheduler.asked()
-        marks = Marks(self._lookup.triggers.folder / STATE_FILE).load()
-        return {name: mark.asked for name, mark in marks.items() if mark.asked}
+            return self._scheduler.questions()
+        states = ScheduleStates(self._lookup.triggers.folder / STATE_FILE).load()
+        return {name: state.question for name, state in states.items() if state.question}
 
-    def _shown(self, trigger: Trigger) -> JsonObject:
-        """Return a trigger without its secrets."""
-        content = trigger.to_json()
-        for name in _SECRETS:
-            content.pop(name, None)
-        missed = self._missed().get(trigger.id)
-        return {
-            "lastFiredAt": None,
-            **content,
-            "secretSet": bool(trigger.secret),
-            "missed": missed.count if missed else 0,
-        }
+    def _shown(self, trigger: Trigger) -> TriggerView:
+        return _view(trigger, self._missed())
 
     async def _record(
         self, event: EventName, trigger: Trigger, caller: Caller, outcome: str = ""
@@ -440,30 +384,25 @@ class Triggers:
             self._scheduler.wake()
 
 
+def _view(trigger: Trigger, missed: Mapping[str, Missed]) -> TriggerView:
+    own = missed.get(trigger.id)
+    return trigger_view(trigger, own.count if own else 0)
+
+
 def _unknown(trigger_id: str) -> NotFound:
-    return NotFound(f"there is no trigger {shown(trigger_id)}")
+    return NotFound(f"there is no trigger {short_repr(trigger_id)}")
 
 
 def _details(trigger: Trigger) -> JsonObject:
     return {
-        "trigger": mark_of(trigger.id),
+        "trigger": fingerprint(trigger.id),
         "name": trigger.name,
         "enabled": trigger.enabled,
     }
 
 
-async def _start_nothing(_: Firing) -> Place:
-    return Place("none", 1)
-
-
-def _next_times(trigger: Trigger, now_ms: int) -> list[str]:
-    if trigger.schedule is None:
-        return []
-    try:
-        timetable = Timetable(trigger.schedule)
-    except BadSchedule:  # one of the trigger's problems
-        return []
-    return [timetable.local_time(due) for due in islice(timetable.after(now_ms), NEXT_TIMES)]
+async def _start_nothing(_: Firing) -> QueuePosition:
+    return QueuePosition("none", 1)
 
 
 def _with_secret(before: JsonObject, secret: str, overlap_hours: int, now_ms: int) -> JsonObject:
@@ -478,7 +417,7 @@ def _with_secret(before: JsonObject, secret: str, overlap_hours: int, now_ms: in
 
 def _replaced(before: JsonObject, given: JsonObject, now_ms: int) -> JsonObject:
     """Return what was sent, with what a trigger keeps of its own."""
-    kept = {name: before[name] for name in (*_SECRETS, "previousSecretUntil") if name in before}
+    kept = {name: before[name] for name in (*SECRETS, "previousSecretUntil") if name in before}
     own = {name: before[name] for name in ("id", *_OWN) if name in before}
     return {**kept, **given, **own, "updatedAt": now_ms}
 
@@ -500,8 +439,8 @@ def _invalid(problems: list[Problem], reason: str = "") -> InvalidFile:
 
 
 __all__ = [
+    "KINDS",
     "MAX_BODY_BYTES",
-    "Answer",
     "Delivery",
     "DryRun",
     "PluginList",
@@ -510,4 +449,6 @@ __all__ = [
     "TriggerList",
     "TriggerReport",
     "Triggers",
+    "WebhookAnswer",
+    "kind_named",
 ]

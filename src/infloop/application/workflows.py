@@ -9,16 +9,16 @@ from infloop.application.models import Model
 from infloop.application.problems import ShownProblem, shown_problems
 from infloop.catalog import Bundle
 from infloop.catalog.saving import (
+    as_count,
     check_to_save,
     content_of,
     delete_workflow,
     save_workflow,
-    whole,
 )
 from infloop.catalog.workflows import is_workflow_id
 from infloop.errors import NotFound, Problem, UsageError, WorkflowError
 from infloop.model.inputs import InputError
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.model.references import implicit_inputs, workflow_inputs
 from infloop.model.values import JsonObject, compact_json
 
@@ -134,8 +134,8 @@ class Workflows:
                 WorkflowEntry(
                     id=entry.id,
                     name=entry.name,
-                    version=whole(header.get("version")) or 1,
-                    updated_at=whole(header.get("updatedAt")),
+                    version=as_count(header.get("version")) or 1,
+                    updated_at=as_count(header.get("updatedAt")),
                     source=entry.origin,
                     problems=len(entry.problems),
                 )
@@ -185,7 +185,7 @@ def refuse_large_inputs(given: JsonObject) -> None:
 def _refuse_bad_id(workflow_id: str) -> None:
     """Raise NotFound for what cannot be a workflow's id: it must never name another file."""
     if not is_workflow_id(workflow_id):
-        raise NotFound(f"there is no workflow {shown(workflow_id)}")
+        raise NotFound(f"there is no workflow {short_repr(workflow_id)}")
 
 
 __all__ = [

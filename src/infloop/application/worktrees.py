@@ -61,7 +61,7 @@ class Worktrees:
                     created_at=each.created_at_ms,
                     saved=each.saved is not None,
                 )
-                for each in trees.listed()
+                for each in trees.list_all()
             ]
         )
 
@@ -76,7 +76,7 @@ class Worktrees:
     async def restore(self, name: str, path: str) -> None:
         """Write a saved worktree, or a snapshot, to a path where there is nothing."""
         workspaces = await self._resources.workspaces()
-        found = {each.name: each for each in workspaces.trees.listed()}.get(name)
+        found = {each.name: each for each in workspaces.trees.list_all()}.get(name)
         if found is None:
             try:
                 await workspaces.write_out(name, Path(path))
@@ -90,7 +90,7 @@ class Worktrees:
     async def forget(self, name: str, caller: Caller) -> None:
         """Delete what was saved of a removed worktree. It cannot be restored afterwards."""
         trees = (await self._resources.workspaces()).trees
-        found = {each.name: each for each in trees.listed()}.get(name)
+        found = {each.name: each for each in trees.list_all()}.get(name)
         if found is not None and found.status == "saved":
             await self._resources.audit().record(
                 "worktree.deleted",

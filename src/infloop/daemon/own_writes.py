@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infloop.model.events import Recorded, RunFinished, StepStarted, TreeSaved
-from infloop.triggers.filewatch import OwnWrites
+from infloop.watch.own_writes import OwnWrites
 
 if TYPE_CHECKING:
     from infloop.model.clock import Clock

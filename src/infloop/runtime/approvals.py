@@ -22,18 +22,18 @@ import msgspec
 from infloop.errors import NotFound, StoreError, UsageError
 from infloop.model.approval import SHORT_ID, Approval, cut_note, how_to, question
 from infloop.model.events import Notice
-from infloop.policy.permissions import Ruling
+from infloop.policy.permissions import PermissionDecision
 from infloop.store.interfaces.approvals import AlreadySettled, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from infloop.model.approval import Answer, ApprovalState, Question
+    from infloop.model.approval import AllowOrDeny, ApprovalState, Question
     from infloop.model.audit import Actor
     from infloop.model.clock import Clock
     from infloop.model.events import Event
     from infloop.model.values import JsonObject
-    from infloop.providers.approval_requests import Ask
+    from infloop.providers.approval_requests import AskPerson
     from infloop.store.audit.log import AuditLog
     from infloop.store.interfaces.approvals import ApprovalStore
     from infloop.store.interfaces.liveness import Liveness
@@ -116,11 +116,11 @@ class Approvals:
 
     # -- asking ------------------------------------------------------------------------------
 
-    def power(self, asker: Asker) -> Ask | None:
+    def power(self, asker: Asker) -> AskPerson | None:
         """Return the way in which one step asks; none when nobody is to be asked."""
         return partial(self.ask, asker) if self._timeout_ms else None
 
-    async def ask(self, asker: Asker, question: Question) -> Ruling:
+    async def ask(self, asker: Asker, question: Question) -> PermissionDecision:
         """Wait for an answer and return it, with who gave it and why; silence denies.
 
         Cancelled, the question is withdrawn.
@@ -148,7 +148,7 @@ class Approvals:
         finally:
             del self._open[approval.id]
         asker.told(settled, f"{settled.account}: {settled.title}")
-        return Ruling(settled.state == "allowed", settled.account)
+        return PermissionDecision(settled.state == "allowed", settled.account)
 
     async def _settled(self, waiting: _Open) -> Approval:
         """Return what became of a question, once that is known."""
@@ -216,7 +216,7 @@ class Approvals:
     async def answer(
         self,
         approval_id: str,
-        answer: Answer,
+        answer: AllowOrDeny,
         who: Actor,
         *,
         note: str = "",

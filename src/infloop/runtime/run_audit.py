@@ -14,10 +14,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from infloop.errors import AuditError
-from infloop.model.audit import SYSTEM, Actor, fact
+from infloop.model.audit import SYSTEM, Actor, audit_event
 
 if TYPE_CHECKING:
-    from infloop.model.audit import EventName, Fact
+    from infloop.model.audit import AuditEvent, EventName
     from infloop.model.clock import Clock
     from infloop.model.values import JsonObject
     from infloop.store.audit.log import AuditLog
@@ -50,7 +50,7 @@ class RunAudit:
     def __init__(self, audit: AuditLog | None, clock: Clock) -> None:
         self._audit = audit
         self._clock = clock
-        self._waiting: list[Fact] = []
+        self._waiting: list[AuditEvent] = []
         self._writing: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
@@ -67,7 +67,7 @@ class RunAudit:
         if self._audit is None:
             return
         self._waiting.append(
-            fact(
+            audit_event(
                 self._clock.now_ms(),
                 event,
                 actor,
@@ -103,7 +103,7 @@ class RunAudit:
         self._writing = None
 
 
-def _missing(facts: list[Fact], error: AuditError) -> str:
+def _missing(facts: list[AuditEvent], error: AuditError) -> str:
     first, others = facts[0], len(facts) - 1
     more = f" (and {others} other entries)" if others else ""
     return f"the audit log lacks {first.event!r} of run {first.run_id!r}{more}: {error}"

@@ -17,28 +17,28 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import InfloopError, StepError, StoreError, UsageError
 from infloop.model.events import Notice, TreeRestored, TreeSaved
-from infloop.nodes.base import Watched
+from infloop.nodes.base import TakenSnapshots
 from infloop.runtime.confinement.git_protection import InPlace
 from infloop.runtime.confinement.programs import programs_in
-from infloop.workspace.applying import rollback as pending
-from infloop.workspace.git.repository_paths import Places, git_places
-from infloop.workspace.snapshots.index import changed_files
-from infloop.workspace.worktrees.worktree import Worktrees, empty_place
+from infloop.workspace.applying import rollback
+from infloop.workspace.git.repository_paths import GitPaths, git_paths
+from infloop.workspace.snapshots.stat_cache import changed_files
+from infloop.workspace.worktrees.worktree import Worktrees, empty_path
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from infloop.engine.commands import Perform
     from infloop.model.events import Event
-    from infloop.nodes.base import Beginning
+    from infloop.nodes.base import WorktreeOptions
     from infloop.runtime.timeline import Moment
     from infloop.sandbox.base import Sandbox
     from infloop.workspace.git.program import Confine
     from infloop.workspace.snapshots.changes import Change
-    from infloop.workspace.snapshots.restore_plan import Read
+    from infloop.workspace.snapshots.restore_plan import ScannedTree
     from infloop.workspace.snapshots.store import SnapshotStore
-    from infloop.workspace.snapshots.trees import Lines
-    from infloop.workspace.worktrees.worktree import Listed, Worktree
+    from infloop.workspace.snapshots.trees import LineCounts
+    from infloop.workspace.worktrees.worktree import Worktree, WorktreeInfo
 
     Post = Callable[[Event], None]
     Asked = Callable[[str], Awaitable[bool]]
@@ -86,9 +86,9 @@ class Workspaces:
         """Return what a run is given."""
         return RunWorkspace(self, run_id)
 
-    def listed(self, run_id: str) -> list[Listed]:
+    def listed(self, run_id: str) -> list[WorktreeInfo]:
         """Return the worktrees of a run, the latest of each node, in the order they were made."""
-        latest = {each.node: each for each in self.trees.listed() if each.run_id == run_id}
+        latest = {each.node: each for each in self.trees.list_all() if each.run_id == run_id}
         return list(latest.values())
 
     def why_not(self, root: Path) -> str:
@@ -102,8 +102,8 @@ class Workspaces:
 
         Worktrees of runs that are not over stay: they go on in them.
         """
-        said = [f"took back what was half applied to {root}" for root in await _took_back(self)]
-        orphans = {each.run_id for each in self.trees.listed() if each.status == "orphaned"}
+        said = [f"took back what was half applied to {root}" for root in await _rolled_back(self)]
+        orphans = {each.run_id for each in self.trees.list_all() if each.status == "orphaned"}
         for run_id in sorted(orphans):
             if not await is_over(run_id):
                 continue
@@ -138,8 +138,8 @@ class Workspaces:
 
     async def write_out(self, snapshot: str, path: Path) -> None:
         """Write a snapshot to a path where there is nothing."""
-        await self.store.state(snapshot)  # before anything is made for one that there is not
-        await self.store.restore(_made(empty_place(path)), snapshot)
+        await self.store.stored_tree(snapshot)  # before anything is made for one that there is not
+        await self.store.restore(_made(empty_path(path)), snapshot)
 
     # -- going back ----------------------------------------------------------------------------
 
@@ -156,8 +156,8 @@ class Workspaces:
         """Keep for a run what going back would replace; None when there is nothing to do."""
         replaced = ""
         if not self.is_worktree(moment.directory) and _is_there(moment.directory):
-            async with self.store.turn(Path(moment.directory)) as place:
-                replaced = (await self.store.read(place, owner=run_id)).state.id
+            async with self.store.lock_root(Path(moment.directory)) as place:
+                replaced = (await self.store.read(place, owner=run_id)).stored.id
         if replaced == moment.snapshot:
             return None
         return TreeRestored(step, moment.directory, moment.snapshot, replaced, moment.head)
@@ -182,20 +182,20 @@ class Workspaces:
         saved = [each.saved for each in self._worktrees_at(event.directory) if each.saved]
         if not saved:
             raise UsageError(f"the worktree {event.directory!r} is in use: wait until it is not")
-        await self.trees.take_up(saved[-1], run_id, event.snapshot, event.head)
+        await self.trees.recreate_for_run(saved[-1], run_id, event.snapshot, event.head)
 
     def is_worktree(self, directory: str) -> bool:
         """Say whether a directory is, or was, a worktree."""
         return bool(self._worktrees_at(directory))
 
-    def _worktrees_at(self, directory: str) -> list[Listed]:
+    def _worktrees_at(self, directory: str) -> list[WorktreeInfo]:
         """Return the worktrees that are, or were, at a path, the oldest first."""
-        return [each for each in self.trees.listed() if each.path == directory]
+        return [each for each in self.trees.list_all() if each.path == directory]
 
 
-async def _took_back(shared: Workspaces) -> list[Path]:
+async def _rolled_back(shared: Workspaces) -> list[Path]:
     with suppress(InfloopError):  # it stays noted, and is taken back before the next apply
-        return await pending.recover(shared.store)
+        return await rollback.recover(shared.store)
     return []
 
 
@@ -219,7 +219,7 @@ class RunWorkspace:
             if found is not None:
                 self._open[each.node] = found
 
-    async def worktree(self, node: str, cwd: str, beginning: Beginning) -> Path:
+    async def worktree(self, node: str, cwd: str, beginning: WorktreeOptions) -> Path:
         """Return the directory that stands for `cwd` in a node's worktree; make one if need be."""
         found = self._open.get(node)
         if found is None:
@@ -258,7 +258,7 @@ class RunWorkspace:
                     message = f"of the worktree {each.name!r}, {saved.problem}"
                     post(Notice(message, node=each.node, level="warning"))
 
-    async def look(self, directory: str, post: Post) -> tuple[Path, Read] | None:
+    async def look(self, directory: str, post: Post) -> tuple[Path, ScannedTree] | None:
         """Keep the tree that a directory belongs to; None when that cannot be."""
         known = self._roots.get(directory, Path())
         if known is None:
@@ -268,7 +268,7 @@ class RunWorkspace:
             refused = self.shared.why_not(root)
             try:
                 if not refused:
-                    read = await self.shared.store.glance(root, self.run_id)
+                    read = await self.shared.store.take_for_owner(root, self.run_id)
                     self._roots[directory] = root
                     return root, read
             except (InfloopError, OSError) as error:
@@ -277,17 +277,17 @@ class RunWorkspace:
         post(Notice(_not_kept(directory, refused), level="warning"))
         return None
 
-    def in_place(self, level: str) -> InPlace:
+    def in_place(self, sandbox: Sandbox) -> InPlace:
         """Return what looks after the directories that its children work in."""
-        return InPlace(level, self._places, self.shared.data_dir)
+        return InPlace(self._places, self.shared.data_dir, own_mounts=sandbox.own_mounts)
 
-    def _places(self, cwd: str) -> Places:
+    def _places(self, cwd: str) -> GitPaths:
         """Return what a child in a directory may reach of the repository around it."""
         path = Path(cwd).resolve()
         for each in self._open.values():
             if each.objects and path.is_relative_to(each.path):
-                return Places((str(each.path),), (str(each.objects),), is_its_own=True)
-        return git_places(cwd)
+                return GitPaths((str(each.path),), (str(each.objects),), is_private=True)
+        return git_paths(cwd)
 
     async def head(self, root: Path) -> str:
         """Return what is checked out at a root, if it is one of the run's worktrees."""
@@ -341,52 +341,54 @@ class StepWorkspace:
         self._perform = perform
         self._post = post
 
-    async def worktree(self, cwd: str, beginning: Beginning) -> str:
+    async def worktree(self, cwd: str, options: WorktreeOptions) -> str:
         """Return the directory that stands for `cwd` in the node's worktree, or raise StepError."""
         try:
-            return str(await self._run.worktree(self._perform.node, cwd, beginning))
+            return str(await self._run.worktree(self._perform.node, cwd, options))
         except StepError:
             raise
         except (InfloopError, OSError) as error:
             raise StepError(f"no worktree could be made of {cwd!r}: {error}") from None
 
     @asynccontextmanager
-    async def watched(self, directory: str) -> AsyncIterator[Watched]:
-        """Keep the tree that a directory belongs to before and after what is done meanwhile."""
-        watched = Watched()
+    async def snapshots(self, directory: str) -> AsyncIterator[TakenSnapshots]:
+        """Take a snapshot of the tree of a directory before and after the block."""
+        taken = TakenSnapshots()
         if not self._run.shared.snapshots:
-            yield watched
+            yield taken
             return
         before = await self._run.look(directory, self._post)
         if before is None:
-            yield watched
+            yield taken
             return
         root, read = before
         self._post(await self._saved(root, read))
         try:
-            yield watched
+            yield taken
         finally:
             after = await self._run.look(directory, self._post)
             if after is not None:
-                watched.tree = after[1].state.files
+                taken.tree = after[1].stored.files
                 self._post(await self._saved(root, after[1], since=read))
 
-    async def _saved(self, root: Path, read: Read, since: Read | None = None) -> TreeSaved:
+    async def _saved(
+        self, root: Path, read: ScannedTree, since: ScannedTree | None = None
+    ) -> TreeSaved:
         """Return the event that says so; after the step, with what changed since before it."""
         files = changed_files(since.folder, read.folder) if since else 0
-        lines: list[Lines] = []
+        lines: list[LineCounts] = []
         if since and 0 < files <= MOST_COUNTED:
             with suppress(InfloopError):  # where there is no git, nobody counts
                 trees = self._run.shared.store.trees
-                lines += (await trees.lines(since.state.files, read.state.files)).values()
+                lines += (await trees.lines(since.stored.files, read.stored.files)).values()
         return TreeSaved(
             self._perform.path,
             self._perform.node,
             self._perform.attempt,
             "after" if since else "before",
             str(root),
-            read.state.id,
-            read.state.files,
+            read.stored.id,
+            read.stored.files,
             files,
             sum(each.insertions for each in lines),
             sum(each.deletions for each in lines),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infloop.errors import NotFound
-from infloop.model.approval import Answer, Approval
+from infloop.model.approval import AllowOrDeny, Approval
 from infloop.model.audit import Actor
 from infloop.model.values import JsonObject
 from infloop.store.interfaces.approvals import KEPT_MS, AlreadySettled
@@ -40,7 +40,7 @@ async def test_a_question_comes_back_as_it_was_asked(open_store: OpenStore, tmp_
 
 @pytest.mark.parametrize(("answer", "state"), [("allow", "allowed"), ("deny", "denied")])
 async def test_an_answer_says_who_gave_it_when_and_why(
-    open_store: OpenStore, tmp_path: Path, answer: Answer, state: str
+    open_store: OpenStore, tmp_path: Path, answer: AllowOrDeny, state: str
 ) -> None:
     async with open_store(tmp_path) as store:
         await store.approvals.ask(made("q"), "me")

@@ -393,7 +393,7 @@ async def test_only_one_of_many_takes_over_a_dead_owners_run(
         assert (await store.run_log.run("r1")).epoch == 2
 
 
-async def test_force_takes_a_run_from_whoever_has_it(open_store: OpenStore, tmp_path: Path) -> None:
+async def test_force_takes_a_run_from_its_owner(open_store: OpenStore, tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
         await settled(store.run_log, new_run(), error="broken")
         assert await store.run_log.take_over("r1", "me again", force=True) == Ownership(2, 2)

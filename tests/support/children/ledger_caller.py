@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from infloop.errors import BudgetError
 from infloop.policy.spending import Budget
-from infloop.providers.base import Cost, Part, Request
-from infloop.providers.scripted import ScriptedProvider
+from infloop.providers.base import AnswerPart, Cost, Request
+from infloop.providers.scripted import ScriptedAgent
 from infloop.runtime.clock import SetClock
 from infloop.runtime.spending.ledger import Ledger, Metered, abandon_dead_calls
 from infloop.sandbox.levels.host import HostSandbox
@@ -38,11 +38,11 @@ TURN = {"do": [{"tokens": {"input": 7}}, {"cost": 0.01}, {"text": "hm"}, {"cost"
 class Announced:
     """Says when the provider is asked."""
 
-    def __init__(self, provider: ScriptedProvider) -> None:
+    def __init__(self, provider: ScriptedAgent) -> None:
         self._provider = provider
         self.id = provider.id
 
-    async def ask(self, request: Request) -> AsyncIterator[Part]:
+    async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         say(f"asked {request.path}")
         async for part in self._provider.ask(request):
             await asyncio.sleep(0)
@@ -70,7 +70,7 @@ async def work(folder: Path, number: int) -> None:
         instance = await store.liveness.register()
         await abandon_dead_calls(store.ledger, store.liveness, clock)
         ledger = Ledger(store.ledger, instance.id, clock, Budget(CAP_USD, "month"))
-        scripted = ScriptedProvider("fake", folder / "fake.turns.json", sandbox, dict)
+        scripted = ScriptedAgent("fake", folder / "fake.turns.json", sandbox, dict)
         provider = Metered(Announced(scripted), ledger, "w", 0.0)
         async with asyncio.TaskGroup() as callers:
             for caller in range(CALLERS):

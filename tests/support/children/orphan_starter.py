@@ -1,4 +1,4 @@
-"""Forks processes whose runs start children that want to outlive them; see test_orphans.py.
+"""Forks processes whose runs start children that try to outlive them; see test_orphans.py.
 
 A process records what was interrupted, says so, and then drives runs whose children detach in
 every way, each with its number among its arguments. It never stops saying `tick`, so that it can be

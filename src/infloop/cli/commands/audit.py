@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from infloop.application.application import FileApplication
     from infloop.application.audit import Verification
-    from infloop.model.audit import Entry, Wanted
+    from infloop.model.audit import AuditEntry, AuditFilter
 
 DEFAULT_LIMIT = 50
 MAX_DETAILS = 200
@@ -67,12 +67,12 @@ def main(args: argparse.Namespace) -> int:
 
 async def _audit(args: argparse.Namespace) -> int:
     from infloop import app
-    from infloop.model.audit import Wanted
+    from infloop.model.audit import AuditFilter
 
     async with app.open_files(app.settings()) as application:
         if args.verify:
             return _print_result(await application.audit.verify(), as_json=args.json)
-        wanted = Wanted(args.event, args.actor, args.run, args.correlation, args.since)
+        wanted = AuditFilter(args.event, args.actor, args.run, args.correlation, args.since)
         if args.follow:
             async for entry in application.audit.follow(wanted, args.limit):
                 print(_line(entry, as_json=args.json), flush=True)
@@ -82,7 +82,7 @@ async def _audit(args: argparse.Namespace) -> int:
 
 
 async def _print_newest(
-    application: FileApplication, wanted: Wanted, limit: int, *, as_json: bool
+    application: FileApplication, wanted: AuditFilter, limit: int, *, as_json: bool
 ) -> None:
     from infloop.cli.view.terminal import note, plural
 
@@ -98,7 +98,7 @@ async def _print_newest(
         )
 
 
-def _line(entry: Entry, *, as_json: bool) -> str:
+def _line(entry: AuditEntry, *, as_json: bool) -> str:
     from infloop.cli.view.terminal import json_line, one_line
 
     if as_json:
@@ -119,7 +119,7 @@ def _line(entry: Entry, *, as_json: bool) -> str:
     return "  ".join(filter(None, (_when(entry), *map(one_line, words), details)))
 
 
-def _when(entry: Entry) -> str:
+def _when(entry: AuditEntry) -> str:
     """Return the time of an entry in the local time zone; if it is no time, the text itself."""
     from datetime import datetime
 

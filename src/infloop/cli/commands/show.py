@@ -144,8 +144,9 @@ def _header(run: RunSummary, view: RunView, untrusted: list[str]) -> list[tuple[
 def _confinement(view: RunView) -> str:
     """Return what confines a run's children, and where they may connect."""
     from infloop.cli.view.terminal import one_line
+    from infloop.model.isolation import UNCONFINED
 
-    as_you = ", so its children run as you" if view.isolation == "host" else ""
+    as_you = ", so its children run as you" if view.isolation == UNCONFINED else ""
     return one_line(f"{view.isolation}{as_you}; egress {view.egress}")
 
 
@@ -171,10 +172,10 @@ def _output_command(run_id: str, step: StepView) -> str:
 async def _print_step(application: Application, run_id: str, args: argparse.Namespace) -> None:
     """Print the events of the last visit of a step."""
     from infloop.cli.view.terminal import json_line, one_line
-    from infloop.model.messages import expand
+    from infloop.model.messages import expand, to_json
 
     for item in await application.history.step_events(run_id, args.step):
-        for message in expand(item):
+        for message in map(to_json, expand(item)):
             if args.json:
                 print(json_line(message))
                 continue

@@ -67,6 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_arguments(add: argparse.ArgumentParser) -> None:
+    from infloop.application.triggers import KINDS
+
     add.add_argument("workflow", metavar="WORKFLOW", help="the id of the workflow to start")
     add.add_argument("--name", metavar="TEXT", default="", help="what people call it")
     add.add_argument("--disabled", action="store_true", help="do not switch it on yet")
@@ -84,29 +86,8 @@ def _add_arguments(add: argparse.ArgumentParser) -> None:
         default=[],
         help="a value for an input, with {{references}}; can be repeated",
     )
-    hook = add.add_argument_group("webhooks")
-    hook.add_argument("--plugin", metavar="ID", default="generic", help="default: generic")
-    hook.add_argument("--event", metavar="TYPE", help="the event to react to")
-    hook.add_argument("--secret", action="store_true", help="ask for the sender's secret")
-    hook.add_argument("--unsigned", action="store_true", help="take requests without signature")
-    times = add.add_argument_group("schedules")
-    times.add_argument("--cron", metavar="TEXT", help="minute, hour, day, month, weekday")
-    times.add_argument("--time-zone", metavar="NAME", default="UTC", help="default: UTC")
-    times.add_argument(
-        "--misfire",
-        choices=("once", "skip", "ask"),
-        default="once",
-        help="what to do about missed times; default: once",
-    )
-    files = add.add_argument_group("files")
-    files.add_argument("--directory", metavar="DIR", help="where to look")
-    files.add_argument(
-        "--files", metavar="GLOB", action="append", default=[], help="can be repeated"
-    )
-    files.add_argument(
-        "--ignore", metavar="GLOB", action="append", default=[], help="can be repeated"
-    )
-    files.add_argument("--quiet-ms", metavar="N", type=int, default=500, help="default: 500")
+    for kind in KINDS:
+        kind.add_options(add.add_argument_group(kind.title))
 
 
 def main(args: argparse.Namespace) -> int:
@@ -128,7 +109,8 @@ async def _act(args: argparse.Namespace) -> int:
             case "adopt":
                 await _adopt(triggers, args.workflow)
             case "show":
-                await _show(triggers, args)
+                now_ms = application.clock.now_ms()
+                await _show(triggers, args.id, now_ms, as_json=args.json)
             case "test":
                 return await _test(triggers, args)
             case "remove" | "enable" | "disable" | "regenerate" | "secret":
@@ -139,12 +121,13 @@ async def _act(args: argparse.Namespace) -> int:
 
 
 async def _list(triggers: Triggers, *, as_json: bool) -> None:
+    from infloop.application.models import to_json
     from infloop.cli.view.terminal import json_line, note
     from infloop.cli.view.triggers import short_lines
 
     if as_json:
         for trigger in (await triggers.all()).triggers:
-            print(json_line(trigger))
+            print(json_line(to_json(trigger)))
         return
     found = await triggers.reports()
     if not found:
@@ -155,33 +138,32 @@ async def _list(triggers: Triggers, *, as_json: bool) -> None:
 
 
 async def _print_plugins(triggers: Triggers, *, as_json: bool) -> None:
+    from infloop.application.models import to_json
     from infloop.cli.view.terminal import INDENT, json_line, note, one_line, problem_lines
 
-    if as_json:
-        for each in (await triggers.plugins()).plugins:
-            print(json_line(each))
-        return
-    plugins, problems = await triggers.plugin_files()
-    for plugin in plugins:
+    found = await triggers.plugins()
+    for plugin in found.plugins:
+        if as_json:
+            print(json_line(to_json(plugin)))
+            continue
         signs = "signs" if plugin.signature else "does not sign"
         print(one_line(f"{plugin.id}: {plugin.display_name}, {signs}"))
         for event in plugin.events:
             print(one_line(f"{INDENT}{event.type}  {event.display_name}"))
-    for line in problem_lines(problems):
+    for line in problem_lines(found.problems):
         note(line)
 
 
-async def _show(triggers: Triggers, args: argparse.Namespace) -> None:
+async def _show(triggers: Triggers, name: str, now_ms: int, *, as_json: bool) -> None:
+    from infloop.application.models import to_json
     from infloop.cli.view.terminal import json_line
     from infloop.cli.view.triggers import long_lines
 
-    trigger_id = await triggers.find_id(args.id)
-    report = await triggers.report(trigger_id)
-    assert report.trigger is not None
-    if args.json:
-        print(json_line((await triggers.read(trigger_id)).trigger))
+    report = await triggers.report(await triggers.find_id(name))
+    if as_json and report.trigger is not None:
+        print(json_line(to_json(report.trigger)))
         return
-    for line in long_lines(report, report.trigger):
+    for line in long_lines(report, now_ms):
         print(line)
 
 
@@ -206,42 +188,24 @@ async def _add(triggers: Triggers, args: argparse.Namespace) -> None:
     if args.secret:
         content["secret"] = read_secret("secret")
     created = await triggers.create(compact_json(content).encode(), COMMAND_LINE)
-    report = await triggers.report(str(created.trigger["id"]))
-    assert report.trigger is not None
-    print(f"added {trigger_line(report.trigger)}")
-    if report.trigger.kind == "webhook":
+    report = await triggers.report(created.trigger.id)
+    print(f"added {trigger_line(report)}")
+    if report.takes_requests:
         print(f"  address: /api/webhook/{report.id}")
     for line in problem_lines(report.problems, INDENT):
         print(line)
 
 
 def _kind(args: argparse.Namespace) -> JsonObject:
-    """Return what makes a trigger a webhook, a schedule or a watch on files."""
-    from pathlib import Path
-
+    """Return the kind of a new trigger and the fields that belong to it."""
+    from infloop.application.triggers import KINDS
     from infloop.errors import UsageError
 
-    if args.cron and (args.directory or args.files):
-        raise UsageError("a trigger is a schedule or a watch on files, not both; add two")
-    if args.cron:
-        schedule = {"cron": args.cron, "timeZone": args.time_zone, "misfire": args.misfire}
-        return {"kind": "schedule", "schedule": schedule}
-    if args.directory or args.files:
-        return {
-            "kind": "file",
-            "files": {
-                "directory": str(Path(args.directory or ".").resolve()),
-                "globs": args.files,
-                "ignore": args.ignore,
-                "debounceMs": args.quiet_ms,
-            },
-        }
-    return {
-        "kind": "webhook",
-        "pluginId": args.plugin,
-        "eventType": args.event,
-        "verifyOptional": args.unsigned,
-    }
+    chosen = [kind for kind in KINDS if kind.is_chosen(args)] or [KINDS[0]]
+    if len(chosen) > 1:
+        titles = " and ".join(kind.title for kind in chosen)
+        raise UsageError(f"a trigger has one kind, and these options are of {titles}; add two")
+    return {"kind": chosen[0].name, **chosen[0].fields(args)}
 
 
 async def _change(triggers: Triggers, args: argparse.Namespace) -> None:
@@ -257,7 +221,7 @@ async def _change(triggers: Triggers, args: argparse.Namespace) -> None:
         case "regenerate":
             moved = await triggers.regenerate(name, COMMAND_LINE)
             print(f"{name} does not exist any more")
-            print(f"new address: /api/webhook/{moved.trigger['id']}")
+            print(f"new address: /api/webhook/{moved.trigger.id}")
         case "secret":
             if args.overlap < 0:
                 raise UsageError(f"--overlap {args.overlap} is not a number of hours")
@@ -276,8 +240,8 @@ async def _adopt(triggers: Triggers, workflow_id: str) -> None:
     from infloop.cli.view.triggers import trigger_line
 
     adopted = await triggers.adopt(workflow_id, COMMAND_LINE)
-    for trigger in adopted:
-        print(f"added {trigger_line(trigger)}")
+    for report in adopted:
+        print(f"added {trigger_line(report)}")
     if not adopted:
         note(f"workflow {workflow_id!r} contains no trigger that does not exist already")
 

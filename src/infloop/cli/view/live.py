@@ -119,7 +119,7 @@ class LiveView:
 
     def _position(self, step: StepView, now: int) -> Text:
         rounds = [round_text(current, loop.max_rounds) for loop, current in step.loops()]
-        if step.node_type == "loop":
+        if step.opens == "round":
             rounds.append(round_text(step.rounds, step.max_rounds))
         return _line(
             (f"  ● {one_line(self._labels.of(step.node), NAME_CHARS)}", "green"),

@@ -47,7 +47,7 @@ def _step_lines(step: StepView, prefix: str, *, alive: bool, outputs: bool) -> I
     for frame in step.frames.first:
         yield from _inner_lines(frame, prefix + INDENT, alive=alive, outputs=outputs)
     if step.frames.omitted:
-        inner = "rounds" if step.node_type == "loop" else "branches"
+        inner = "rounds" if step.opens == "round" else "branches"
         yield f"{prefix}{INDENT}… {step.frames.omitted} more {inner}"
     for frame in step.frames.last:
         yield from _inner_lines(frame, prefix + INDENT, alive=alive, outputs=outputs)
@@ -84,14 +84,14 @@ def _mark(step: StepView, *, alive: bool) -> str:
 
 def _outcome(step: StepView) -> str:
     if step.running:
-        return round_text(step.rounds, step.max_rounds) if step.node_type == "loop" else ""
+        return round_text(step.rounds, step.max_rounds) if step.opens == "round" else ""
     if step.error:
         return f"{one_line(step.handle)}: {one_line(step.error, LINE_CHARS)}"
-    if step.node_type == "loop":
+    if step.opens == "round":
         broke = step.outputs.get("broke")
         ended = ", ended by its condition" if broke and broke.text == "true" else ""
         return f"{plural(step.rounds, 'round')}{ended}"
-    if step.node_type == "parallel":
+    if step.opens == "branch":
         done = step.outputs.get("completed")
         total = plural(len(step.frames), "branch").replace("branchs", "branches")
         return f"{done.text if done else '?'} of {total} succeeded"

@@ -7,14 +7,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from infloop.cli.view.figures import duration, moment, money
 from infloop.cli.view.terminal import json_line, note, one_line
 from infloop.model.events import (
+    BudgetExceeded,
+    GuardFailed,
     Notice,
     Output,
     Recorded,
+    Remark,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -25,13 +28,16 @@ from infloop.model.events import (
     StopRequested,
     TemplateWarning,
     TreeRestored,
+    WaitOver,
 )
-from infloop.model.messages import expand
+from infloop.model.messages import expand, to_json
+from infloop.model.nodes import node_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from infloop.cli.view.summary import Summary
+    from infloop.model.events import Event
 
 LONGEST_LINE = 4_000
 SIGNS = {"stdout": "|", "stderr": "!", "tool": ">"}
@@ -88,7 +94,7 @@ def _output_line(path: str, stream: str, line: str) -> str:
     return f"{one_line(path)} {SIGNS[stream]} {one_line(line.removesuffix(chr(13)))}"
 
 
-def _text(event: object, run_id: str) -> str:
+def _text(event: Event, run_id: str) -> str:
     match event:
         case RunStarted():
             return f"run {one_line(run_id)} of {one_line(event.workflow_name, 60)} began"
@@ -119,8 +125,10 @@ def _text(event: object, run_id: str) -> str:
             return f"{one_line(event.path)}  {event.level}: {one_line(event.message)}".lstrip()
         case RunFinished():
             return f"run {event.status}{f': {one_line(event.error)}' if event.error else ''}"
-        case _:
+        case BudgetExceeded() | GuardFailed() | WaitOver() | Remark():
             return ""
+        case _:
+            assert_never(event)
 
 
 def _ended(event: StepFinished | StepPassed, took_ms: int | None) -> str:
@@ -128,7 +136,7 @@ def _ended(event: StepFinished | StepPassed, took_ms: int | None) -> str:
     detail = event.error or event.outputs.get("detail")
     if isinstance(detail, str) and detail:
         parts[1] += f": {one_line(detail)}"
-    if event.node_type == "loop":
+    if node_model(event.node_type).opens == "round":
         parts.append(f"{event.outputs.get('iterations', '?')} rounds")
     if took_ms is not None:
         parts.append(duration(took_ms))
@@ -175,7 +183,7 @@ class JsonView:
     def show(self, items: Sequence[Recorded]) -> None:
         for item in items:
             for message in expand(item):
-                print(json_line(message))
+                print(json_line(to_json(message)))
         print(end="", flush=True)
 
     def tick(self) -> None:

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.model.events import Notice
-from infloop.policy.hosts import authority
+from infloop.model.hosts import authority
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from infloop.egress.reports import Decision, Why
+    from infloop.egress.reports import Decision, RefusalCause
     from infloop.model.audit import EventName
     from infloop.model.events import Event
     from infloop.model.values import JsonObject
-    from infloop.policy.hosts import Verdict
+    from infloop.policy.hosts import HostVerdict
     from infloop.runtime.run_audit import Run
 
 TELL_SECONDS = 2.0
@@ -35,12 +35,12 @@ _MOST_KINDS = 50
 class Kind(NamedTuple):
     """What decisions have in common that are told as one. `host` is empty for several."""
 
-    verdict: Verdict
+    verdict: HostVerdict
     host: str
     port: int
     reason: str
     rule: str
-    why: Why
+    why: RefusalCause
 
     def __str__(self) -> str:
         where = authority(self.host, self.port) if self.host else "a connection"
@@ -133,7 +133,7 @@ class Telling:
         self._tell(Decided(self._path, self._node, kind, self._counts.pop(kind)))
 
     def _kind(self, decision: Decision) -> Kind:
-        verdict, why = decision.verdict, decision.why
+        verdict, why = decision.verdict, decision.cause
         kind = Kind(verdict, decision.host, decision.port, decision.reason, decision.rule, why)
         if kind in self._known or len(self._known) < _MOST_KINDS:
             return kind

@@ -26,18 +26,17 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 from msgspec.structs import replace
 
 from infloop.egress.broker import PREFIX, Broker
-from infloop.egress.limits import Limits, Uploads
+from infloop.egress.limits import ProxyLimits, UploadBudget
 from infloop.egress.loopback_listener import listen_on_loopback
 from infloop.egress.proxy import Proxy
 from infloop.errors import BudgetError, EgressError, GuardError, SettingsError, WorkflowError
-from infloop.policy.hosts import Allowlist, RuleList, rule_list
+from infloop.policy.hosts import Allowlist, HostRules, parse_rules
 from infloop.runtime.confinement.disk_reserve import Reserve, shown_size
 from infloop.runtime.confinement.egress_log import TELL_SECONDS
 from infloop.runtime.confinement.git_protection import InPlace
 from infloop.runtime.confinement.homes import furnished
-from infloop.sandbox.base import SandboxAround
-from infloop.sandbox.fence import Fence
-from infloop.sandbox.fence import Limits as ChildLimits
+from infloop.sandbox.access import Access, ResourceLimits
+from infloop.sandbox.base import SandboxWrapper
 from infloop.sandbox.levels.proxy_variables import proxy_variables
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from infloop.runtime.confinement.egress_log import Telling
     from infloop.runtime.spending.broker_usage import Seen
     from infloop.sandbox.base import ChildRequest, ChildResult, OnOutput, OnStarted, Sandbox
-    from infloop.workspace.git.repository_paths import Places
+    from infloop.workspace.git.repository_paths import GitPaths
 
 Egress: TypeAlias = Literal["open", "allowlist", "none"]
 
@@ -146,20 +145,20 @@ class RunFence:
         self.user = user
         self._make_home = make_home
         self._workflow = workflow
-        self._in_place = in_place or InPlace(sandbox.level)
+        self._in_place = in_place or InPlace(own_mounts=sandbox.own_mounts)
         self.disks = disks or Reserve().of_run()
-        self.limits = ChildLimits(memory_bytes=memory_bytes)
-        self.uploads = Uploads(Limits())
+        self.limits = ResourceLimits(memory_bytes=memory_bytes)
+        self.uploads = UploadBudget(ProxyLimits())
         asked = workflow.get("egress")
         own: Egress = "allowlist" if rules.enforce else "open"
         wanted: Egress = next((each for each in _STRICTER if each == asked), "open")
         self.egress: Egress = max(wanted, own, key=_STRICTER.index)
         try:
             self._lists = (
-                rule_list("the workflow", _texts(workflow.get("egressAllowlist"))),
-                rule_list("the operator", rules.allowed),
+                parse_rules("the workflow", _texts(workflow.get("egressAllowlist"))),
+                parse_rules("the operator", rules.allowed),
             )
-            self._denied = rule_list("the operator", rules.denied)
+            self._denied = parse_rules("the operator", rules.denied)
         except SettingsError as error:
             raise WorkflowError(str(error)) from None
 
@@ -167,6 +166,11 @@ class RunFence:
     def isolation(self) -> str:
         """The level at which the children run."""
         return self._sandbox.level
+
+    @property
+    def confines(self) -> bool:
+        """Whether that level confines them."""
+        return self._sandbox.confines
 
     def around(
         self, telling: Telling, node: str, needs: Needs, seen: Seen | None = None
@@ -181,27 +185,27 @@ class RunFence:
         """Return where a child with such needs may connect."""
         if self.egress == "none":
             return Allowlist((), self._denied)
-        own = rule_list(needs.owner, needs.hosts) if needs.owner else RuleList("this step")
+        own = parse_rules(needs.owner, needs.hosts) if needs.owner else HostRules("this step")
         return Allowlist((own, *self._lists), self._denied)
 
     def home(self, node: str, needs: Needs) -> str:
         """Return the home that an agent has in every round; none for other children."""
         return self._make_home(node) if self._make_home and needs.owner else ""
 
-    def at_work(self, cwd: str, telling: Telling) -> AbstractAsyncContextManager[Places]:
+    def at_work(self, cwd: str, telling: Telling) -> AbstractAsyncContextManager[GitPaths]:
         """Give what a child may reach of the repositories where it works; see to it afterwards."""
         more = _texts(self._workflow.get("writePaths"))
         return self._in_place.at_work(cwd, more, telling.planted)
 
-    def fence(self, needs: Needs, request: ChildRequest, home: str, places: Places) -> Fence:
+    def access(self, needs: Needs, request: ChildRequest, home: str, places: GitPaths) -> Access:
         """Return what a child may reach, but for its network; GuardError for what a link names."""
         readable = _texts(self._workflow.get("readPaths"))
         writable = _texts(self._workflow.get("writePaths"))
-        for path in (*readable, *writable, *(() if places.is_its_own else (request.cwd,))):
+        for path in (*readable, *writable, *(() if places.is_private else (request.cwd,))):
             _refuse_link(path)
         read = (*places.read, *needs.read, *readable)
         write = (*places.write, *needs.write, *writable)
-        return Fence(
+        return Access(
             read=(*request.reads, *read),
             write=(request.cwd, *write),
             network="open" if self.egress == "open" else "none",
@@ -215,7 +219,7 @@ class RunFence:
         await self.disks.add(cwd, *_texts(self._workflow.get("writePaths")))
 
 
-class FencedSandbox(SandboxAround):
+class FencedSandbox(SandboxWrapper):
     """Runs the children of one step behind their run's fence."""
 
     def __init__(
@@ -252,19 +256,18 @@ class FencedSandbox(SandboxAround):
         self, request: ChildRequest, on_output: OnOutput | None, on_started: OnStarted | None
     ) -> ChildResult:
         no_grace = self._run_fence.disks.is_short
-        if self.level == "host":
-            fence = Fence(limits=self._run_fence.limits)
-            request = replace(request, no_grace=no_grace, fence=fence)
+        if not self.confines:
+            access = Access(limits=self._run_fence.limits)
+            request = replace(request, no_grace=no_grace, access=access)
             return await self._run(request, on_output, on_started)
         needs = self._needs
         home = self._run_fence.home(self._node, needs)
         async with self._run_fence.at_work(request.cwd, self._telling) as places:
-            fence = self._run_fence.fence(needs, request, home, places)
-            request = replace(request, no_grace=no_grace, fence=fence)
+            access = self._run_fence.access(needs, request, home, places)
+            request = replace(request, no_grace=no_grace, access=access)
             if not home:
                 return await self._run(request, on_output, on_started)
-            mounted = self.level == "sandbox"
-            with furnished(home, needs.home, needs.read, needs.write, mounted=mounted):
+            with furnished(home, needs.home, needs.read, needs.write, mounted=self.own_mounts):
                 return await self._run(request, on_output, on_started)
 
     async def _run(
@@ -275,7 +278,7 @@ class FencedSandbox(SandboxAround):
         async with Door(self._run_fence, self._needs, self._telling, self._seen) as door:
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    request = door.open(request, self.level, tasks)
+                    request = door.open(request, self._inner, tasks)
                     child = tasks.create_task(
                         self._inner.run(request, on_output=on_output, on_started=on_started)
                     )
@@ -288,7 +291,7 @@ class FencedSandbox(SandboxAround):
     @property
     def _needs_door(self) -> bool:
         egress = self._run_fence.egress
-        without_kernel = self.level == "host" and egress == "none"
+        without_kernel = not self.confines and egress == "none"
         return egress == "allowlist" or without_kernel or self._needs.credential is not None
 
 
@@ -311,7 +314,7 @@ class Door:
         credential = self._needs.credential
         if credential is not None:
             broker = Broker(
-                [credential.account], token=self._token, limits=Limits(), books=self._seen
+                [credential.account], token=self._token, limits=ProxyLimits(), budget=self._seen
             )
             self._broker = await self._stack.enter_async_context(broker)
         return self
@@ -320,32 +323,34 @@ class Door:
         await self._stack.aclose()
         self._telling.settle()
 
-    def open(self, request: ChildRequest, level: str, tasks: asyncio.TaskGroup) -> ChildRequest:
+    def open(
+        self, request: ChildRequest, sandbox: Sandbox, tasks: asyncio.TaskGroup
+    ) -> ChildRequest:
         """Return the request of a child that finds its way here."""
         self._serving.append(tasks.create_task(self._tell()))
         if self._seen is not None and self._broker is not None:
             self._serving.append(tasks.create_task(_end_when_spent(self._seen)))
-        if level == "host" or self._egress == "open":
+        if not sandbox.confines or self._egress == "open":
             listener = listen_on_loopback()
             port = listener.getsockname()[1]
             self._serve(listener, port, self._token, tasks)
             named = {} if self._egress == "open" else proxy_variables(port, f"run:{self._token}")
             return self._brokered(replace(request, env={**request.env, **named}), port)
-        token = "" if level == "sandbox" else self._token
+        token = "" if sandbox.own_network else self._token
 
         async def on_listening(listeners: Mapping[int, Listener]) -> None:
             for listener in listeners.values():
                 self._serve(listener, _INNER_PORT, token, tasks)
 
-        assert request.fence is not None
-        fence = replace(
-            request.fence,
+        assert request.access is not None
+        access = replace(
+            request.access,
             network="proxy",
             proxy_port=_INNER_PORT,
             proxy_user=f"run:{token}" if token else "",
             on_listening=on_listening,
         )
-        return self._brokered(replace(request, fence=fence), _INNER_PORT)
+        return self._brokered(replace(request, access=access), _INNER_PORT)
 
     def shut(self) -> None:
         """Let nobody through any more."""

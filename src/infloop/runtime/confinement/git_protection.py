@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import GuardError, StepError
 from infloop.lowlevel.uncancelled import run_uncancelled
-from infloop.workspace.git.repository_paths import Places, git_places
-from infloop.workspace.planted_files import look, put_right
+from infloop.workspace.git.repository_paths import GitPaths, git_paths
+from infloop.workspace.planted_files import find_repositories, undo_changes
 from infloop.workspace.threads import in_thread
 
 if TYPE_CHECKING:
@@ -43,25 +43,26 @@ class InPlace:
 
     def __init__(
         self,
-        level: str,
-        places: Callable[[str], Places] = git_places,
+        places: Callable[[str], GitPaths] = git_paths,
         ours: Path = _NOWHERE,
+        *,
+        own_mounts: bool,
     ) -> None:
         self._places = places
         self._ours = ours
-        self._carves = level == "sandbox"
+        self._carves = own_mounts
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
     async def at_work(
         self, cwd: str, more: Sequence[str], say: Callable[[str], None]
-    ) -> AsyncIterator[Places]:
+    ) -> AsyncIterator[GitPaths]:
         """Give what a child may reach of the repositories where it works; see to it afterwards.
 
         `more` are other directories that it may write to.
         """
         places = self._places(cwd)
-        own = (cwd, *places.write) if not places.is_its_own else ()
+        own = (cwd, *places.write) if not places.is_private else ()
         before = {root: await self._look(root) for root in _outermost((*own, *more))}
         marks = [os.fsdecode(path) for path in _marks(before)]
         try:
@@ -83,9 +84,9 @@ class InPlace:
         self, before: dict[Path, Repositories], say: Callable[[str], None]
     ) -> None:
         for root, known in before.items():
-            await self._put_right(root, known, say)
+            await self._undo_changes(root, known, say)
 
-    async def _put_right(
+    async def _undo_changes(
         self, root: Path, before: Repositories, say: Callable[[str], None]
     ) -> None:
         try:
@@ -100,11 +101,11 @@ class InPlace:
             say(f"in {str(root)!r}, {sentence}")
 
     def _look_now(self, root: Path, most: int, stop: Stop) -> Repositories:
-        return look(root, self._ours, stop, inside=not self._carves, most=most)
+        return find_repositories(root, self._ours, stop, inside=not self._carves, max_entries=most)
 
     def _put_right_now(self, root: Path, before: Repositories, stop: Stop) -> list[str]:
         after = self._look_now(root, _MOST_AFTERWARDS, stop) if root.is_dir() else before
-        return put_right(root, before, after) if after != before else []
+        return undo_changes(root, before, after) if after != before else []
 
 
 def _marks(found: dict[Path, Repositories]) -> Iterable[bytes]:

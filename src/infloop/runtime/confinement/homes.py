@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from infloop.lowlevel.remove_tree import remove_tree
-from infloop.providers.base import NO_USAGE, Notice
+from infloop.providers.base import NO_USAGE, ProviderNotice
 from infloop.workspace import beneath
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from infloop.providers.base import Part, Provider, Request
+    from infloop.providers.base import AnswerPart, Provider, Request
 
 _MOST_BROUGHT_BACK = 1 << 20
 
@@ -88,7 +88,7 @@ def furnished(
 ) -> Iterator[None]:
     """Show in `home` what is listed of the `real` one; `mounted` if the level mounts it there."""
     listed = [path for path in (*read, *write) if not mounted or os.path.realpath(path) != path]
-    with beneath.opened(Path(home)) as root:
+    with beneath.open_root(Path(home)) as root:
         owner = os.fstat(root)
         names = {path: os.fsencode(os.path.relpath(path, real)) for path in listed}
         linked = [path for path in listed if _link(root, names[path], path, owner)]
@@ -106,8 +106,8 @@ def _link(root: int, name: bytes, path: str, owner: os.stat_result) -> bool:
         return False
     target = os.fsencode(os.path.realpath(path))
     try:
-        beneath.make_folders(root, name.rpartition(b"/")[0], owner)
-        with beneath.parent(root, name) as (above, last):
+        beneath.make_directories(root, name.rpartition(b"/")[0], owner)
+        with beneath.open_parent(root, name) as (above, last):
             with suppress(FileExistsError):
                 os.symlink(target, last, dir_fd=above)
             return os.readlink(last, dir_fd=above) == target
@@ -116,8 +116,8 @@ def _link(root: int, name: bytes, path: str, owner: os.stat_result) -> bool:
 
 
 def _bring_back(root: int, name: bytes, real: str, owner: int) -> None:
-    with beneath.parent(root, name) as (above, last):
-        written = os.open(last, beneath.READ, dir_fd=above)
+    with beneath.open_parent(root, name) as (above, last):
+        written = os.open(last, beneath.OPEN_FILE, dir_fd=above)
     try:
         data = os.read(written, _MOST_BROUGHT_BACK)
         if not data or not _is_own(written, owner) or os.fstat(written).st_size > len(data):
@@ -150,13 +150,13 @@ class InItsHome:
         """The name that workflows use."""
         return self._inner.id
 
-    async def ask(self, request: Request) -> AsyncIterator[Part]:
+    async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         """Yield the parts of the answer."""
         if request.session_id and not self._is_there():
-            yield Notice("[session] the home that held it is gone: a new session begins")
+            yield ProviderNotice("[session] the home that held it is gone: a new session begins")
             request = msgspec.structs.replace(
                 request, session_id="", session_usage=NO_USAGE, session_cost_usd=0.0
             )
-        async with aclosing(cast("AsyncGenerator[Part]", self._inner.ask(request))) as parts:
+        async with aclosing(cast("AsyncGenerator[AnswerPart]", self._inner.ask(request))) as parts:
             async for part in parts:
                 yield part

@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from infloop.sandbox.access import Access, ResourceLimits
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.fence import Fence, Limits
-from infloop.workspace.git.program import Finished
+from infloop.workspace.git.program import ProgramResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -34,12 +34,13 @@ def confined_in(find: Callable[[], Awaitable[Sandbox]]) -> Confine:
     """Return what confines programs in a sandbox, which is found when it is first needed."""
 
     def confine(*, read: Sequence[str], write: Sequence[str]) -> RunProgram:
-        fence = Fence(tuple(read), tuple(write), limits=Limits(memory_bytes=MOST_MEMORY))
+        limits = ResourceLimits(memory_bytes=MOST_MEMORY)
+        access = Access(tuple(read), tuple(write), limits=limits)
 
         async def run(
             argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes | None
-        ) -> Finished:
-            return await _run(await find(), fence, argv, cwd, env, stdin)
+        ) -> ProgramResult:
+            return await _run(await find(), access, argv, cwd, env, stdin)
 
         return run
 
@@ -48,12 +49,12 @@ def confined_in(find: Callable[[], Awaitable[Sandbox]]) -> Confine:
 
 async def _run(
     sandbox: Sandbox,
-    fence: Fence | None,
+    access: Access | None,
     argv: Sequence[str],
     cwd: str,
     env: Mapping[str, str],
     stdin: bytes | None,
-) -> Finished:
+) -> ProgramResult:
     done = await sandbox.run(
         ChildRequest(
             (*TO_RESULT, *argv),
@@ -62,10 +63,10 @@ async def _run(
             stdin,
             want_result=True,
             max_result_bytes=LARGEST_ANSWER,
-            fence=fence,
+            access=access,
         )
     )
     if done.result is None:
         why = "it printed too much" if done.result_too_large else done.error
-        return Finished(None, b"", done.stderr, why or "it was ended")
-    return Finished(done.exit_code, done.result, done.stderr, done.error)
+        return ProgramResult(None, b"", done.stderr, why or "it was ended")
+    return ProgramResult(done.exit_code, done.result, done.stderr, done.error)

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from infloop.engine.graph import compile_program
-from infloop.policy.taint import refusals
+from infloop.policy.taint import find_violations
 from infloop.store.interfaces.run_log import definition_hash
 
 if TYPE_CHECKING:
     from infloop.engine.graph import Definition, Program
-    from infloop.policy.taint import Refusal
+    from infloop.policy.taint import TaintViolation
 
 MOST_KNOWN = 64
 
@@ -28,17 +28,21 @@ class Known:
     data: bytes
     name: str
     program: Program
-    _refusals: dict[tuple[tuple[str, ...], bool], tuple[Refusal, ...]] = field(default_factory=dict)
+    _violations: dict[tuple[tuple[str, ...], bool], tuple[TaintViolation, ...]] = field(
+        default_factory=dict
+    )
 
-    def refusals(self, untrusted: tuple[str, ...], *, confined: bool) -> tuple[Refusal, ...]:
+    def violations(
+        self, untrusted: tuple[str, ...], *, confined: bool
+    ) -> tuple[TaintViolation, ...]:
         """Return where an untrusted input would arrive and must not: see `policy.taint`."""
         asked = untrusted, confined
-        if asked not in self._refusals:
+        if asked not in self._violations:
             found = self.definition
-            self._refusals[asked] = refusals(
+            self._violations[asked] = find_violations(
                 found.workflows, found.root, untrusted, confined=confined
             )
-        return self._refusals[asked]
+        return self._violations[asked]
 
 
 class Definitions:

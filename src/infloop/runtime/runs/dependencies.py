@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from infloop.model.events import Limits
+from infloop.model.events import RunBudget
 from infloop.nodes.base import Environment, Interpreters
 from infloop.policy.spending import Budget
 from infloop.runtime.confinement.disk_reserve import Reserve
@@ -15,7 +15,7 @@ from infloop.runtime.runs.redaction import LeakGuard
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from infloop.providers.approval_requests import Ask
+    from infloop.providers.approval_requests import AskPerson
     from infloop.providers.base import Provider
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.confinement.fence import Around
@@ -39,13 +39,13 @@ class Parts:
 
     sandbox: Sandbox
     environment: Environment
-    provider: Callable[[str, Around, Ask | None], Provider]
+    provider: Callable[[str, Around, AskPerson | None], Provider]
     egress: EgressRules = field(default_factory=EgressRules)
     service_user: tuple[int, int] | None = None
     why_host: str = ""
     homes: Homes | None = None
     interpreters: Interpreters = field(default_factory=Interpreters)
-    limits: Limits = field(default_factory=Limits)
+    limits: RunBudget = field(default_factory=RunBudget)
     budget: Budget = field(default_factory=Budget)
     history_limit: int = 100
     max_output_bytes: int = 2 << 20

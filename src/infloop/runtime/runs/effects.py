@@ -39,14 +39,11 @@ class Effects:
         tasks: asyncio.TaskGroup,
         act: Callable[[Perform], Awaitable[Outcome]],
         post: Callable[[Event], None],
-        finish: Callable[[StepFinished], None],
         now_ms: Callable[[], int],
     ) -> None:
-        """Take who acts, where events go, and where outcomes go, as the last thing that is done."""
         self._tasks = tasks
         self._act = act
         self._post = post
-        self._finish = finish
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
         self._planned: list[Perform] = []
@@ -158,7 +155,7 @@ class Effects:
                 return failed(f"internal error: {type(error).__name__}: {error}")
 
     def _answer(self, perform: Perform | Wait, outcome: Outcome, duration_ms: int) -> None:
-        self._finish(
+        self._post(
             StepFinished(
                 perform.path,
                 perform.node,

@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from infloop.engine.commands import Command, Emit, Interrupt, Perform, Wait
-from infloop.engine.machine import advance, shown_scope
+from infloop.engine.machine import advance, public_scope
 from infloop.engine.state import encode_state
 from infloop.model.events import (
     Event,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from infloop.engine.graph import Program
     from infloop.engine.state import State
-    from infloop.model.events import Limits
+    from infloop.model.events import RunBudget
     from infloop.model.values import JsonObject
     from infloop.nodes.base import Outcome
     from infloop.runtime.runs.recorder import Recorder
@@ -70,7 +70,6 @@ class RunLoop:
         self._commands: deque[Command] = deque()
         self._inbox: deque[Event] = deque()
         self._arrival: asyncio.Future[None] | None = None
-        self._is_busy = False
         self._stopping = False
         self._failure: BaseException | None = None
         self._since_checkpoint = 0
@@ -80,7 +79,7 @@ class RunLoop:
         self.perform: Performer
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> RunBudget:
         """What the run may use up."""
         return self._state.limits
 
@@ -89,7 +88,7 @@ class RunLoop:
         steps = self._state.steps.values()
         rounds = {step.node: step.rounds for step in steps if step.rounds}
         nodes = tuple(step.node for step in steps if step.node not in rounds)
-        return Glance(nodes, rounds, shown_scope(self._program, self._state))
+        return Glance(nodes, rounds, public_scope(self._program, self._state))
 
     def fail(self, error: BaseException) -> None:
         """The journal refuses to take more: the run cannot go on in this process."""
@@ -113,26 +112,6 @@ class RunLoop:
         self._inbox.append(self._clean(event))
         self._wake()
 
-    def _answered(self, event: Event) -> None:
-        """Take the outcome of an effect; while the loop waits, what follows is done here and now.
-
-        To wake it up would take about as long as that.
-        """
-        self._inbox.append(self._clean(event))
-        waits = self._arrival is not None and not self._arrival.done()
-        if self._is_busy or not waits or self._failure is not None:
-            self._wake()
-            return
-        self._is_busy = True
-        try:
-            self._take_inbox()
-            if self._work_off() or self._inbox:
-                self._wake()
-        except Exception as error:  # noqa: BLE001  (it is the run's, not the effect's)
-            self.fail(error)
-        finally:
-            self._is_busy = False
-
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
@@ -148,9 +127,7 @@ class RunLoop:
         self._commands.extend(commands)
         try:
             async with asyncio.TaskGroup() as tasks:
-                self._effects = Effects(
-                    tasks, self._act, self.post, self._answered, self.recorder.now_ms
-                )
+                self._effects = Effects(tasks, self._act, self.post, self.recorder.now_ms)
                 try:
                     return await self._drive()
                 finally:
@@ -245,7 +222,7 @@ class RunLoop:
         await self._tidy_up()
         self._take_inbox()
         self._record(event)
-        scope: JsonObject = shown_scope(self._program, self._state)
+        scope: JsonObject = public_scope(self._program, self._state)
         await asyncio.shield(self.recorder.write(scope))
         return event
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from infloop.model.approval import Question
     from infloop.model.events import Event
     from infloop.nodes.base import Outcome
-    from infloop.policy.permissions import Ruling
-    from infloop.policy.redaction import CleanStream
-    from infloop.providers.approval_requests import Ask
+    from infloop.policy.permissions import PermissionDecision
+    from infloop.policy.redaction import RedactingStream
+    from infloop.providers.approval_requests import AskPerson
     from infloop.runtime.runs.loop import Performer, Say
 
 _WORDS: Mapping[type[Event], tuple[str, ...]] = {
@@ -45,7 +45,7 @@ class LeakGuard:
 
     def look(self) -> None:
         """See which secrets there are by now."""
-        self.known.learn(self._read())
+        self.known.add(self._read())
 
     def event(self, event: Event) -> Event:
         """Return an event of a step without secrets."""
@@ -54,7 +54,7 @@ class LeakGuard:
         changed = {}
         for name in _WORDS.get(type(event), ()):
             told = getattr(event, name)
-            if (cleaned := self.known.clean(told)) is not told:
+            if (cleaned := self.known.redact(told)) is not told:
                 changed[name] = cleaned
         return msgspec.structs.replace(event, **changed) if changed else event
 
@@ -67,7 +67,7 @@ class LeakGuard:
         return guarded
 
     async def _guarded(self, performer: Performer, perform: Perform, say: Say) -> Outcome:
-        streams: dict[str, CleanStream] = {}
+        streams: dict[str, RedactingStream] = {}
 
         def say_clean(text: str, stream: str) -> None:
             if stream not in streams:
@@ -80,11 +80,11 @@ class LeakGuard:
             for stream, cleaner in streams.items():
                 say(cleaner.finish(), stream)
 
-    def asking(self, ask: Ask) -> Ask:
+    def asking(self, ask: AskPerson) -> AskPerson:
         """Return the way in which a step asks a person that tells no secret."""
 
-        async def ask_clean(question: Question) -> Ruling:
-            title, details = self.known.clean(question.title), self.known.clean(question.details)
+        async def ask_clean(question: Question) -> PermissionDecision:
+            title, details = self.known.redact(question.title), self.known.redact(question.details)
             return await ask(msgspec.structs.replace(question, title=title, details=details))
 
         return ask_clean

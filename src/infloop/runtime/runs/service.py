@@ -35,7 +35,7 @@ from infloop.model.events import (
 from infloop.model.isolation import is_at_least
 from infloop.nodes.base import Outcome
 from infloop.policy.budget import merge_limits
-from infloop.policy.taint import told
+from infloop.policy.taint import violations_message
 from infloop.runtime.confinement.fence import RunFence
 from infloop.runtime.confinement.workdirs import Workdirs
 from infloop.runtime.event_bus import News
@@ -81,8 +81,6 @@ if TYPE_CHECKING:
 SEQ_GAP = 10_000
 """How far a resumed run skips ahead: more than an interrupted process can have shown unwritten."""
 
-OUTSIDE = ("webhook",)
-"""Causes that are somebody else's doing."""
 
 POLL_SECONDS = 0.2
 BEAT_SECONDS = 5.0
@@ -125,7 +123,7 @@ class RunService:
         self.instance = instance
         self._clock = clock
         self._parts = parts
-        clean = parts.leaks.known.clean
+        clean = parts.leaks.known.redact
         self._ledger = Ledger(store.ledger, instance.id, clock, parts.budget, clean)
         self._live: dict[str, LiveRun] = {}
         self._audit = RunAudit(parts.audit, clock)
@@ -236,10 +234,10 @@ class RunService:
         self, run_id: str, root: JsonObject, files: RunWorkspace | None, cause: Cause
     ) -> RunFence:
         parts = self._parts
-        outside = cause.kind in OUTSIDE or bool(cause.untrusted)
+        outside = cause.from_outside or bool(cause.untrusted)
         rules = replace(parts.egress, enforce=parts.egress.enforce or outside)
         make_home = partial(parts.homes.make, run_id) if parts.homes else None
-        in_place = files.in_place(parts.sandbox.level) if files else None
+        in_place = files.in_place(parts.sandbox) if files else None
         return RunFence(
             parts.sandbox,
             rules,
@@ -268,14 +266,14 @@ class RunService:
     def _refuse_untrusted(self, known: Known, cause: Cause) -> None:
         """Raise if what somebody outside sent would reach what it must not."""
         unconfined = self._parts.why_host
-        if cause.kind in OUTSIDE and unconfined:
+        if cause.from_outside and unconfined:
             raise WorkflowError(
                 "a run that somebody outside causes needs its children confined, and they are not "
                 f"here: {unconfined}. INFLOOP_ISOLATION=host says that it may run as you"
             )
-        found = known.refusals(tuple(cause.untrusted), confined=not unconfined)
+        found = known.violations(tuple(cause.untrusted), confined=not unconfined)
         if found:
-            raise WorkflowError(told(found))
+            raise WorkflowError(violations_message(found))
 
     async def resume(
         self, run_id: str, *, take_over: bool = False, max_cost_usd: float | None = None
@@ -597,7 +595,7 @@ class RunService:
 
     def _note_connections(self, run_id: str, decided: Decided) -> None:
         """Write decisions about connections into the audit log, and tell who counts them."""
-        live, clean = self._live[run_id], self._parts.leaks.known.clean
+        live, clean = self._live[run_id], self._parts.leaks.known.redact
         details = clean(decided.details())
         self._audit.note(decided.event, live, outcome=decided.kind.reason, details=details)
         self.news.publish(clean(decided.message(live, self._clock.now_ms())))

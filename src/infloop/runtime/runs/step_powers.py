@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.nodes import NODE_TYPES
-from infloop.nodes.base import NO_WORKSPACE, Powers
+from infloop.nodes.base import NO_WORKSPACE, StepContext
 from infloop.runtime.approvals import Asker
 from infloop.runtime.confinement.egress_log import Telling
 from infloop.runtime.confinement.fence import NO_NEEDS
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from infloop.model.events import RunStarted
     from infloop.model.values import JsonObject
     from infloop.nodes.base import Outcome
-    from infloop.providers.approval_requests import Ask
+    from infloop.providers.approval_requests import AskPerson
     from infloop.providers.base import Provider
     from infloop.runtime.confinement.egress_log import Decided
     from infloop.runtime.confinement.fence import Needs, RunFence
@@ -70,16 +70,16 @@ class RunDoors:
     def perform(self, perform: Perform, say: Say) -> Awaitable[Outcome]:
         """Perform one step with exactly the powers that a node is given."""
         parts, doors = self.parts, StepDoors(self, perform)
-        powers = Powers(
+        context = StepContext(
             run_id=self.run_id,
             path=perform.path,
             node=perform.node,
             iteration=perform.iteration,
             attempt=perform.attempt,
             workdir=self._workdir,
-            lets_in=self.all_runs.lets_in,
-            say=say,
-            room=self.loop.recorder.room,
+            allows_directory=self.all_runs.lets_in,
+            write_output=say,
+            drain=self.loop.recorder.room,
             sandbox=doors.sandbox,
             environment=parts.environment,
             provider=doors.provider,
@@ -88,7 +88,7 @@ class RunDoors:
             max_command_ms=parts.max_command_ms,
             workspace=self._files.step(perform, self.loop.post) if self._files else NO_WORKSPACE,
         )
-        return NODE_TYPES[perform.node_type](powers, perform.config)
+        return NODE_TYPES[perform.node_type](context, perform.config)
 
 
 class StepDoors:
@@ -109,20 +109,20 @@ class StepDoors:
             self._telling = Telling(run.loop.post, tell, perform.path, perform.node)
         fenced = run.fence.around(self._telling, perform.node, needs, seen)
         records = run.parts.records
-        return records.around(fenced, run.run_id, perform.path) if records else fenced
+        return records.wrap(fenced, run.run_id, perform.path) if records else fenced
 
     def provider(self, provider_id: str) -> Provider:
         """Return a provider whose calls are on the books."""
         run, perform = self._run, self._perform
         parts, seen = run.parts, Seen()
         found = parts.provider(provider_id, partial(self.sandbox, seen=seen), self._ask())
-        if parts.homes and run.fence.isolation != "host":
+        if parts.homes and run.fence.confines:
             there = partial(parts.homes.is_there, run.run_id, perform.node)
             found = InItsHome(found, there)
         most = run.loop.limits.max_cost_usd
         return Metered(found, run.all_runs.ledger, run.workflow_id, most, seen)
 
-    def _ask(self) -> Ask | None:
+    def _ask(self) -> AskPerson | None:
         """Return the way in which the step asks a person, if anybody is to be asked."""
         run, perform = self._run, self._perform
         if run.parts.approvals is None:

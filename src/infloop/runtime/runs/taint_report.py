@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infloop.engine.graph import decode_definition
-from infloop.policy.taint import reached
+from infloop.policy.taint import tainted_fields
 
 if TYPE_CHECKING:
     from infloop.store.interfaces.run_log import RunLog, RunRow
@@ -25,6 +25,6 @@ async def from_outside(run_log: RunLog, row: RunRow) -> list[str]:
     root = definition.root
     nodes = (
         one.node if one.workflow == root else f"{one.workflow}/{one.node}"
-        for one in reached(definition.workflows, root, inputs)
+        for one in tainted_fields(definition.workflows, root, inputs)
     )
     return list(dict.fromkeys([*(f"inputs.{name}" for name in inputs), *nodes]))

@@ -124,7 +124,7 @@ class Seen:
             if each.meter.over and each.priced == each.meter.usage:
                 self._past += each.priced
                 self._past_usd += each.usd or 0.0
-                self.untold += not each.meter.told
+                self.untold += not each.meter.is_complete
                 self.unpriced = self.unpriced or each.usd is None
         self._answers = [
             each

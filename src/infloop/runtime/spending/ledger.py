@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, cast
 from infloop.errors import BudgetError, StepError
 from infloop.lowlevel.uncancelled import wait_uncancelled
 from infloop.policy.spending import (
-    MOST_UNTOLD,
+    MAX_UNREPORTED_COSTS,
     Budget,
     is_amount,
     run_refusal,
     total_refusal,
     unknown_cost_refusal,
-    untold_refusal,
+    unreported_cost_refusal,
     used_up,
-    window_began,
+    window_start,
 )
-from infloop.providers.base import NO_USAGE, Cost, Done, Notice, Usage
+from infloop.providers.base import NO_USAGE, Cost, Done, ProviderNotice, Usage
 from infloop.runtime.spending.broker_usage import unreported
 from infloop.store.interfaces.ledger import Bill, CallFilter, Cap, CapReached, NewCall
 from infloop.store.interfaces.liveness import dead_owners
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from infloop.model.clock import Clock
     from infloop.policy.spending import Window
-    from infloop.providers.base import Part, Provider, Request
+    from infloop.providers.base import AnswerPart, Provider, Request
     from infloop.runtime.spending.broker_usage import Seen
     from infloop.store.interfaces.ledger import CallLedger
     from infloop.store.interfaces.liveness import Liveness
@@ -118,8 +118,8 @@ class Ledger:
         `untold` is how many answers have not told what they cost.
         """
         caps = self._caps(run_id, max_run_usd)
-        if caps and untold > MOST_UNTOLD:
-            return untold_refusal(untold)
+        if caps and untold > MAX_UNREPORTED_COSTS:
+            return unreported_cost_refusal(untold)
         for cap in caps:
             spent = await self._ledger.total(cap.calls)
             if used_up(spent.usd, cap.limit_usd):
@@ -187,7 +187,7 @@ class OpenCall(ABC):
 
     def unreported(self) -> tuple[Usage, float]:
         """Return what was seen beyond what was reported."""
-        return self._seen_usage.beyond(self._usage), max(0.0, self._seen_usd - self._usd)
+        return self._seen_usage.since(self._usage), max(0.0, self._seen_usd - self._usd)
 
     async def settle(self, *, known: bool) -> None:
         """Close the call, once; `known` says whether all that it cost was reported."""
@@ -283,12 +283,12 @@ class Metered:
         """The name that workflows use."""
         return self._provider.id
 
-    async def ask(self, request: Request) -> AsyncIterator[Part]:
+    async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         """Yield the parts of the answer; raise BudgetError if it may not be asked for."""
         call = await self._ledger.open_call(request, self.id, self._workflow_id, self._max_run_usd)
         if self._seen is not None:
             self._seen.begin(partial(self._book, self._seen, call, request.run_id))
-        parts = cast("AsyncGenerator[Part]", self._provider.ask(request))
+        parts = cast("AsyncGenerator[AnswerPart]", self._provider.ask(request))
         asked = False
         try:
             try:
@@ -330,17 +330,19 @@ class Metered:
         await _see(seen, call)
         return await self._ledger.refusal(run_id, self._max_run_usd, seen.untold)
 
-    async def _unreported(self, call: OpenCall) -> list[Part]:
+    async def _unreported(self, call: OpenCall) -> list[AnswerPart]:
         """Count what the provider should have reported and did not; return it as its parts."""
         seen = self._seen
         if seen is None or not seen.anything:
             return []
         await _see(seen, call)
         tokens, usd = call.unreported()
-        parts: list[Part] = [Notice(unreported(tokens)), tokens] if tokens.counts else []
+        parts: list[AnswerPart] = (
+            [ProviderNotice(unreported(tokens)), tokens] if tokens.has_tokens else []
+        )
         if usd:
             parts.append(Cost(usd))
-        if seen.untold or (seen.unpriced and (tokens.counts or not call.cost_is_known)):
+        if seen.untold or (seen.unpriced and (tokens.has_tokens or not call.cost_is_known)):
             parts.append(Cost(None))
         for part in parts:
             if isinstance(part, _COUNTED):
@@ -369,7 +371,7 @@ async def abandon_dead_calls(ledger: CallLedger, liveness: Liveness, clock: Cloc
 def window_start_ms(window: Window, now_ms: int) -> int:
     """Return when the window around `now_ms` began, by the local calendar; 0 if days do not say."""
     today = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().date()
-    first = window_began(window, today)
+    first = window_start(window, today)
     return 0 if first is None else midnight_ms(first)
 
 

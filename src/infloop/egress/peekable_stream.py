@@ -1,4 +1,4 @@
-"""One connection while a coroutine reads it: what has come is looked at before it is taken."""
+"""A connection whose received bytes can be examined before they are consumed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_MOST_WAITING = 64 << 10
+_MAX_BUFFERED = 64 << 10
 _LINGER_S = 1.0
-_MOST_THROWN_AWAY = 1 << 20
+_MAX_DISCARDED = 1 << 20
 
 
-class Wire(asyncio.Protocol):
-    """Gathers what comes, in bounded memory, and says when there is more.
+class PeekableStream(asyncio.Protocol):
+    """Buffers received data in bounded memory and lets a coroutine wait for more.
 
-    `on_gone`, once set, is called when the other side hangs up.
+    `on_closed`, if set, is called when the peer closes the connection.
     """
 
     transport: asyncio.Transport
@@ -25,53 +25,49 @@ class Wire(asyncio.Protocol):
     def __init__(self) -> None:
         self.received = bytearray()
         self.ended = False
-        self.on_gone: Callable[[], object] | None = None
+        self.on_closed: Callable[[], object] | None = None
         self._reading: asyncio.Future[None] | None = None
         self._writing: asyncio.Future[None] | None = None
         self._paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember where to write."""
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Keep what came; let the other side wait if it is a lot."""
+        """Buffer the data; pause reading if there is much."""
         self.received += data
-        if len(self.received) > _MOST_WAITING and not self._paused:
+        if len(self.received) > _MAX_BUFFERED and not self._paused:
             self._paused = True
             self.transport.pause_reading()
         _wake(self._reading)
 
     def eof_received(self) -> bool:
-        """Note that nothing more will come; we may still answer."""
+        """Record that the peer has finished sending; we can still write."""
         self._end()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that the connection is gone."""
         self._end()
         _wake(self._writing)
 
     def pause_writing(self) -> None:
-        """Let `drained` wait."""
         self._writing = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
-        """Let `drained` go on."""
         _wake(self._writing)
         self._writing = None
 
     def _end(self) -> None:
         self.ended = True
         _wake(self._reading)
-        if self.on_gone is not None:
-            self.on_gone()
+        if self.on_closed is not None:
+            self.on_closed()
 
-    async def more(self) -> bool:
-        """Wait until more has come than there was; False when nothing more will."""
+    async def wait_for_more(self) -> bool:
+        """Wait for more data; return False when no more will come."""
         if self.ended:
             return False
-        self.go_on()
+        self.resume()
         before = len(self.received)
         self._reading = asyncio.get_running_loop().create_future()
         try:
@@ -80,45 +76,45 @@ class Wire(asyncio.Protocol):
             self._reading = None
         return len(self.received) > before
 
-    def go_on(self) -> None:
-        """Read again after a lot had come."""
+    def resume(self) -> None:
+        """Read again after a pause."""
         if self._paused:
             self._paused = False
             self.transport.resume_reading()
 
     def take(self, size: int | None = None) -> bytes:
-        """Return what has come, or its first `size` bytes, and forget it."""
+        """Remove and return the buffered data, or its first `size` bytes."""
         data = bytes(self.received[:size])
         del self.received[:size]
         return data
 
-    async def drained(self) -> None:
-        """Wait until the other side has taken most of what was written."""
+    async def wait_until_written(self) -> None:
+        """Wait until most of the written data has been sent."""
         if self._writing is not None:
             await self._writing
 
-    async def hang_up(self, within_s: float) -> None:
-        """Close when the other side has taken our last words, or does not in time.
+    async def close_gracefully(self, within_s: float) -> None:
+        """Close when the written data has been sent, or at the timeout.
 
-        What it still sends is thrown away for a moment: closing with something unread would take
-        the last words back.
+        What the peer still sends is discarded for a short time: closing with unread data would
+        reset the connection and lose what was written.
         """
-        self.on_gone = None
+        self.on_closed = None
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 self.transport.set_write_buffer_limits(0)
-                await self.drained()
+                await self.wait_until_written()
             async with asyncio.timeout(_LINGER_S):
-                await self._let_it_finish()
+                await self._discard_rest()
         self.transport.abort()
 
-    async def _let_it_finish(self) -> None:
+    async def _discard_rest(self) -> None:
         if not self.transport.is_closing():
-            with suppress(OSError):  # it may have gone, and we not been told yet
+            with suppress(OSError):  # it may already be closed
                 self.transport.write_eof()
-        thrown = len(self.take())
-        while thrown < _MOST_THROWN_AWAY and await self.more():
-            thrown += len(self.take())
+        discarded = len(self.take())
+        while discarded < _MAX_DISCARDED and await self.wait_for_more():
+            discarded += len(self.take())
 
 
 def _wake(waiting: asyncio.Future[None] | None) -> None:

@@ -1,11 +1,10 @@
-"""What is remembered of a tree between two looks at it, so that only changed files are read again.
+"""Caches file stats between scans of a tree, so that only changed files are read again.
 
-A file is taken to be unchanged when its times, size, inode and mode are, with one exception: a file
-that was read within a tick of its last change may have changed again in the same tick without a
-trace. Such a file is not `settled` and is read again the next time. The change time decides, which
-no program can set.
-
-Only a cache: whatever is wrong with it, the tree is read in full.
+- A file counts as unchanged if its times, size, inode and mode are the same. The change time
+  (ctime) is decisive, because no program can set it.
+- A file read within one clock tick of its last change may change again without a visible
+  difference. Such an entry is not `settled`, and the file is read again at the next scan.
+- If the cache is missing or broken, the whole tree is read.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _FINE_TICK_NS = 100_000_000
-"""Ten times the coarsest kernel tick, for a clock that is not quite ours."""
+"""Ten times the longest kernel tick; the clock of the file system may differ from ours."""
 _COARSE_TICK_NS = 2_000_000_000
-"""File systems that count in seconds count in two at worst."""
+"""Some file systems have a resolution of two seconds."""
 _VERSION = 1
-_MOST_ROOTS = 16
-"""How many trees are remembered in memory; all are on disk."""
+_MAX_CACHED_ROOTS = 16
+"""The number of roots cached in memory; all are on disk."""
 
 
 class Leaf(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A file or link as it was when it was read, and the blob that holds its content."""
+    """The stats of a file or link when it was read, and the blob that holds its content."""
 
     mtime: int
     ctime: int
@@ -43,8 +42,8 @@ class Leaf(msgspec.Struct, array_like=True, frozen=True, gc=False):
     id: bytes
     settled: bool
 
-    def is_still(self, status: os.stat_result) -> bool:
-        """Say whether a file looks now as it looked then."""
+    def is_unchanged(self, status: os.stat_result) -> bool:
+        """Tell whether the file still has the recorded stats."""
         return (
             self.ctime == status.st_ctime_ns
             and self.mtime == status.st_mtime_ns
@@ -55,9 +54,9 @@ class Leaf(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Folder(msgspec.Struct, array_like=True, frozen=True):
-    """A directory, everything in it, and the tree object that says so.
+    """A directory, its entries, and the id of its tree object.
 
-    `counts` says how often each mode occurs in it, at any depth.
+    `counts` is the number of times each mode occurs in it, at any depth.
     """
 
     mode: int
@@ -67,29 +66,28 @@ class Folder(msgspec.Struct, array_like=True, frozen=True):
     counts: dict[int, int]
 
     def holds(self, leaves: int, folders: int) -> bool:
-        """Say whether it has that many entries of either kind."""
+        """Tell whether it has this many entries of each kind."""
         return len(self.leaves) == leaves and len(self.folders) == folders
 
     def leaf(self, path: bytes) -> Leaf | None:
-        """Return the file or link at `path`."""
         above, _, name = path.rpartition(b"/")
         holder = self.folder(above)
         return holder.leaves.get(name) if holder else None
 
     def folder(self, path: bytes) -> Folder | None:
-        """Return the directory at `path`; an empty path is this one."""
+        """Return the directory at `path`; the empty path is this directory."""
         found: Folder | None = self
         for step in path.split(b"/") if path else ():
             found = found.folders.get(step) if found else None
         return found
 
     def mode_of(self, path: bytes) -> int | None:
-        """Return the type and permissions of what is at `path`."""
+        """Return the type and permissions of the entry at `path`."""
         found = self.leaf(path) or self.folder(path)
         return found.mode if found else None
 
     def modes(self, path: bytes = b"") -> Iterator[tuple[bytes, int]]:
-        """Give everything with its type and permissions, this directory first."""
+        """Yield every path with its type and permissions, this directory first."""
         yield path, self.mode
         prefix = path + b"/" if path else b""
         for name, leaf in self.leaves.items():
@@ -98,14 +96,14 @@ class Folder(msgspec.Struct, array_like=True, frozen=True):
             yield from below.modes(prefix + name)
 
 
-NOTHING = Folder(0, b"", {}, {}, {})
-"""A directory that is not there."""
+NO_FOLDER = Folder(0, b"", {}, {}, {})
+"""Stands for a directory that does not exist."""
 
 
 def count_modes(
     mode: int, leaves: dict[bytes, Leaf], folders: dict[bytes, Folder]
 ) -> dict[int, int]:
-    """Return how often each mode occurs in a directory and everything in it."""
+    """Return how often each mode occurs in a directory and below it."""
     counts = Counter(leaf.mode for leaf in leaves.values())
     counts[mode] += 1
     for folder in folders.values():
@@ -114,7 +112,7 @@ def count_modes(
 
 
 def changed_files(old: Folder, new: Folder) -> int:
-    """Return how many files and links came, went or changed from one reading to another."""
+    """Return how many files and links were added, removed or changed between two scans."""
     if old.id == new.id:
         return 0
     changed = sum(
@@ -122,7 +120,7 @@ def changed_files(old: Folder, new: Folder) -> int:
         for name in old.leaves.keys() | new.leaves.keys()
     )
     for name in old.folders.keys() | new.folders.keys():
-        changed += changed_files(old.folders.get(name, NOTHING), new.folders.get(name, NOTHING))
+        changed += changed_files(old.folders.get(name, NO_FOLDER), new.folders.get(name, NO_FOLDER))
     return changed
 
 
@@ -136,8 +134,8 @@ class _Stored(msgspec.Struct, array_like=True):
     folder: Folder
 
 
-def remember(status: os.stat_result, blob: bytes, read_at_ns: int) -> Leaf:
-    """Return what to remember of a file that looked like `status` and was read at that time."""
+def make_leaf(status: os.stat_result, blob: bytes, read_at_ns: int) -> Leaf:
+    """Return the cache entry of a file with these stats that was read at `read_at_ns`."""
     changed = status.st_ctime_ns
     tick = _FINE_TICK_NS if changed % 1_000_000_000 else _COARSE_TICK_NS
     return Leaf(
@@ -151,16 +149,16 @@ def remember(status: os.stat_result, blob: bytes, read_at_ns: int) -> Leaf:
     )
 
 
-class Memory:
-    """What is remembered of each root, in this process and in files for the next one."""
+class StatCache:
+    """The last scan of each root, in memory and in files that the next process reads."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._roots: dict[str, Folder] = {}
         self._lock = threading.Lock()
 
-    def recall(self, root: str) -> Folder | None:
-        """Return what is remembered of a root."""
+    def get(self, root: str) -> Folder | None:
+        """Return the last scan of a root, or None."""
         if root in self._roots:
             return self._roots[root]
         try:
@@ -170,31 +168,31 @@ class Memory:
         fits = stored.version == _VERSION and stored.root == os.fsencode(root)
         return stored.folder if fits else None
 
-    def keep(self, root: str, folder: Folder) -> None:
-        """Remember a root as it is now."""
+    def put(self, root: str, folder: Folder) -> None:
+        """Store the scan of a root."""
         with self._lock:
             known = self._roots.pop(root, None)
             self._roots[root] = folder
-            if len(self._roots) > _MOST_ROOTS:
+            if len(self._roots) > _MAX_CACHED_ROOTS:
                 del self._roots[next(iter(self._roots))]
         if known is folder:
             return
         self._directory.mkdir(mode=0o700, exist_ok=True)
         path = self._file(root)
-        unseen = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-        unseen.write_bytes(msgspec.msgpack.encode(_Stored(_VERSION, os.fsencode(root), folder)))
-        unseen.replace(path)
+        temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+        temporary.write_bytes(msgspec.msgpack.encode(_Stored(_VERSION, os.fsencode(root), folder)))
+        temporary.replace(path)
 
-    def forget(self, root: str) -> None:
-        """Remember nothing of a root."""
+    def drop(self, root: str) -> None:
+        """Drop the scan of a root."""
         with self._lock:
             self._roots.pop(root, None)
         self._file(root).unlink(missing_ok=True)
 
-    def forget_missing(self) -> None:
-        """Remember nothing of roots that are no more, nor what cannot be read."""
+    def drop_missing(self) -> None:
+        """Drop scans of roots that no longer exist, and files that cannot be read."""
         for root in [root for root in list(self._roots) if not os.path.isdir(root)]:  # noqa: PTH112
-            self.forget(root)
+            self.drop(root)
         for path in self._directory.glob("*"):
             try:
                 stored = msgspec.msgpack.decode(path.read_bytes(), type=_Stored)

@@ -19,12 +19,14 @@ import pytest
 
 from agents.record import PATCH
 from infloop.model.events import Notice, Output, RunStarted, TreeSaved
-from infloop.providers.cli.agent import SHIPPED_DIR
-from support.agent_programs import CODEX_CONFIG, install, leave_the_network
+from infloop.providers import SHIPPED_DIR
+from support.agent_programs import CODEX_CONFIG, leave_the_network, need_agents
 from support.confined_agents import NOBODY, Place, asking, once, place, rounds
 from support.eventually import eventually_async
 from support.fake_model import CACHED, READ, WRITTEN, Asked, FakeModel, Say, Turn, Use
 from support.runs import Finished, World
+
+pytestmark = pytest.mark.agents
 
 DEADLINE_S = 60.0
 DONE = [Say("It is DONE")]
@@ -34,7 +36,7 @@ OPEN, ENFORCED = {"egress_enforce": False}, {"egress_enforce": True}
 
 @pytest.fixture(scope="session", autouse=True)
 def _alone() -> None:
-    install()
+    need_agents()
     leave_the_network()
 
 

@@ -19,10 +19,12 @@ import pytest
 from infloop.app.storage import open_store
 from infloop.model.events import Cause
 from infloop.settings import Settings
-from support.agent_programs import PROGRAMS, Stage, install, leave_the_network
+from support.agent_programs import PROGRAMS, Stage, leave_the_network, need_agents
 from support.eventually import eventually
 from support.fake_model import FakeModel, Say, Use
 from support.server import TOKEN, environment, process, put_workflow, workflow
+
+pytestmark = pytest.mark.agents
 
 DEADLINE_S = 120.0
 GREET, STATUS = "greet", "infloop_get_run_status"
@@ -32,7 +34,7 @@ DONE = [Say("It is DONE")]
 
 @pytest.fixture(scope="session", autouse=True)
 def _alone() -> None:
-    install()
+    need_agents()
     leave_the_network()
 
 

@@ -1,8 +1,7 @@
 """The real `claude` and `codex`, through the real adapters, with a fake model behind them.
 
-`make test-agents` runs these and installs the agents first; they take hundreds of megabytes, and
-so this file's name keeps it out of `make test`. From the first test on, this process and all it
-starts have loopback and no other network.
+`make test-agents` installs the agents and runs these. From the first test on, this process and all
+that it starts have loopback and no other network, so no other tests can run in the process.
 """
 
 from __future__ import annotations
@@ -20,19 +19,21 @@ import pytest
 from agents.record import PATCH, claude_limit, codex_limit
 from infloop.providers.base import (
     Answer,
+    AnswerPart,
     Done,
-    Notice,
-    Part,
     Provider,
+    ProviderNotice,
     RateLimited,
     Request,
     Tool,
     Usage,
 )
 from infloop.sandbox.levels.host import HostSandbox
-from support.agent_programs import PLANTED, Stage, install, leave_the_network
+from support.agent_programs import PLANTED, Stage, leave_the_network, need_agents
 from support.eventually import eventually_async
 from support.fake_model import CACHED, READ, WRITTEN, Asked, FakeModel, Hang, Say, Turn, Use
+
+pytestmark = pytest.mark.agents
 
 DEADLINE_S = 120.0
 BOTH = ("claude", "codex")
@@ -42,7 +43,7 @@ DONE = [Say("It is DONE")]
 
 @pytest.fixture(scope="session", autouse=True)
 def _alone() -> None:
-    install()
+    need_agents()
     leave_the_network()
 
 
@@ -71,24 +72,24 @@ class Asking:
         if permissions is not None:
             self._agent = self.stage.acp_agent(ACP[provider], sandbox, permissions)
 
-    def ask(self, prompt: str = "Please say DONE", **fields: Any) -> AsyncGenerator[Part]:
+    def ask(self, prompt: str = "Please say DONE", **fields: Any) -> AsyncGenerator[AnswerPart]:
         asked = self._agent.ask(Request(prompt, str(self.cwd), **fields))
-        return cast("AsyncGenerator[Part]", asked)
+        return cast("AsyncGenerator[AnswerPart]", asked)
 
-    async def parts(self, prompt: str = "Please say DONE", **fields: Any) -> list[Part]:
+    async def parts(self, prompt: str = "Please say DONE", **fields: Any) -> list[AnswerPart]:
         async with asyncio.timeout(DEADLINE_S), aclosing(self.ask(prompt, **fields)) as parts:
             return [part async for part in parts]
 
 
-def answer_of(parts: Sequence[Part]) -> Answer:
+def answer_of(parts: Sequence[AnswerPart]) -> Answer:
     answer = Answer(1 << 20)
     for part in parts:
         answer.add(part)
     return answer
 
 
-def notices(parts: Sequence[Part]) -> list[str]:
-    return [part.line for part in parts if isinstance(part, Notice)]
+def notices(parts: Sequence[AnswerPart]) -> list[str]:
+    return [part.line for part in parts if isinstance(part, ProviderNotice)]
 
 
 def writing(provider: str, file: Path) -> Use:
@@ -122,7 +123,7 @@ async def test_it_says_what_its_model_says_and_counts_it(
         parts = await Asking(provider, tmp_path, model, sandbox).parts(prompt)
     answer = answer_of(parts)
     assert parts[-1] == Done(0, "It is DONE")
-    assert answer.said == "It is DONE"
+    assert answer.text == "It is DONE"
     assert answer.session
     assert notices(parts) == []
     model_name = answer.usage.model
@@ -171,7 +172,7 @@ async def test_skipping_permissions_it_edits_a_file(
     (tool,) = [part for part in parts if isinstance(part, Tool)]
     assert str(file) in tool.summary
     answer = answer_of(parts)
-    assert answer.said == "I write.\nIt is DONE"
+    assert answer.text == "I write.\nIt is DONE"
     assert answer.usage.input_tokens == 2 * READ
 
 
@@ -217,7 +218,7 @@ async def test_a_model_that_hangs_makes_it_stall(
         asking = Asking(provider, tmp_path, model, sandbox)
         parts = await asking.parts(idle_timeout_ms=8_000)
         assert model.asked
-        assert answer_of(parts).said == "I think"
+        assert answer_of(parts).text == "I think"
         assert parts[-1] == Done(None, error="stalled: no output for 8000 ms")
         assert asking.stage.processes() == []
 
@@ -281,7 +282,7 @@ async def test_an_unknown_agent_is_an_error_of_the_program(
 # -- by the Agent Client Protocol ----------------------------------------------------------------
 
 
-def ruled(parts: Sequence[Part]) -> list[str]:
+def ruled(parts: Sequence[AnswerPart]) -> list[str]:
     return [line for line in notices(parts) if line.startswith("[permissions]")]
 
 
@@ -298,7 +299,7 @@ async def test_by_acp_it_says_what_its_model_says(
     ending = parts[-1]
     assert isinstance(ending, Done)
     assert (ending.exit_code, ending.error) == (0, "")
-    assert answer.said.endswith("It is DONE")
+    assert answer.text.endswith("It is DONE")
     assert answer.session
     assert prompt in prompts(model.asked[-1]).replace("\\", "")
     if provider == "claude":
@@ -336,7 +337,7 @@ async def test_by_acp_it_edits_a_file_where_that_is_allowed(
     assert [line.split(" (")[1] for line in ruled(parts)] == ["permissions.edit is 'allow')"]
     (tool,) = [part for part in parts if isinstance(part, Tool)]
     assert (tool.name, "hello.txt" in tool.summary) == ("edit", True)
-    assert answer_of(parts).said.endswith("I write.\nIt is DONE")
+    assert answer_of(parts).text.endswith("I write.\nIt is DONE")
     assert parts[-1] == Done(0, "It is DONE")
 
 
@@ -349,7 +350,7 @@ async def test_by_acp_a_session_is_continued(
         first = answer_of(await asking.parts("The first question"))
         second = answer_of(await asking.parts("The second one", session_id=first.session))
     assert second.session == first.session
-    assert second.said == first.said
+    assert second.text == first.text
     assert second.usage == first.usage
     assert "The first question" in prompts(model.asked[-1])
 
@@ -361,7 +362,7 @@ async def test_by_acp_a_model_that_hangs_makes_it_stall(
     async with FakeModel(Hang("I think")) as model:
         asking = Asking(provider, tmp_path, model, sandbox, {})
         parts = await asking.parts(idle_timeout_ms=8_000)
-        assert answer_of(parts).said.endswith("I think")
+        assert answer_of(parts).text.endswith("I think")
         assert parts[-1] == Done(None, error="stalled: no output for 8000 ms")
         assert asking.stage.processes() == []
 
