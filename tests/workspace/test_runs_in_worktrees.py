@@ -95,7 +95,7 @@ def test_a_new_workflow_has_an_agent_in_a_worktree_and_runs(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("loop.workflow.json", "is there already"), ("..json", "cannot be a workflow's id"),
+    [("loop.workflow.json", "exists already"), ("..json", "cannot be a workflow's id"),
      ("no/where.json", "cannot be written"), ("con.json", "cannot be a workflow's id")],
 )  # fmt: skip
 def test_new_overwrites_nothing_and_writes_no_odd_name(

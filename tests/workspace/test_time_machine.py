@@ -156,7 +156,7 @@ def test_a_worktree_is_made_again_where_it_was(tmp_path: Path) -> None:
     run = here.run_ids()[0]
     before = users_git(here.repo)
     said = here.infloop("rewind", run, "--to", "l[2]")
-    assert "is made again as it was" in said.stderr
+    assert "is created again as it was" in said.stderr
     place = next(line for line in first.splitlines() if "[worktree]" in line).split()[-1]
     assert f"[worktree] {place}" in said.stdout
     assert f"l[2]/check | {place}" in said.stdout

@@ -50,7 +50,7 @@ def printable_paths(reasons: dict[str, str]) -> dict[str, str]:
 def file_changes(changes: Iterable[Change]) -> list[FileChange]:
     return [
         FileChange(
-            path=printable(change.path),
+            path=change.printable_path,
             kind=change.kind,
             insertions=change.insertions,
             deletions=change.deletions,

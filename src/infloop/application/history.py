@@ -413,7 +413,7 @@ def _step_report(step: StepView) -> StepReport:
         error=step.error,
         duration_ms=step.duration_ms,
         cost_usd=step.cost_usd,
-        rounds=step.rounds if step.node_type == "loop" else None,
+        rounds=step.rounds if step.opens == "round" else None,
         rounds_not_listed=step.frames.omitted,
         outputs={
             name: OutputPreview(text=output.text, size=output.size)

@@ -255,7 +255,7 @@ class RunView:
     def _is_end(self, path: str) -> bool:
         """Say whether this is the End to which a failure led: it did not fail itself."""
         last = self.last_finished
-        return last is not None and last.path == path and last.node_type == "end"
+        return last is not None and last.path == path and node_model(last.node_type).is_end
 
     # -- steps -------------------------------------------------------------------------------
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infloop.application.models import Model
 from infloop.application.trigger_models import (
     SECRETS,
+    DryRun,
     PluginList,
     TrialResult,
     TriggerDetail,
     TriggerList,
+    TriggerReport,
     TriggerView,
     plugin_view,
     trigger_view,
@@ -44,13 +44,12 @@ from infloop.triggers.webhook import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from infloop.application.caller import Caller
     from infloop.application.resources import FileResources
     from infloop.catalog.triggers import TriggerFile
     from infloop.model.audit import EventName
-    from infloop.model.plugin import Plugin
     from infloop.model.trigger import Trigger
     from infloop.triggers.firing import Firing
     from infloop.triggers.schedule import Missed
@@ -105,7 +104,8 @@ class Triggers:
     async def all(self, workflow_id: str | None = None) -> TriggerList:
         found = await asyncio.to_thread(self._lookup.triggers.all)
         wanted = [one for one in found if workflow_id in (None, one.workflow_id)]
-        return TriggerList(triggers=[self._shown(one) for one in wanted])
+        missed = self._missed()
+        return TriggerList(triggers=[_view(one, missed) for one in wanted])
 
     async def read(self, trigger_id: str) -> TriggerDetail:
         return TriggerDetail(trigger=self._shown(await self.find(trigger_id)))
@@ -126,40 +126,37 @@ class Triggers:
 
     async def reports(self) -> list[TriggerReport]:
         """Return all triggers with what is wrong with them, also those that cannot be used."""
-        entries = await asyncio.to_thread(self._lookup.triggers.entries)
-        return [await asyncio.to_thread(self._report, entry) for entry in entries]
+        files = await asyncio.to_thread(self._lookup.triggers.entries)
+        missed = self._missed()
+        return [await asyncio.to_thread(self._report, file, missed) for file in files]
 
     async def report(self, trigger_id: str) -> TriggerReport:
-        """Return one trigger that can be used, with what it missed. Raises UsageError."""
+        """Return one trigger that can be used. Raises UsageError."""
         for each in await self.reports():
             if each.id == trigger_id and each.trigger is not None:
-                missed = (await asyncio.to_thread(self._missed)).get(trigger_id)
-                return replace(each, missed=missed.count if missed else 0)
+                return each
         raise UsageError(f"trigger {trigger_id!r} cannot be used; `infloop triggers` says why")
 
     def _report(self, entry: TriggerFile) -> TriggerReport:
         trigger = entry.trigger
         if trigger is None:
-            return TriggerReport(entry.id, entry.problems)
-        until = trigger.previous_secret_until or 0
-        overlaps = bool(trigger.previous_secret) and self._now() < until
+            return TriggerReport(id=file.id, problems=shown_problems(file.problems))
+        kind, plugin = kind_named(trigger.kind), self._lookup.plugin(trigger.plugin_id)
         return TriggerReport(
-            entry.id,
-            [*entry.problems, *self._problems(trigger)],
-            trigger=trigger.model_copy(update=dict.fromkeys(("secret", "previous_secret"))),
-            plugin=self._lookup.plugin(trigger.plugin_id),
-            secret_set=bool(trigger.secret),
-            previous_secret_until=until if overlaps else None,
-            next_times=_next_times(trigger, self._now()),
+            id=file.id,
+            problems=shown_problems([*file.problems, *self._problems(trigger)]),
+            trigger=_view(trigger, missed),
+            event=kind.describe(trigger),
+            details=list(kind.details(trigger, self._now())),
+            takes_requests=kind.takes_requests,
+            plugin=plugin_view(plugin) if plugin else None,
         )
 
-    async def plugin_files(self) -> tuple[list[Plugin], list[Problem]]:
-        """Return the senders of webhooks, and what is wrong with their files."""
-        return await asyncio.to_thread(self._lookup.plugins.load)
-
     async def plugins(self) -> PluginList:
-        found, _ = await asyncio.to_thread(self._lookup.plugins.load)
-        return PluginList(plugins=[plugin_view(plugin) for plugin in found])
+        found, problems = await asyncio.to_thread(self._lookup.plugins.load)
+        return PluginList(
+            plugins=[plugin_view(plugin) for plugin in found], problems=shown_problems(problems)
+        )
 
     async def overview(self) -> tuple[list[Trigger], set[str]]:
         """Return all triggers, and the plugins whose senders sign."""
@@ -218,7 +215,7 @@ class Triggers:
             lambda before: _with_secret(before.to_json(), secret, overlap_hours, self._now()),
         )
 
-    async def adopt(self, workflow_id: str, caller: Caller) -> list[Trigger]:
+    async def adopt(self, workflow_id: str, caller: Caller) -> list[TriggerReport]:
         """Write the triggers inside an older workflow file as files of their own.
 
         Those that have a file already are left alone.
@@ -292,7 +289,7 @@ class Triggers:
         """Return what a request would be answered; its body is a file, or the plugin's example."""
         trigger = await self.find(trigger_id)
         plugin = self._lookup.plugin(trigger.plugin_id)
-        if trigger.kind != "webhook" or plugin is None:
+        if not kind_named(trigger.kind).takes_requests or plugin is None:
             raise UsageError(
                 f"{trigger_id!r} takes no requests; `infloop triggers show {trigger_id}` says what "
                 "it waits for"
@@ -418,6 +415,11 @@ class Triggers:
     def _wake(self) -> None:
         if self._scheduler is not None:
             self._scheduler.wake()
+
+
+def _view(trigger: Trigger, missed: Mapping[str, Missed]) -> TriggerView:
+    own = missed.get(trigger.id)
+    return trigger_view(trigger, own.count if own else 0)
 
 
 def _unknown(trigger_id: str) -> NotFound:

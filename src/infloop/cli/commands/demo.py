@@ -76,7 +76,7 @@ async def _print_result(application: Application, made: DemoProject) -> None:
 
     run = await application.history.find("last")
     view = await application.history.view(run.run_id)
-    rounds = next((step.rounds for step in view.steps() if step.node_type == "loop"), 0)
+    rounds = next((step.rounds for step in view.steps() if step.opens == "round"), 0)
     print(f"\nwhat happened: {plural(rounds, 'round')}, cost {money(view.cost_usd or 0)}")
     for number, changes in enumerate(await round_changes(made.project), 1):
         print(f"  round {number}  {one_line(changes.subject)}")

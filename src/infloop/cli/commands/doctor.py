@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infloop.cli.arguments import add_json
-from infloop.model.isolation import LEVELS
+from infloop.model.isolation import LEVELS, UNCONFINED
 
 if TYPE_CHECKING:
     import argparse
@@ -63,7 +63,7 @@ def _lines(report: DoctorReport) -> Iterator[str]:
         yield f"started as root: children are run as user {report.children_run_as}"
     yield ""
     for each in report.levels:
-        holds = "children run as you, unconfined" if each.level == "host" else "holds"
+        holds = "children run as you, unconfined" if each.level == UNCONFINED else "holds"
         yield f"{each.level:<10}{holds if each.holds else 'no: ' + each.reason}"
     for attack in report.attacks:
         yield ""
@@ -75,7 +75,7 @@ def _attack_lines(attack: AttackReport) -> Iterator[str]:
     from infloop.cli.view.terminal import one_line
 
     if attack.error:
-        yield f"{attack.level}: the battery could not be run: {attack.error}"
+        yield f"{attack.level}: the attack could not be run: {attack.error}"
         return
     yield f"{attack.level}: what an agent reaches"
     for promise, text in promises().items():

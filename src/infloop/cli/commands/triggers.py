@@ -129,7 +129,8 @@ async def _act(args: argparse.Namespace) -> int:
             case "adopt":
                 await _adopt(triggers, args.workflow)
             case "show":
-                await _show(triggers, args)
+                now_ms = application.clock.now_ms()
+                await _show(triggers, args.id, now_ms, as_json=args.json)
             case "test":
                 return await _test(triggers, args)
             case "remove" | "enable" | "disable" | "regenerate" | "secret":
@@ -140,12 +141,13 @@ async def _act(args: argparse.Namespace) -> int:
 
 
 async def _list(triggers: Triggers, *, as_json: bool) -> None:
+    from infloop.application.models import to_json
     from infloop.cli.view.terminal import json_line, note
     from infloop.cli.view.triggers import short_lines
 
     if as_json:
         for trigger in (await triggers.all()).triggers:
-            print(json_line(trigger))
+            print(json_line(to_json(trigger)))
         return
     found = await triggers.reports()
     if not found:
@@ -156,6 +158,7 @@ async def _list(triggers: Triggers, *, as_json: bool) -> None:
 
 
 async def _print_plugins(triggers: Triggers, *, as_json: bool) -> None:
+    from infloop.application.models import to_json
     from infloop.cli.view.terminal import INDENT, json_line, note, one_line, problem_lines
 
     if as_json:
@@ -168,7 +171,7 @@ async def _print_plugins(triggers: Triggers, *, as_json: bool) -> None:
         print(one_line(f"{plugin.id}: {plugin.display_name}, {signs}"))
         for event in plugin.events:
             print(one_line(f"{INDENT}{event.type}  {event.display_name}"))
-    for line in problem_lines(problems):
+    for line in problem_lines(found.problems):
         note(line)
 
 
@@ -176,13 +179,11 @@ async def _show(triggers: Triggers, args: argparse.Namespace) -> None:
     from infloop.cli.view.terminal import json_line
     from infloop.cli.view.triggers import long_lines
 
-    trigger_id = await triggers.find_id(args.id)
-    report = await triggers.report(trigger_id)
-    assert report.trigger is not None
-    if args.json:
-        print(json_line((await triggers.read(trigger_id)).trigger))
+    report = await triggers.report(await triggers.find_id(name))
+    if as_json and report.trigger is not None:
+        print(json_line(to_json(report.trigger)))
         return
-    for line in long_lines(report, report.trigger):
+    for line in long_lines(report, now_ms):
         print(line)
 
 
@@ -260,8 +261,8 @@ async def _adopt(triggers: Triggers, workflow_id: str) -> None:
     from infloop.cli.view.triggers import trigger_line
 
     adopted = await triggers.adopt(workflow_id, COMMAND_LINE)
-    for trigger in adopted:
-        print(f"added {trigger_line(trigger)}")
+    for report in adopted:
+        print(f"added {trigger_line(report)}")
     if not adopted:
         note(f"workflow {workflow_id!r} contains no trigger that does not exist already")
 
