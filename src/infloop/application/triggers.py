@@ -8,7 +8,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infloop.application.models import Model
+from infloop.application.problems import shown_problems
 from infloop.application.trigger_models import (
     SECRETS,
     DryRun,
@@ -32,7 +32,6 @@ from infloop.model.values import JsonObject
 from infloop.triggers import KINDS, kind_named
 from infloop.triggers.checks import check_trigger
 from infloop.triggers.kinds.webhook import needs_secret
-from infloop.triggers.schedule import BadSchedule, Timetable
 from infloop.triggers.scheduler import STATE_FILE, ScheduleStates
 from infloop.triggers.trial import trial_delivery
 from infloop.triggers.webhook import (
@@ -55,41 +54,8 @@ if TYPE_CHECKING:
     from infloop.triggers.schedule import Missed
 
 INVALID = "invalid-trigger"
-NEXT_TIMES = 3
 _HOUR_MS = 3_600_000
 _OWN = ("lastFiredAt", "createdAt", "updatedAt")
-
-
-class DryRun(Model, kw_only=True):
-    """What a request would be answered, and the run it would start. Nothing was started.
-
-    `untrusted` names the inputs that come from the request. Without a run, `workflow_id` is null.
-    """
-
-    status: int
-    reason: str
-    detail: str
-    workflow_id: str | None
-    inputs: JsonObject
-    untrusted: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class TriggerReport:
-    """A trigger without its secrets, and everything that is wrong with it.
-
-    One that cannot be used has only an id and problems. `next_times` are the next local times of a
-    schedule; `missed` counts the times that somebody is asked about.
-    """
-
-    id: str
-    problems: Sequence[Problem]
-    trigger: Trigger | None = None
-    plugin: Plugin | None = None
-    secret_set: bool = False
-    previous_secret_until: int | None = None
-    next_times: Sequence[str] = ()
-    missed: int = 0
 
 
 class Triggers:
@@ -137,8 +103,8 @@ class Triggers:
                 return each
         raise UsageError(f"trigger {trigger_id!r} cannot be used; `infloop triggers` says why")
 
-    def _report(self, entry: TriggerFile) -> TriggerReport:
-        trigger = entry.trigger
+    def _report(self, file: TriggerFile, missed: Mapping[str, Missed]) -> TriggerReport:
+        trigger = file.trigger
         if trigger is None:
             return TriggerReport(id=file.id, problems=shown_problems(file.problems))
         kind, plugin = kind_named(trigger.kind), self._lookup.plugin(trigger.plugin_id)
@@ -231,7 +197,9 @@ class Triggers:
                 workflow_id=workflow_id,
                 details={"trigger": fingerprint(str(raw.get("id"))), "adopted": True},
             )
-        return await asyncio.to_thread(files.import_inline, workflow_id, new, self._now())
+        made = await asyncio.to_thread(files.import_inline, workflow_id, new, self._now())
+        names = {trigger.id for trigger in made}
+        return [report for report in await self.reports() if report.id in names]
 
     async def delete(self, trigger_id: str, caller: Caller) -> None:
         """Delete a trigger, also one that cannot be used; its address is dead at once."""
@@ -394,8 +362,7 @@ class Triggers:
         return {name: state.question for name, state in states.items() if state.question}
 
     def _shown(self, trigger: Trigger) -> TriggerView:
-        missed = self._missed().get(trigger.id)
-        return trigger_view(trigger, missed.count if missed else 0)
+        return _view(trigger, self._missed())
 
     async def _record(
         self, event: EventName, trigger: Trigger, caller: Caller, outcome: str = ""
@@ -436,16 +403,6 @@ def _details(trigger: Trigger) -> JsonObject:
 
 async def _start_nothing(_: Firing) -> QueuePosition:
     return QueuePosition("none", 1)
-
-
-def _next_times(trigger: Trigger, now_ms: int) -> list[str]:
-    if trigger.schedule is None:
-        return []
-    try:
-        timetable = Timetable(trigger.schedule)
-    except BadSchedule:  # one of the trigger's problems
-        return []
-    return [timetable.local_time(due) for due in islice(timetable.after(now_ms), NEXT_TIMES)]
 
 
 def _with_secret(before: JsonObject, secret: str, overlap_hours: int, now_ms: int) -> JsonObject:

@@ -67,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_arguments(add: argparse.ArgumentParser) -> None:
+    from infloop.application.triggers import KINDS
 
     add.add_argument("workflow", metavar="WORKFLOW", help="the id of the workflow to start")
     add.add_argument("--name", metavar="TEXT", default="", help="what people call it")
@@ -85,29 +86,8 @@ def _add_arguments(add: argparse.ArgumentParser) -> None:
         default=[],
         help="a value for an input, with {{references}}; can be repeated",
     )
-    hook = add.add_argument_group("webhooks")
-    hook.add_argument("--plugin", metavar="ID", default="generic", help="default: generic")
-    hook.add_argument("--event", metavar="TYPE", help="the event to react to")
-    hook.add_argument("--secret", action="store_true", help="ask for the sender's secret")
-    hook.add_argument("--unsigned", action="store_true", help="take requests without signature")
-    times = add.add_argument_group("schedules")
-    times.add_argument("--cron", metavar="TEXT", help="minute, hour, day, month, weekday")
-    times.add_argument("--time-zone", metavar="NAME", default="UTC", help="default: UTC")
-    times.add_argument(
-        "--misfire",
-        choices=("once", "skip", "ask"),
-        default="once",
-        help="what to do about missed times; default: once",
-    )
-    files = add.add_argument_group("files")
-    files.add_argument("--directory", metavar="DIR", help="where to look")
-    files.add_argument(
-        "--files", metavar="GLOB", action="append", default=[], help="can be repeated"
-    )
-    files.add_argument(
-        "--ignore", metavar="GLOB", action="append", default=[], help="can be repeated"
-    )
-    files.add_argument("--quiet-ms", metavar="N", type=int, default=500, help="default: 500")
+    for kind in KINDS:
+        kind.add_options(add.add_argument_group(kind.title))
 
 
 def main(args: argparse.Namespace) -> int:
@@ -161,12 +141,11 @@ async def _print_plugins(triggers: Triggers, *, as_json: bool) -> None:
     from infloop.application.models import to_json
     from infloop.cli.view.terminal import INDENT, json_line, note, one_line, problem_lines
 
-    if as_json:
-        for each in (await triggers.plugins()).plugins:
-            print(json_line(each))
-        return
-    plugins, problems = await triggers.plugin_files()
-    for plugin in plugins:
+    found = await triggers.plugins()
+    for plugin in found.plugins:
+        if as_json:
+            print(json_line(to_json(plugin)))
+            continue
         signs = "signs" if plugin.signature else "does not sign"
         print(one_line(f"{plugin.id}: {plugin.display_name}, {signs}"))
         for event in plugin.events:
@@ -175,7 +154,8 @@ async def _print_plugins(triggers: Triggers, *, as_json: bool) -> None:
         note(line)
 
 
-async def _show(triggers: Triggers, args: argparse.Namespace) -> None:
+async def _show(triggers: Triggers, name: str, now_ms: int, *, as_json: bool) -> None:
+    from infloop.application.models import to_json
     from infloop.cli.view.terminal import json_line
     from infloop.cli.view.triggers import long_lines
 
@@ -209,9 +189,8 @@ async def _add(triggers: Triggers, args: argparse.Namespace) -> None:
         content["secret"] = read_secret("secret")
     created = await triggers.create(compact_json(content).encode(), COMMAND_LINE)
     report = await triggers.report(created.trigger.id)
-    assert report.trigger is not None
-    print(f"added {trigger_line(report.trigger)}")
-    if report.trigger.kind == "webhook":
+    print(f"added {trigger_line(report)}")
+    if report.takes_requests:
         print(f"  address: /api/webhook/{report.id}")
     for line in problem_lines(report.problems, INDENT):
         print(line)

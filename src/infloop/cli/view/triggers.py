@@ -10,8 +10,7 @@ from infloop.cli.view.terminal import INDENT, one_line, plural, problem_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from infloop.application.triggers import TriggerReport
-    from infloop.model.trigger import Trigger
+    from infloop.application.trigger_models import TriggerReport, TriggerView
 
 
 def trigger_line(report: TriggerReport) -> str:
@@ -21,16 +20,7 @@ def trigger_line(report: TriggerReport) -> str:
         return one_line(f"{report.id}: cannot be used")
     name = f" ({trigger.name})" if trigger.name else ""
     off = "" if trigger.enabled else ", off"
-    return one_line(f"{trigger.id}{name}: {_event(trigger)} starts {trigger.workflow_id!r}{off}")
-
-
-def _event(trigger: Trigger) -> str:
-    if trigger.kind == "schedule" and trigger.schedule:
-        return f"{trigger.schedule.cron!r} in {trigger.schedule.time_zone}"
-    if trigger.kind == "file" and trigger.files:
-        return f"a change of {', '.join(trigger.files.globs)} in {trigger.files.directory}"
-    event = f", event {trigger.event_type!r}," if trigger.event_type else ""
-    return f"a webhook of {trigger.plugin_id!r}{event}"
+    return one_line(f"{report.id}{name}: {report.event} starts {trigger.workflow_id!r}{off}")
 
 
 def short_lines(report: TriggerReport) -> list[str]:
@@ -40,25 +30,9 @@ def short_lines(report: TriggerReport) -> list[str]:
 
 def long_lines(report: TriggerReport, now_ms: int) -> Iterator[str]:
     """Yield everything about a trigger except its secret."""
-    yield trigger_line(trigger)
-    for predicate in trigger.match:
-        yield _line(f"if {predicate.lhs} {predicate.op} {predicate.rhs}")
-    for name, text in trigger.inputs.items():
-        yield _line(f"input {name}: {text}")
-    kind = kind_named(trigger.kind)
-    if kind.takes_requests:
-        yield _line(f"address: /api/webhook/{trigger.id}")
-        yield _line(_signature(report, trigger))
-    elif trigger.kind == "schedule" and trigger.schedule:
-        if report.next_times:
-            yield _line(f"next: {', '.join(report.next_times)}")
-        yield _line(f"when missed: {trigger.schedule.misfire}")
-    elif trigger.files:
-        yield _line(f"quiet time: {trigger.files.debounce_ms} ms")
-    if report.missed:
-        yield _line(f"missed {plural(report.missed, 'time')}, and waits for an answer")
-    fired = moment(trigger.last_fired_at) if trigger.last_fired_at else "never"
-    yield _line(f"last fired: {fired}")
+    yield trigger_line(report)
+    if report.trigger is not None:
+        yield from (one_line(INDENT + line) for line in _details(report, report.trigger, now_ms))
     yield from problem_lines(report.problems, INDENT)
 
 
@@ -88,7 +62,3 @@ def _signature(report: TriggerReport, trigger: TriggerView, now_ms: int) -> str:
     optional = not trigger.secret_set and trigger.verify_optional
     unsigned = ", and unsigned requests are accepted" if optional else ""
     return f"signature: {plugin.signature.header}, secret {secret}{before}{unsigned}"
-
-
-def _line(text: str) -> str:
-    return one_line(INDENT + text)
