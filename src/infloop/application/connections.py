@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET, UnsetType
+
 from infloop.application.models import Model
 from infloop.application.problems import ShownProblem, shown_problems
 from infloop.catalog.connections import ConnectionFile, connections, remove, save, unused_id
@@ -17,6 +19,13 @@ if TYPE_CHECKING:
     from infloop.application.caller import Caller
     from infloop.application.resources import FileResources
     from infloop.model.connection import Connection
+
+
+class ConnectionPort(Model, kw_only=True):
+    """A port with one model server; `profile` is the model that it serves."""
+
+    port: int
+    profile: str | UnsetType = UNSET
 
 
 class ConnectedEntry(Model, kw_only=True):
@@ -33,7 +42,7 @@ class ConnectionEntry(Model, kw_only=True):
     label: str
     host: str
     has_token: bool
-    ports: list[JsonObject]
+    ports: list[ConnectionPort]
     providers: list[ConnectedEntry]
     problems: list[ShownProblem]
 
@@ -199,7 +208,10 @@ def _shown(entry: ConnectionFile) -> ConnectionEntry:
         label=connection.label,
         host=connection.host,
         has_token=bool(connection.token),
-        ports=[port.to_json() for port in connection.ports],
+        ports=[
+            ConnectionPort(port=each.port, profile=each.profile or UNSET)
+            for each in connection.ports
+        ],
         providers=[ConnectedEntry(id=one.id, base_url=one.base_url) for one in entry.providers],
         problems=shown_problems(entry.problems),
     )

@@ -225,8 +225,9 @@ class RunView:
                 self.stop, self.stopped_at = event, item.time
             case TemplateWarning():
                 self.missing_references.append(event)
-            case Notice() if event.level != "info":
-                self.notices.append(event)
+            case Notice():
+                if event.level != "info":
+                    self.notices.append(event)
             case TreeSaved(when="after", path=path) if path in self.active:
                 self.active[path].changed = event
                 self.changed = self.changed or event.files > 0
@@ -272,9 +273,10 @@ class RunView:
             return
         step = self._open(item, event)
         # Branches run at the same time, so all of them are needed.
-        step.frames = HeadAndTail(ROUNDS_AT_EACH_END if event.node_type == "loop" else 1_000_000)
+        step.frames = HeadAndTail(ROUNDS_AT_EACH_END if step.opens == "round" else 1_000_000)
         step.attempt = event.attempt
-        step.uses = _uses(event.node_type, event.config)
+        works_with = node_model(event.node_type).works_with(event.config)
+        step.uses = f"with {works_with}" if works_with else ""
         step.max_rounds = _max_rounds(event.config)
         self.active[event.path] = step
 
@@ -349,25 +351,6 @@ def _below(frame: FrameView) -> Iterator[StepView]:
         yield step
         for inner in step.frames:
             yield from _below(inner)
-
-
-def _uses(node_type: str, config: JsonObject) -> str:
-    """Describe what a step works with, from its configuration."""
-    match node_type, config.get("kind"):
-        case "agent", _:
-            return f"with the provider {as_text(config.get('providerId'))}"
-        case "script", _:
-            return f"with its {as_text(config.get('language')) or 'ts'} script"
-        case "condition", "command":
-            command = config.get("command")
-            line = as_text(command.get("cmd")) if isinstance(command, dict) else ""
-            return f"with the command {line[:PREVIEW_CHARS]!r}"
-        case (("condition" | "judge"), _):
-            return "with a judge"
-        case "subworkflow", _:
-            return f"with the workflow {as_text(config.get('workflowId'))}"
-        case _:
-            return ""
 
 
 def _max_rounds(config: JsonObject) -> int | None:

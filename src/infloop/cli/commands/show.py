@@ -144,8 +144,9 @@ def _header(run: RunSummary, view: RunView, untrusted: list[str]) -> list[tuple[
 def _confinement(view: RunView) -> str:
     """Return what confines a run's children, and where they may connect."""
     from infloop.cli.view.terminal import one_line
+    from infloop.model.isolation import UNCONFINED
 
-    as_you = ", so its children run as you" if view.isolation == "host" else ""
+    as_you = ", so its children run as you" if view.isolation == UNCONFINED else ""
     return one_line(f"{view.isolation}{as_you}; egress {view.egress}")
 
 

@@ -84,7 +84,7 @@ def _mark(step: StepView, *, alive: bool) -> str:
 
 def _outcome(step: StepView) -> str:
     if step.running:
-        return round_text(step.rounds, step.max_rounds) if step.node_type == "loop" else ""
+        return round_text(step.rounds, step.max_rounds) if step.opens == "round" else ""
     if step.error:
         return f"{one_line(step.handle)}: {one_line(step.error, LINE_CHARS)}"
     if step.opens == "round":
