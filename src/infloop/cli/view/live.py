@@ -12,7 +12,7 @@ from infloop.cli.view.advice import short
 from infloop.cli.view.figures import clock_time, cost, duration
 from infloop.cli.view.outline import round_text
 from infloop.cli.view.terminal import one_line, plural, safe
-from infloop.model.approval import how_to
+from infloop.model.approval import answer_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -111,7 +111,7 @@ class LiveView:
             yield Text(f"  │ {line}", style="dim", no_wrap=True, overflow="ellipsis")
         for approval in self._approvals():
             yield _line((f"  ? waiting for an answer: {one_line(approval.title)}", "yellow"))
-            yield _line((f"    {one_line(how_to(approval))}", "yellow"))
+            yield _line((f"    {one_line(answer_hint(approval))}", "yellow"))
         if warning := view.notices.newest():
             yield _line((f"  {warning.level}: {one_line(warning.message)}", "yellow"))
         if self._message:
