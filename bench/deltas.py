@@ -18,11 +18,12 @@ from pathlib import Path
 
 from application import agent, begin, line, settings
 from benchmark import Benchmark, Contender, Sample, Target, each, rate, stopwatch
-from infloop.app import open_store, run_async
+from infloop.app import run_async
+from infloop.app.storage import open_store
 from infloop.model.events import Output, RunBudget
 from infloop.providers.base import AnswerPart, Done, Request, Text
 from infloop.runtime.clock import SystemClock
-from infloop.runtime.runs.dependencies import Parts
+from infloop.runtime.runs.dependencies import RunDependencies
 from infloop.runtime.runs.service import RunService
 from infloop.sandbox.levels.host import HostSandbox
 
@@ -55,14 +56,14 @@ async def talking(folder: Path, talker: Talker) -> AsyncIterator[RunService]:
     async with open_store(settings(folder)) as store:
         sandbox = HostSandbox()
         instance = await store.liveness.register()
-        parts = Parts(
+        dependencies = RunDependencies(
             sandbox=sandbox,
             environment=lambda extra=None: dict(extra or {}),
-            provider=lambda name, around, ask: talker,
+            find_provider=lambda name, sandbox, ask: talker,
             limits=RunBudget(0, 0),
         )
         try:
-            async with RunService(store, instance, SystemClock(), parts) as service:
+            async with RunService(store, instance, SystemClock(), dependencies) as service:
                 yield service
         finally:
             await sandbox.close()

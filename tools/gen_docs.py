@@ -39,7 +39,9 @@ from infloop.settings import Settings, variable
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 TESTS = DOCS.parent / "tests"
-PLACE = re.compile(r"(<!-- made: (\w+)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+PLACE = re.compile(
+    r"^(<!-- made: (\w+)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL | re.MULTILINE
+)
 TEST_LINK = re.compile(r"\[(test_\w+)\]\(([^)]*)\)")
 TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 

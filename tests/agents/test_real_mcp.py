@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from infloop.app import open_store
+from infloop.app.storage import open_store
 from infloop.model.events import Cause
 from infloop.settings import Settings
 from support.agent_programs import PROGRAMS, Stage, leave_the_network, need_agents

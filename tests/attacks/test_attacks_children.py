@@ -305,7 +305,7 @@ async def test_a_workflow_cannot_set_what_changes_which_code_runs(
 HIDDEN = """
 import asyncio, os, sys
 from pathlib import Path
-from infloop.app import open_service
+from infloop.app.runs import open_service
 from infloop.sandbox.keepers.keeper import PR_SET_DUMPABLE, prctl
 from infloop.settings import Settings
 

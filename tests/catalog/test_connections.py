@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from infloop import app
+from infloop.app.catalogs import known_providers, provider_folders
 from infloop.app.providers import manifest_of
 from infloop.catalog.connections import connected_providers, connections, save, unused_id
 from infloop.cli import run as infloop
@@ -139,7 +139,7 @@ async def test_a_new_connection_can_be_named_at_once(tmp_path: Path) -> None:
     async with Stage(act) as stage, world(tmp_path) as here:
         ports = [{"port": stage.port, "profile": "modelA"}]
         put(here.settings.connections, "box.json", {**WRITTEN, "ports": ports})
-        assert "box-modela" in app.known_providers(here.settings)
+        assert "box-modela" in known_providers(here.settings)
         agent = {"providerId": "box-modela", "prompt": "Say DONE"}
         run = await here.run(
             {
@@ -164,15 +164,15 @@ def test_a_manifest_of_ones_own_comes_before_a_connection_and_both_before_the_sh
     chosen = Settings(data_dir=tmp_path)
     api = {**WRITTEN, "ports": [{"port": 1, "profile": "api"}]}
     put(chosen.connections, "openai.json", api)
-    found = manifest_of(app.provider_folders(chosen), "openai-api")
+    found = manifest_of(provider_folders(chosen), "openai-api")
     assert found is not None
     assert found.label == "api"
     mine = {"id": "openai-api", "label": "Mine", "description": "d", "bin": "x"}
     put(chosen.providers, "mine.json", mine)
-    found = manifest_of(app.provider_folders(chosen), "openai-api")
+    found = manifest_of(provider_folders(chosen), "openai-api")
     assert found is not None
     assert found.label == "Mine"
-    assert app.known_providers(chosen).count("openai-api") == 1
+    assert known_providers(chosen).count("openai-api") == 1
 
 
 # -- writing ---------------------------------------------------------------------------------------

@@ -216,7 +216,10 @@ USAGE = {
     "unknown option": (["runs", "--all"], "unrecognized arguments: --all"),
     "no such file": (["run", "./nothing.json"], "there is no workflow file './nothing.json'"),
     "no such id": (["run", "nothing"], "there is no workflow 'nothing'"),
-    "unknown input": (["run", "./w.workflow.json", "--input", "x=1"], "no input 'x'; it has: n"),
+    "unknown input": (
+        ["run", "./w.workflow.json", "--input", "x=1"],
+        "takes no input 'x'; it takes: n",
+    ),
     "input without a value": (["run", "./w.workflow.json", "--input", "n"], "is not NAME=VALUE"),
     "required input": (["run", "./w.workflow.json"], "input 'n' is required"),
     "input of another type": (
@@ -355,7 +358,7 @@ def test_a_signal_cancels_the_run_and_leaves_no_child(world: World, number: int)
     out, err, code = finish(process)
     assert code == 130
     assert alive(token) == []
-    assert "stopping; press Ctrl+C again to give up waiting" in err
+    assert "stopping; press Ctrl+C again to exit without waiting" in err
     assert "run cancelled" in out
     why = world.infloop("why", "last").stdout
     assert ": cancelled" in why
@@ -375,7 +378,7 @@ def test_a_second_interrupt_gives_up_waiting_and_the_child_goes_all_the_same(wor
     process.send_signal(signal.SIGINT)
     _, err, code = finish(process)
     assert code == 130
-    assert "given up waiting" in err
+    assert "stopped waiting for" in err
     eventually(lambda: not alive(token), "the child is gone")
     assert world.runs()[0]["status"] == "interrupted"
 
@@ -417,7 +420,7 @@ def test_a_killed_run_is_interrupted_and_resumes_without_repeating_a_step(world:
     assert world.runs("--status", "running") == []
     why = world.infloop("why", short).stdout
     assert f"run {short} of waiting: interrupted" in why
-    assert "is gone; it never said how the run ended" in why
+    assert "ended without recording how the run ended" in why
     assert "it was at wait (condition)" in why
     assert f"infloop resume {short}" in why
     assert "running" not in why
@@ -425,7 +428,7 @@ def test_a_killed_run_is_interrupted_and_resumes_without_repeating_a_step(world:
     (world.home / "go").touch()
     resumed = world.infloop("resume", short)
     out = resumed.stdout
-    assert f"run {short} goes on after 2 steps" in resumed.stderr
+    assert f"run {short} continues after 2 steps" in resumed.stderr
     assert "wait  condition began again (attempt 2)" in out
     assert "first  condition began" not in out
     assert "run succeeded" in out

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.app import audit_dir
+from infloop.app.storage import audit_dir
 from infloop.application.health import Load
 from infloop.model.audit import AuditFilter
 from infloop.model.events import Notice
@@ -163,7 +163,7 @@ async def test_every_decision_is_counted_and_no_child_can_fill_a_log(tmp_path: P
         script = node("f", "script", language="py", code=MANY, outputs=["statuses"])
         script["config"]["inputs"] = {"here": f"http://127.0.0.1:{port}/"}
         async with world(tmp_path, **settings) as here:
-            here.service.news.watch(metrics.watch)
+            here.service.event_bus.subscribe(metrics.watch)
             ended = await here.run(workflow([START, script], edges("s next f")))
             await here.service.settle_audit()
             found = newest(audit_dir(here.settings), AuditFilter(event="egress"), 1_000).entries
@@ -187,7 +187,7 @@ async def test_who_listens_to_all_runs_is_told_what_was_refused(tmp_path: Path) 
     heard: list[Any] = []
     code = MANY.replace("range(30)", "()").replace("range(80)", "()")
     async with world(tmp_path, egress_enforce=True) as here:
-        here.service.news.watch(heard.append)
+        here.service.event_bus.subscribe(heard.append)
         script = node("f", "script", language="py", code=code, inputs={"here": ""})
         ended = await here.run(workflow([START, script], edges("s next f")))
     told = [said for said in heard if isinstance(said, dict)]

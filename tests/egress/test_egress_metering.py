@@ -323,7 +323,7 @@ report(0, 0.0)
     assert spent.unknown == 1
     if cap:
         assert ended.status == "failed", ended.result
-        assert "11 answers to this agent broke off" in ended.result.error
+        assert "11 answers to this agent did not report their cost" in ended.result.error
         assert len(calls) == 11
     else:
         assert ended.status == "succeeded", ended.result

@@ -711,3 +711,11 @@ def test_a_type_that_is_not_known_does_nothing_and_nothing_of_it_is_trusted() ->
     assert not NodeBase.has_effects
     assert NodeBase.opens is None
     assert not NodeBase.trusted_outputs
+
+
+def test_a_type_with_effects_is_under_a_rule_for_untrusted_values_by_default() -> None:
+    class New(NodeBase):
+        has_effects = True
+
+    assert New.untrusted_rule({}) == "commands"
+    assert NodeBase.untrusted_rule({}) is None

@@ -150,7 +150,7 @@ async def test_a_script_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 
 
 async def test_typescript_without_a_runtime_says_what_to_install(tmp_path: Path) -> None:
-    from infloop.app import find_interpreters
+    from infloop.app.interpreters import find_interpreters
     from infloop.settings import Settings
 
     found = find_interpreters(Settings(data_dir=tmp_path, deno_bin="/opt/none/deno"))

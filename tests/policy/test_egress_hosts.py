@@ -11,17 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infloop.errors import EgressError, SettingsError
+from infloop.model.hosts import canonical_host, is_address, parse_authority, parse_url
 from infloop.model.texts import host_pattern
 from infloop.policy.addresses import refuse_answer, refused_range
-from infloop.policy.hosts import (
-    Allowlist,
-    canonical_host,
-    is_address,
-    parse_authority,
-    parse_rule,
-    parse_rules,
-    parse_url,
-)
+from infloop.policy.hosts import Allowlist, parse_rule, parse_rules
 from infloop.policy.routes import ROUTES, find_route
 
 

@@ -204,7 +204,7 @@ def test_a_cost_that_nobody_knows_is_shown_as_unknown_and_never_as_nothing(
     assert infloop(["costs", "--by", "provider"]) == 0
     table = capsys.readouterr().out
     assert "coder          3    6.0k      60  unknown +" in table
-    assert "3 calls ended without saying what they cost" in table
+    assert "3 calls did not report their cost" in table
     assert "$0.00" not in table
     assert infloop(["show", "last"]) == 0
     assert "cost         unknown" in capsys.readouterr().out

@@ -28,7 +28,7 @@ from infloop.model.trigger import Trigger
 from infloop.model.values import JsonObject
 from infloop.policy.redaction import MARKER, KnownSecrets
 from infloop.policy.secret_variables import secret_values
-from infloop.runtime.runs.redaction import LeakGuard
+from infloop.runtime.runs.redaction import Redactor
 from support.acp_agents import bot as acp_bot
 from support.runs import Finished, World, world
 from support.user_machine import agent, command, machine, script
@@ -238,14 +238,14 @@ async def test_an_error_that_was_shortened_holds_no_more_than_half_a_secret(tmp_
 
 
 def test_what_is_noted_about_a_step_is_cleaned() -> None:
-    guard = LeakGuard(lambda: [TOKEN, KEY])
-    assert guard.event(Notice(f"no {KEY}!", "a")) == Notice(f"no {MARKER}!", "a")
-    assert guard.event(GuardFailed(TOKEN, "a")) == GuardFailed(MARKER, "a")
-    assert guard.event(BudgetExceeded(TOKEN, "a")) == BudgetExceeded(MARKER, "a")
+    redactor = Redactor(lambda: [TOKEN, KEY])
+    assert redactor.redact_event(Notice(f"no {KEY}!", "a")) == Notice(f"no {MARKER}!", "a")
+    assert redactor.redact_event(GuardFailed(TOKEN, "a")) == GuardFailed(MARKER, "a")
+    assert redactor.redact_event(BudgetExceeded(TOKEN, "a")) == BudgetExceeded(MARKER, "a")
     waiting = StepWaiting("a", "a", "agent", 1, TOKEN, {"said": TOKEN})
     cleaned = StepWaiting("a", "a", "agent", 1, MARKER, {"said": MARKER})
-    assert guard.event(waiting) == cleaned
-    assert guard.event(cleaned) is cleaned
+    assert redactor.redact_event(waiting) == cleaned
+    assert redactor.redact_event(cleaned) is cleaned
 
 
 async def test_what_an_agent_asks_a_person_is_cleaned(tmp_path: Path) -> None:

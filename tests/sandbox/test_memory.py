@@ -24,7 +24,7 @@ LEVELS = ["host", "guard", "sandbox"]
 MIB = 1 << 20
 LIMIT = 512 * MIB
 DEADLINE_S = 40.0
-HINT = "the kernel may have ended it for want of memory; its limit was 512 MB"
+HINT = "the kernel may have ended it for lack of memory; its limit was 512 MB"
 
 SCORE = "return {'score': int(open('/proc/self/oom_score_adj').read())}"
 KILLS_ITSELF = "import os\nos.kill(os.getpid(), 9)"

@@ -19,13 +19,13 @@ from typing import Any, get_args
 
 import pytest
 
-from infloop import app
+from infloop.app.storage import open_audit
 from infloop.errors import AuditError, StoreError
 from infloop.lowlevel.directory_lock import lock_directory
 from infloop.model.audit import (
     ACTORS,
     EVENTS,
-    MOST_DETAILS,
+    MAX_DETAILS_CHARS,
     SYSTEM,
     WITHHELD,
     Actor,
@@ -272,7 +272,7 @@ async def test_an_entry_is_bounded_and_readable_whatever_is_given(
     async with open_audit_log(tmp_path) as log:
         await log.record("workflow.saved", Actor("cli", "y" * 9999), details={"odd": ODD[name]})
     (line,) = lines(tmp_path)
-    assert len(line) < MOST_DETAILS + 4_000
+    assert len(line) < MAX_DETAILS_CHARS + 4_000
     assert verify(tmp_path).flaw is None
     assert len(entries(tmp_path)) == 1
 
@@ -351,7 +351,7 @@ async def test_the_log_is_rotated_by_the_settings_and_goes_on_in_one_chain(tmp_p
         "INFLOOP_AUDIT_MAX_BYTES": str(SMALL),
         "INFLOOP_AUDIT_MAX_FILES": "3",
     }
-    async with app.open_audit(load_settings(environ)) as log:
+    async with open_audit(load_settings(environ)) as log:
         for number in range(100):
             await log.record("login.failed", Actor("open"), details={"number": number})
     folder = tmp_path / "audit"

@@ -13,7 +13,7 @@ from typing import Any
 
 from infloop.engine.commands import Command, Emit, Interrupt, Perform, Wait
 from infloop.engine.graph import Definition, compile_program
-from infloop.engine.machine import advance, outstanding, shown_scope
+from infloop.engine.machine import advance, outstanding, public_scope
 from infloop.engine.state import State, decode_state, encode_state
 from infloop.model.events import (
     Event,
@@ -165,7 +165,7 @@ class Playbook:
 
     @property
     def scope(self) -> dict[str, Any]:
-        return shown_scope(self.program, self.state)
+        return public_scope(self.program, self.state)
 
     @property
     def paths(self) -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
-from infloop.model.events import TriggerKindName
+from infloop.model.events import Cause, TriggerKindName
 from infloop.model.plugin import SchemeName, Signature
 from infloop.model.trigger import KIND_OPTIONS, Trigger
 from infloop.triggers import KINDS, kind_named
@@ -36,7 +36,17 @@ def test_the_options_of_no_kind_clash_with_those_of_another(kind: TriggerKind) -
 
 
 def test_values_of_a_kind_are_untrusted_unless_it_says_otherwise() -> None:
-    assert [kind.name for kind in KINDS if kind.is_trusted] == ["schedule"]
+    assert not TriggerKind.is_trusted
+    assert not any(kind.is_trusted for kind in KINDS if kind.takes_requests)
+    assert not kind_named("file").is_trusted
+
+
+def test_what_takes_requests_is_caused_from_outside() -> None:
+    for kind in KINDS:
+        assert Cause(kind.name).from_outside or not kind.takes_requests
+    assert not Cause("schedule").from_outside
+    unlisted: Any = "new"
+    assert Cause(unlisted).from_outside
 
 
 def test_each_signature_scheme_but_the_token_has_a_digest() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.app import open_workspaces
+from infloop.app.runs import open_workspaces
 from infloop.errors import InfloopError
 from infloop.model.events import Notice
 from infloop.settings import Settings
@@ -259,7 +259,7 @@ async def test_a_directory_with_too_many_files_to_look_after_is_not_worked_in(
         ended = await in_place(here, level, "echo > made")
         assert not (here.repositories["none"] / "made").exists()
         assert ended.status == "failed"
-        assert "cannot be looked after" in ended.result.error
+        assert "cannot be protected" in ended.result.error
 
 
 async def test_at_level_host_infloop_itself_runs_nothing_that_was_planted() -> None:

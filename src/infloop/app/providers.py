@@ -1,4 +1,4 @@
-"""From a provider's id to the provider."""
+"""Finds a provider by its id."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from infloop.model.provider import Provider as Manifest
     from infloop.providers.approval_requests import AskPerson
     from infloop.providers.base import Provider
-    from infloop.runtime.confinement.fence import Around, Credential, Needs
+    from infloop.runtime.confinement.fence import Credential, ExtraAccess, MakeSandbox
 
 
 def provider_finder(
     chosen: Settings, passthrough: tuple[str, ...]
-) -> Callable[[str, Around, AskPerson | None], Provider]:
+) -> Callable[[str, MakeSandbox, AskPerson | None], Provider]:
     """Return the function that finds a provider by its id; a changed manifest counts at once."""
     from infloop.providers.context import ProviderContext
     from infloop.providers.transports import make_provider
-    from infloop.runtime.confinement.fence import NO_NEEDS
+    from infloop.runtime.confinement.fence import NO_EXTRA_ACCESS
 
     folders = provider_folders(chosen)
     allowed = passthrough
@@ -37,7 +37,7 @@ def provider_finder(
     def environment(passthrough: Sequence[str]) -> dict[str, str]:
         return child_environment(child_source_environment(user), (*allowed, *passthrough), {})
 
-    def find(provider_id: str, around: Around, ask_person: AskPerson | None) -> Provider:
+    def find(provider_id: str, make_sandbox: MakeSandbox, ask_person: AskPerson | None) -> Provider:
         manifest = manifest_of(folders, provider_id)
         if manifest is None:
             raise StepError(
@@ -50,7 +50,9 @@ def provider_finder(
             variables=os.environ,
             folder=chosen.providers,
             max_command_ms=chosen.max_command_ms,
-            sandbox=lambda program: around(_needs(program, user) if program else NO_NEEDS),
+            sandbox=lambda program: make_sandbox(
+                _extra_access(program, user) if program else NO_EXTRA_ACCESS
+            ),
             ask_person=ask_person,
         )
         return make_provider(manifest, context)
@@ -58,12 +60,12 @@ def provider_finder(
     return find
 
 
-def _needs(manifest: ProgramProvider, user: tuple[int, int] | None) -> Needs:
-    """Return what an agent that is a program needs beyond its directory.
+def _extra_access(manifest: ProgramProvider, user: tuple[int, int] | None) -> ExtraAccess:
+    """Return what an agent that is a program may reach beyond its directory.
 
-    Who uses a key without having it needs no other login either.
+    An agent that uses a brokered key needs no other login.
     """
-    from infloop.runtime.confinement.fence import Needs
+    from infloop.runtime.confinement.fence import ExtraAccess
     from infloop.sandbox.view.path_permissions import can_reach
 
     home, credential = home_of(user), _credential(manifest)
@@ -72,7 +74,7 @@ def _needs(manifest: ProgramProvider, user: tuple[int, int] | None) -> Needs:
         found = [str(home / path) for path in paths if (home / path).exists()]
         return tuple(path for path in found if user is None or can_reach(path, user))
 
-    return Needs(
+    return ExtraAccess(
         f"provider {manifest.id}",
         manifest.egress_allowlist or (),
         str(home),
@@ -83,7 +85,7 @@ def _needs(manifest: ProgramProvider, user: tuple[int, int] | None) -> Needs:
 
 
 def _credential(manifest: ProgramProvider) -> Credential | None:
-    """Return the key that the agent uses without having it, if we have it."""
+    """Return the key that the agent uses through the broker, if it is set."""
     from infloop.egress.broker import Account
     from infloop.runtime.confinement.fence import Credential
 

@@ -92,12 +92,12 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
             requests_per_minute=chosen.webhook_rate_limit,
         )
         own_writes = OwnWritesTracker(workdir, clock)
-        service.news.watch(own_writes.note)
+        service.event_bus.subscribe(own_writes.note)
         sources = firing.sources(own_writes.writes.owns)
         scheduler = next(source for source in sources if isinstance(source, Scheduler))
         application = Application(resources.serving(firing, scheduler))
         metrics = Metrics()
-        service.news.watch(metrics.watch)
+        service.event_bus.subscribe(metrics.watch)
         web = WebDependencies(
             application=application,
             clock=clock,
@@ -133,11 +133,11 @@ def _dispatcher(
     *,
     own_only: bool = False,
 ) -> Dispatcher:
-    from infloop.runtime.runs.dispatch import Dispatcher, Room
+    from infloop.runtime.runs.dispatch import Capacity, Dispatcher
 
-    room = Room(chosen.max_concurrent_runs, chosen.queue_limit)
+    capacity = Capacity(chosen.max_concurrent_runs, chosen.queue_limit)
     load = definition_loader(chosen)
-    return Dispatcher(service, store.queue, clock, audit, load, room, own_only=own_only)
+    return Dispatcher(service, store.queue, clock, audit, load, capacity, own_only=own_only)
 
 
 def _mcp_caller(scope: Scope) -> Caller:

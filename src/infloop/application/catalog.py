@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from infloop.application.models import Model
-from infloop.model.connection import connection_schema
+from infloop.application.schemas import SCHEMAS
 from infloop.model.nodes import NODE_MODELS
-from infloop.model.plugin import plugin_schema
-from infloop.model.provider import provider_schema
 from infloop.model.schema import part_model
 from infloop.model.starter import new_node
-from infloop.model.trigger import trigger_schema
 from infloop.model.values import JsonObject
-from infloop.model.workflow import workflow_schema
 
 if TYPE_CHECKING:
-    from infloop.application.resources import Resources
+    from infloop.application.resources import FileResources
 
 
 class NodeType(Model, kw_only=True):
@@ -55,12 +51,11 @@ class CatalogContent(Model, kw_only=True):
 class Catalog:
     """Describes node types, file formats and settings."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: FileResources) -> None:
         self._resources = resources
 
     def read(self) -> CatalogContent:
         nodes, schemas = _fixed()
-        assert self._resources.settings is not None
         return CatalogContent(
             version=self._resources.version,
             nodes=nodes,
@@ -71,13 +66,7 @@ class Catalog:
 
 @cache
 def _fixed() -> tuple[list[NodeType], dict[str, JsonObject]]:
-    schemas = {
-        "workflow": workflow_schema(),
-        "provider": provider_schema(),
-        "trigger": trigger_schema(),
-        "plugin": plugin_schema(),
-        "connection": connection_schema(),
-    }
+    schemas = {name: schema() for name, schema in SCHEMAS.items()}
     return [_node_type(kind) for kind in NODE_MODELS], schemas
 
 

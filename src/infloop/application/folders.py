@@ -12,7 +12,7 @@ from infloop.errors import UsageError
 from infloop.model.problems import short_repr
 
 if TYPE_CHECKING:
-    from infloop.application.resources import Resources
+    from infloop.application.resources import FileResources
 
 MAX_ENTRIES = 5_000
 
@@ -36,7 +36,7 @@ class FolderList(Model, kw_only=True):
 class Folders:
     """Lists directories."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: FileResources) -> None:
         self._home = resources.folders.home
 
     async def list(self, path: str | None, *, show_hidden: bool = False) -> FolderList:

@@ -8,25 +8,26 @@ from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from infloop.application.run_models import (
+    ChangeList,
     Diff,
-    DirectoryDiff,
     EventPage,
     Idle,
     LatestRun,
+    OutputPage,
+    OutputPreview,
     QueuedRun,
+    ReplacedDirectory,
     RunDetail,
     RunPage,
     RunProgress,
+    RunReport,
     RunSummary,
     SearchMatch,
+    StepReport,
 )
 from infloop.errors import NotFound, UsageError
-from infloop.model.events import Output
-from infloop.model.messages import RunFinished, expand
-from infloop.runtime.runs.dispatch import queue_id
-from infloop.runtime.runs.recovery import shown_status
-from infloop.runtime.runs.taint_report import from_outside
-from infloop.runtime.timeline import spans
+from infloop.model.events import Output, StepStarted, step_path
+from infloop.runtime.runs.run_status import current_status
 from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
@@ -34,18 +35,18 @@ if TYPE_CHECKING:
 
     from infloop.application.resources import Resources
     from infloop.application.run_models import QueueStatus, RunStatus
+    from infloop.application.run_view import RunView, StepView
     from infloop.model.events import Recorded
     from infloop.model.messages import Message
     from infloop.model.values import JsonObject
-    from infloop.runtime.timeline import Span
     from infloop.store.interfaces.queue import QueueState
-    from infloop.store.interfaces.run_log import RunRow, SearchHit, StoredStatus, TextPage
-    from infloop.workspace.snapshots.store import SnapshotStore
+    from infloop.store.interfaces.run_log import RunRow, SearchHit, StoredStatus
 
 MAX_EVENTS = 5_000
 """How many of its newest events a run's record holds."""
 
 MAX_SEARCHED = 500
+PAGE = 200
 SHORTEST_PREFIX = 4
 _QUEUE_STATUS: dict[QueueState, QueueStatus] = {
     "waiting": "queued",
@@ -105,6 +106,8 @@ class RunHistory:
 
         A run may begin between two reads, so the journal is read again.
         """
+        from infloop.runtime.runs.dispatch import queue_id
+
         try:
             return await self._log.run(run_id)
         except NotFound:
@@ -119,7 +122,7 @@ class RunHistory:
         return queued(found) if isinstance(found, QueueEntry) else await self.summarize(found)
 
     async def summarize(self, row: RunRow, hit: SearchHit | None = None) -> RunSummary:
-        status = await shown_status(row, self._resources.store.liveness)
+        status = await current_status(row, self._resources.store.liveness)
         return RunSummary(
             run_id=row.id,
             workflow_id=row.workflow_id,
@@ -165,10 +168,10 @@ class RunHistory:
 
     async def _detail(self, row: RunRow, *, with_events: bool = False) -> RunDetail:
         service = self._resources.driving()
-        progress = service.glance(row.id) if service and row.finished_at is None else None
+        progress = service.progress(row.id) if service and row.finished_at is None else None
         events = await self._newest_events(row) if with_events else UNSET
         common = asdict(await self.summarize(row)) | {
-            "untrusted": await from_outside(self._log, row),
+            "untrusted": await self._untrusted(row),
             "events": events,
         }
         if progress is None:
@@ -180,6 +183,58 @@ class RunHistory:
             open_node_ids=list(progress.nodes),
             iteration_by_loop_id=dict(progress.rounds),
         )
+
+    async def untrusted(self, run_id: str) -> list[str]:
+        """Return the inputs and nodes of a run that hold something from outside."""
+        return await self._untrusted(await self._log.run(run_id))
+
+    async def _untrusted(self, row: RunRow) -> list[str]:
+        if not row.cause.untrusted:
+            return []
+        from infloop.runtime.runs.taint_report import untrusted_names
+
+        return await untrusted_names(self._log, row)
+
+    async def view(self, run_id: str) -> RunView:
+        """Return a run's steps, cost and outcome, rebuilt from its events."""
+        from infloop.application.replay import whole_view
+
+        return await whole_view(self._resources.store, run_id)
+
+    async def report(self, run_id: str) -> RunReport:
+        """Return a run with its steps."""
+        view, row = await self.view(run_id), await self._log.run(run_id)
+        detail = asdict(await self._detail(row))
+        if view.finished:
+            error = view.finished.error
+            detail |= {"error": error, "error_message": error or UNSET}
+        return RunReport(
+            **detail,
+            inputs=view.started.inputs if view.started else {},
+            isolation=view.isolation,
+            egress=view.egress,
+            cost_usd=view.cost_usd,
+            cost_is_complete=not view.cost_is_incomplete,
+            steps_done=view.steps_done,
+            step_list=[_step_report(step) for step in view.steps()],
+        )
+
+    async def step_events(self, run_id: str, path: str) -> list[Recorded]:
+        """Return the events of the last visit of a step, without output."""
+        found: list[Recorded] = []
+        after = 0
+        while batch := await self._log.events(run_id, after, include_output=False):
+            for item in batch:
+                if step_path(item.event) == path:
+                    if isinstance(item.event, StepStarted):
+                        found.clear()
+                    found.append(item)
+            after = batch[-1].seq
+        if not found:
+            raise UsageError(
+                f"run {run_id!r} has no step {path!r}; `infloop show {run_id}` lists its steps"
+            )
+        return found
 
     async def newest_id(self, workflow_id: str = "") -> str:
         """Return the id of the run that was asked for last, of this workflow or of any.
@@ -201,12 +256,14 @@ class RunHistory:
     def progress(self, run_id: str) -> RunProgress | None:
         """Return where a run is that this process drives."""
         service = self._resources.driving()
-        found = service.glance(run_id) if service else None
+        found = service.progress(run_id) if service else None
         if found is None:
             return None
         return RunProgress(open_nodes=list(found.nodes), rounds=dict(found.rounds))
 
     async def _newest_events(self, row: RunRow) -> list[Message]:
+        from infloop.model.messages import RunFinished, expand
+
         found: list[Message] = []
         after = max(0, row.last_seq - MAX_EVENTS)
         while batch := await self._log.events(row.id, after):
@@ -230,9 +287,10 @@ class RunHistory:
 
     async def output_page(
         self, run_id: str, step: str, field: str, offset: int, limit: int
-    ) -> TextPage:
-        """Return part of one output of a step; offsets and sizes are in characters."""
-        return await self._log.output_page(run_id, step, field, offset, limit)
+    ) -> OutputPage:
+        """Return part of one output of a step."""
+        page = await self._log.output_page(run_id, step, field, offset, limit)
+        return OutputPage(text=page.text, offset=page.offset, total=page.total)
 
     # -- many runs ---------------------------------------------------------------------------
 
@@ -244,10 +302,19 @@ class RunHistory:
         search: str | None = None,
         limit: int = 100,
         before: str | None = None,
+        max_searched: int = MAX_SEARCHED,
     ) -> RunPage:
-        """List runs, newest first; with `search`, those in which all its words occur."""
+        """List runs, newest first; with `search`, those in which all its words occur.
+
+        At most `max_searched` search results are looked at.
+        """
         found: list[RunSummary] = []
-        async for row, hit in self._candidates(workflow_id, status, search, before):
+        candidates = (
+            self._search(search, workflow_id, max_searched)
+            if search
+            else self._list(workflow_id, status, before, min(limit, PAGE))
+        )
+        async for row, hit in candidates:
             summary = await self.summarize(row, hit)
             if status in (None, summary.status):
                 found.append(summary)
@@ -255,25 +322,23 @@ class RunHistory:
                 return RunPage(runs=found, next=None if search else row.id)
         return RunPage(runs=found)
 
-    async def _candidates(
-        self,
-        workflow_id: str | None,
-        status: RunStatus | None,
-        search: str | None,
-        before: str | None,
+    async def _search(
+        self, text: str, workflow_id: str | None, limit: int
     ) -> AsyncIterator[tuple[RunRow, SearchHit | None]]:
-        if search:
-            for hit in await self._log.search(search, limit=MAX_SEARCHED):
-                if workflow_id in (None, hit.run.workflow_id):
-                    yield hit.run, hit
-            return
+        for hit in await self._log.search(text, limit=limit):
+            if workflow_id in (None, hit.run.workflow_id):
+                yield hit.run, hit
+
+    async def _list(
+        self, workflow_id: str | None, status: RunStatus | None, before: str | None, batch: int
+    ) -> AsyncIterator[tuple[RunRow, SearchHit | None]]:
         cursor = (await self._log.run(before)).cursor if before else None
-        while page := await self._log.runs(
-            workflow_id=workflow_id, status=_stored(status), limit=200, before=cursor
+        while rows := await self._log.runs(
+            workflow_id=workflow_id, status=_stored(status), limit=batch, before=cursor
         ):
-            for row in page:
+            for row in rows:
                 yield row, None
-            cursor = page[-1].cursor
+            cursor = rows[-1].cursor
 
     def live_runs(self) -> dict[str, str]:
         """Return the runs that this process drives, oldest first, each with its workflow."""
@@ -284,6 +349,8 @@ class RunHistory:
 
     async def log(self, run_id: str, after: int, limit: int, *, output: bool) -> EventPage:
         """Return a page of a run's events, as the event stream shows them."""
+        from infloop.model.messages import expand
+
         await self._log.run(run_id)
         batch = await self._log.events(run_id, after, limit=limit, include_output=output)
         events = [
@@ -304,24 +371,54 @@ class RunHistory:
 
     async def diff(self, run_id: str, step: str = "") -> Diff:
         """Return what a run, or one step or round of it, changed in its directories."""
+        from infloop.application.file_changes import directory_diff
+        from infloop.runtime.timeline import snapshot_pairs
+
         await self._log.run(run_id)
-        found = await spans(self._log, run_id, step)
+        found = await snapshot_pairs(self._log, run_id, step)
         store = (await self._resources.workspaces()).store if found else None
-        return Diff(directories=[await _directory_diff(store, span) for span in found if store])
+        return Diff(directories=[await directory_diff(store, span) for span in found if store])
+
+    async def changes(self, run_id: str, step: str = "") -> ChangeList:
+        """Return which files a run, or one step or round of it, changed in its directories."""
+        from infloop.application.file_changes import directory_changes
+        from infloop.runtime.timeline import snapshot_pairs
+
+        await self._log.run(run_id)
+        found = await snapshot_pairs(self._log, run_id, step)
+        store = (await self._resources.workspaces()).store if found else None
+        return ChangeList(
+            directories=[await directory_changes(store, span) for span in found if store]
+        )
+
+    async def replaced(self, run_id: str, after_seq: int) -> list[ReplacedDirectory]:
+        """Return the directories that a rewind changed after this place in a run."""
+        from infloop.runtime.timeline import replacing_restores
+
+        return [
+            ReplacedDirectory(directory=each.directory, snapshot=each.replaced)
+            for each in await replacing_restores(self._log, run_id, after_seq)
+        ]
 
 
-async def _directory_diff(store: SnapshotStore, span: Span) -> DirectoryDiff:
-    from infloop.workspace.applying.review import protected_changes
-    from infloop.workspace.snapshots.changes import printable
-
-    before, after = await store.stored_tree(span.before), await store.stored_tree(span.after)
-    changed = await store.trees.leaves(before.files, after.files)
-    protected = await protected_changes(store.trees, before.files, changed)
-    return DirectoryDiff(
-        directory=span.directory,
-        patch=await store.patch(span.before, span.after),
-        changed=span.before != span.after,
-        protected={printable(path): why for path, why in protected.items()},
+def _step_report(step: StepView) -> StepReport:
+    return StepReport(
+        path=step.path,
+        node=step.node,
+        node_type=step.node_type,
+        started_at=step.started_at,
+        running=step.running,
+        attempt=step.attempt,
+        handle=step.handle,
+        error=step.error,
+        duration_ms=step.duration_ms,
+        cost_usd=step.cost_usd,
+        rounds=step.rounds if step.opens == "round" else None,
+        rounds_not_listed=step.frames.omitted,
+        outputs={
+            name: OutputPreview(text=output.text, size=output.size)
+            for name, output in step.outputs.items()
+        },
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from infloop.runtime.event_bus import Item as BusItem
-from infloop.runtime.event_bus import Said as BusMessage
-from infloop.runtime.runs.service import follow
+from infloop.application.watched_run import WatchedRun
+from infloop.runtime.event_bus import BusItem, BusMessage
+from infloop.runtime.runs.following import follow
 from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from infloop.application.history import RunHistory
     from infloop.application.resources import Resources
+    from infloop.application.run_models import RunSummary, StartedRun
     from infloop.model.events import Recorded
-    from infloop.runtime.event_bus import News
+    from infloop.runtime.event_bus import EventBus
 
 QUEUE_POLL_SECONDS = 0.1
 
@@ -43,6 +44,20 @@ class Live:
             return service.listen(run_id, after)
         return follow(self._resources.store, run_id, after)
 
+    async def watch(self, started: StartedRun) -> WatchedRun:
+        """Watch a run that was just started in this process."""
+        return WatchedRun(await self._resources.service(), started)
+
+    async def settled(self, run_id: str, timeout_s: float) -> RunSummary | None:
+        """Return a run once it has settled, or None if that takes longer than `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                async for _ in self.follow(run_id):
+                    pass
+        except TimeoutError:
+            return None
+        return await self._history.summarize(await self._resources.store.run_log.run(run_id))
+
     async def has_more(self, run_id: str, after: int) -> bool:
         """Say whether a reader that has seen everything up to `after` will see more."""
         found = await self._history.find_row_or_entry(run_id)
@@ -51,11 +66,11 @@ class Live:
         return found.finished_at is None or after < found.last_seq
 
     @property
-    def bus(self) -> News:
+    def bus(self) -> EventBus:
         """What happens in all runs of this process."""
         service = self._resources.driving()
         assert service is not None, "only a process that drives runs has an event bus"
-        return service.news
+        return service.event_bus
 
     @property
     def process_id(self) -> str:

@@ -15,7 +15,7 @@ from infloop.store.interfaces.queue import QueueFull
 if TYPE_CHECKING:
     from infloop.application.caller import Caller
     from infloop.application.resources import Resources
-    from infloop.runtime.runs.dispatch import Asked
+    from infloop.runtime.runs.dispatch import RunRequest
     from infloop.store.interfaces.queue import Enqueued, QueueEntry
 
 
@@ -71,7 +71,7 @@ class RunQueue:
             held=dispatcher.held if dispatcher else "",
         )
 
-    async def add(self, wanted: Asked) -> Enqueued:
+    async def add(self, wanted: RunRequest) -> Enqueued:
         """Add a run; it is durable when this returns. Raises Overloaded when the queue is full."""
         dispatcher = self._resources.dispatcher
         assert dispatcher is not None, "only a process with a dispatcher adds to the queue"
@@ -90,7 +90,7 @@ class RunQueue:
             entry = await self._resources.store.queue.entry(queue_id)
         except NotFound as error:
             raise NotFound(str(error), "not-in-queue") from None
-        await self._resources.audit.record(
+        await self._resources.audit().record(
             "queue.removed",
             caller.actor,
             correlation_id=caller.correlation_id,

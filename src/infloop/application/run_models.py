@@ -78,6 +78,54 @@ class RunDetail(RunSummary, kw_only=True, tag="run"):
     events: list[Message] | UnsetType = UNSET
 
 
+class OutputPreview(Model, kw_only=True):
+    """The beginning of an output, and its full length in characters."""
+
+    text: str
+    size: int
+
+
+class StepReport(Model, kw_only=True):
+    """One visit of a node. `branch` is the handle by which it was left."""
+
+    path: str = field(name="stepPath")
+    node: str = field(name="nodeId")
+    node_type: str
+    started_at: int
+    running: bool
+    attempt: int
+    handle: str = field(name="branch")
+    error: str
+    duration_ms: int
+    cost_usd: float | None
+    rounds: int | None
+    rounds_not_listed: int
+    outputs: dict[str, OutputPreview]
+
+
+class RunReport(RunDetail, kw_only=True, tag="run"):
+    """A run with its steps. Of a long loop the first and the last rounds are listed.
+
+    `error` is complete here. `costUsd` is null if nothing that costs money has run.
+    """
+
+    inputs: JsonObject
+    isolation: str
+    egress: str
+    cost_usd: float | None
+    cost_is_complete: bool
+    steps_done: int
+    step_list: list[StepReport]
+
+
+class OutputPage(Model, kw_only=True):
+    """Part of one output of a step; `offset` and `total` are in characters."""
+
+    text: str
+    offset: int
+    total: int
+
+
 class QueuedRun(Model, kw_only=True, tag_field="kind", tag="queued"):
     """A run that waits in the queue, or left it without having begun (`reason` says why)."""
 
@@ -124,11 +172,62 @@ class Diff(Model, kw_only=True):
     directories: list[DirectoryDiff]
 
 
-class Begun(Model, kw_only=True):
-    """A run that goes on."""
+class FileChange(Model, kw_only=True):
+    """A file that changed. `mode` means its permissions, `type` that a file became a link.
+
+    A path that ends with a slash is an empty directory.
+    """
+
+    path: str
+    kind: Literal["added", "modified", "deleted", "mode", "type"]
+    insertions: int
+    deletions: int
+    binary: bool
+
+
+class DirectoryChanges(Model, kw_only=True):
+    """Which files changed in one directory; see `DirectoryDiff`."""
+
+    directory: str
+    files: list[FileChange]
+    changed: bool
+    protected: dict[str, str]
+
+
+class ChangeList(Model, kw_only=True):
+    """Which files changed, by directory."""
+
+    directories: list[DirectoryChanges]
+
+
+class DirectoryRestore(Model, kw_only=True):
+    """What a rewind changes in one directory; `files` is null if it is created again."""
+
+    directory: str
+    files: list[FileChange] | None
+
+
+class RewindPlan(Model, kw_only=True):
+    """What a rewind to `step` changes in the directories of a run."""
+
+    run_id: str
+    step: str
+    directories: list[DirectoryRestore]
+
+
+class ReplacedDirectory(Model, kw_only=True):
+    """A directory that a rewind changed, and the snapshot of what it replaced."""
+
+    directory: str
+    snapshot: str
+
+
+class StartedRun(Model, kw_only=True):
+    """A run that was started or continued. What is new has a sequence above `afterSeq`."""
 
     run_id: str
     correlation_id: str
+    after_seq: int
 
 
 class Cancellation(Model, kw_only=True):
@@ -145,7 +244,10 @@ class Cancellation(Model, kw_only=True):
 
 
 class Recovery(Model, kw_only=True):
-    """Runs whose process had died, and messages about what else was cleaned up."""
+    """Runs whose process had died, and messages about what else was cleaned up.
+
+    `failed` are recorded as failed; `resumable` wait to be resumed, as their workflow asks.
+    """
 
     failed: list[str]
     resumable: list[str]

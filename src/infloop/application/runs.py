@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING
 from infloop.application.run_models import (
     ACTIVE,
     FINISHED,
-    Begun,
     Cancellation,
+    DirectoryRestore,
     QueuedState,
     Recovery,
+    RewindPlan,
     RunPromise,
+    StartedRun,
 )
-from infloop.catalog.workflows import is_workflow_id
-from infloop.errors import Conflict, NotFound, UsageError, WorkflowError
+from infloop.errors import Conflict, Forbidden, NotFound, UsageError, WorkflowError
 from infloop.model.events import Cause
 from infloop.model.problems import short_repr
-from infloop.model.references import implicit_inputs, workflow_inputs
-from infloop.model.values import compact_json
-from infloop.policy.taint import refusals, told
-from infloop.runtime.runs.dispatch import Asked
-from infloop.runtime.runs.recovery import shown_status
+from infloop.runtime.runs.run_status import current_status
 from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
@@ -35,10 +32,9 @@ if TYPE_CHECKING:
     from infloop.catalog import Bundle
     from infloop.model.audit import EventName
     from infloop.model.values import JsonObject, JsonValue
-    from infloop.runtime.runs.service import GoingBack, RunService
+    from infloop.runtime.runs.service import RunService
     from infloop.store.interfaces.run_log import RunRow
 
-MAX_ARGUMENT_BYTES = 1 << 20
 PRIORITY = 10
 """Somebody waits for these runs, so they overtake those of triggers."""
 
@@ -68,7 +64,7 @@ class Runs:
         found = await self._history.find_row_or_entry(run_id)
         if isinstance(found, QueueEntry):
             return await self._cancel_queued(found, caller)
-        status = await shown_status(found, self._resources.store.liveness)
+        status = await current_status(found, self._resources.store.liveness)
         if status in FINISHED:
             raise Conflict(
                 f"run {run_id!r} has {status} already; there is nothing to stop", "finished"
@@ -128,7 +124,7 @@ class Runs:
         *,
         take_over: bool = False,
         max_cost_usd: float | None = None,
-    ) -> Begun:
+    ) -> StartedRun:
         """Go on with a run that paused or whose process died; no finished step runs again.
 
         With `max_cost_usd` the run may spend that much in all, within what the operator allows.
@@ -140,22 +136,44 @@ class Runs:
             await service.resume(run_id, take_over=take_over, max_cost_usd=max_cost_usd)
         except UsageError as error:
             raise Conflict(str(error), "cannot-resume") from None
-        return Begun(run_id=run_id, correlation_id=caller.correlation_id or row.correlation_id)
+        return StartedRun(
+            run_id=run_id,
+            correlation_id=caller.correlation_id or row.correlation_id,
+            after_seq=row.last_seq,
+        )
 
-    async def plan_rewind(self, run_id: str, step: str) -> list[GoingBack]:
-        """Return what going back to `step` would change in the run's directories."""
-        return await (await self._resources.service()).plan_rewind(run_id, step)
+    async def plan_rewind(self, run_id: str, step: str) -> RewindPlan:
+        """Return what a rewind to `step` would change in the run's directories."""
+        from infloop.application.file_changes import file_changes
 
-    async def rewind(self, run_id: str, step: str, caller: Caller) -> Begun:
-        """Begin a new run from a step of this one, with the files as they were then."""
+        plan = await (await self._resources.service()).plan_rewind(run_id, step)
+        return RewindPlan(
+            run_id=run_id,
+            step=step,
+            directories=[
+                DirectoryRestore(
+                    directory=each.directory,
+                    files=None if each.changes is None else file_changes(each.changes),
+                )
+                for each in plan
+            ],
+        )
+
+    async def rewind(self, run_id: str, step: str, caller: Caller) -> StartedRun:
+        """Start a new run from a step of this one, with the files as they were then."""
         row = await self._resources.store.run_log.run(run_id)
         await self._record("run.rewound", row, caller, step=step)
         service = await self._resources.service()
         try:
+            seq = await service.find_step(run_id, step)
             new = await service.rewind(run_id, step)
         except UsageError as error:
             raise Conflict(str(error), "cannot-rewind") from None
-        return Begun(run_id=new, correlation_id=caller.correlation_id or row.correlation_id)
+        return StartedRun(
+            run_id=new,
+            correlation_id=caller.correlation_id or row.correlation_id,
+            after_seq=seq - 1,
+        )
 
     # -- after a crash -----------------------------------------------------------------------
 
@@ -166,7 +184,7 @@ class Runs:
         as failed.
         """
         found = await (await self._resources.service()).recover()
-        return Recovery(failed=found.failed, resumable=found.resumable, messages=found.files)
+        return Recovery(failed=found.failed, resumable=found.resumable, messages=found.messages)
 
     async def continue_recovered(self, run_id: str) -> None:
         """Go on with a run whose workflow asks to be resumed after a crash."""
@@ -174,9 +192,31 @@ class Runs:
 
     async def unconfined_reason(self) -> str:
         """Return why children are not confined; empty if they are, or if it was asked for."""
-        return (await self._resources.service()).why_host
+        return (await self._resources.service()).unconfined_reason
 
     # -- starting ----------------------------------------------------------------------------
+
+    async def start(
+        self, workflow: Bundle, inputs: JsonObject, caller: Caller, *, directory: str
+    ) -> StartedRun:
+        """Start a run that this process drives; it is durable when this returns.
+
+        Only the command line does this. Other surfaces use the queue.
+        """
+        from infloop.engine.graph import Definition
+
+        if caller.surface != "cli":
+            raise Forbidden(f"runs over {caller.surface!r} are started through the queue")
+        service = await self._resources.service()
+        correlation_id = caller.correlation_id or f"cid_{secrets.token_hex(16)}"
+        run_id = await service.start(
+            Definition(workflow.root.id, workflow.plain()),
+            inputs,
+            workdir=directory,
+            cause=Cause("cli", str(workflow.source)),
+            correlation_id=correlation_id,
+        )
+        return StartedRun(run_id=run_id, correlation_id=correlation_id, after_seq=0)
 
     async def enqueue(
         self,
@@ -192,11 +232,16 @@ class Runs:
         A key that was used within a day returns the first promise. What an MCP client gives counts
         as untrusted, as a webhook's values do.
         """
+        from infloop.application.workflows import refuse_large_inputs, refuse_unknown_inputs
+        from infloop.model.references import workflow_inputs
+        from infloop.runtime.runs.dispatch import RunRequest
+
         service = await self._resources.service()
-        await service.refuse_if_spent()
+        await service.check_resources()
         bundle = await asyncio.to_thread(self._bundle, workflow_id)
         if caller.surface == "mcp":
-            _refuse_unknown(bundle, inputs)
+            refuse_unknown_inputs(bundle.root, inputs)
+            refuse_large_inputs(inputs)
         filled = workflow_inputs(bundle.root, inputs)
         cause, trigger_id = Cause("api", caller.actor.kind), ""
         if caller.surface == "mcp":
@@ -205,7 +250,7 @@ class Runs:
             trigger_id = f"mcp_{self._resources.clock.now_ms()}_{secrets.token_hex(4)}"
             _refuse_untrusted(service, bundle, cause)
         workdir = await asyncio.to_thread(self._directory, directory)
-        await self._resources.audit.record(
+        await self._resources.audit().record(
             "run.queued",
             caller.actor,
             correlation_id=caller.correlation_id,
@@ -213,7 +258,7 @@ class Runs:
             details={"via": caller.surface},
         )
         added = await self._queue.add(
-            Asked(
+            RunRequest(
                 workflow_id=workflow_id,
                 inputs=filled,
                 cause=cause,
@@ -242,6 +287,8 @@ class Runs:
 
     def _bundle(self, workflow_id: str) -> Bundle:
         """Return a checked workflow by its id: never by a path, whatever the id looks like."""
+        from infloop.catalog.workflows import is_workflow_id
+
         if not is_workflow_id(workflow_id):
             raise NotFound(f"there is no workflow {short_repr(workflow_id)}")
         folders = self._resources.folders
@@ -252,6 +299,7 @@ class Runs:
         return folders.workflows.load_bundle(workflow_id, known_providers=folders.known_providers())
 
     def _directory(self, chosen: str | None) -> str:
+
         if chosen is None:
             return str(self._resources.folders.workdir)
         path = Path(chosen)
@@ -265,7 +313,7 @@ class Runs:
         self, event: EventName, run: RunRow, caller: Caller, **details: JsonValue
     ) -> None:
         """Record what is about to be done; raise AuditError, so that it is not done."""
-        await self._resources.audit.record(
+        await self._resources.audit().record(
             event,
             caller.actor,
             correlation_id=caller.correlation_id or run.correlation_id,
@@ -275,23 +323,11 @@ class Runs:
         )
 
 
-def _refuse_unknown(bundle: Bundle, given: JsonObject) -> None:
-    """Raise UsageError for an argument that the workflow does not take, or too many bytes."""
-    specs = bundle.root.inputs
-    known = implicit_inputs(bundle.root) if specs is None else [spec.name for spec in specs]
-    extra = next((name for name in given if name not in known), None)
-    if extra is not None:
-        takes = f"it takes: {', '.join(known)}" if known else "it takes none"
-        raise UsageError(f"workflow {bundle.root.id!r} takes no {extra[:60]!r}; {takes}")
-    if len(compact_json(given).encode()) > MAX_ARGUMENT_BYTES:
-        raise UsageError(
-            f"the arguments are larger than {MAX_ARGUMENT_BYTES} bytes; put long texts into a "
-            "file and give its path"
-        )
-
-
 def _refuse_untrusted(service: RunService, bundle: Bundle, cause: Cause) -> None:
     """Refuse at once what the run would be refused for when its turn comes."""
-    found = refusals(bundle.plain(), bundle.root.id, cause.untrusted, confined=not service.why_host)
+    from infloop.policy.taint import find_violations, violations_message
+
+    confined = not service.unconfined_reason
+    found = find_violations(bundle.plain(), bundle.root.id, cause.untrusted, confined=confined)
     if found:
-        raise WorkflowError(told(found))
+        raise WorkflowError(violations_message(found))

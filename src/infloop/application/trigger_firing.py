@@ -17,7 +17,7 @@ from infloop.errors import StoreError, UsageError
 from infloop.model.audit import Actor, fingerprint
 from infloop.model.inputs import InputError
 from infloop.model.template import TooLong
-from infloop.runtime.runs.dispatch import Asked
+from infloop.runtime.runs.dispatch import RunRequest
 from infloop.store.interfaces.queue import QueueFull
 from infloop.triggers import KINDS, kind_named
 from infloop.triggers.firing import prepare, public_name
@@ -142,7 +142,7 @@ class TriggerFiring:
         correlation_id = _correlation_id.get() or f"cid_{secrets.token_hex(16)}"
         kind = kind_named(firing.cause.kind)
         added = await self._dispatcher.put(
-            Asked(
+            RunRequest(
                 workflow_id=firing.workflow_id,
                 inputs=firing.inputs,
                 cause=firing.cause,

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from infloop.application.models import Model
+from infloop.application.problems import ShownProblem
 from infloop.model.plugin import Plugin
 from infloop.model.trigger import Trigger
 from infloop.model.values import JsonObject, JsonValue
@@ -125,9 +126,10 @@ class TriggerList(Model, kw_only=True):
 
 
 class PluginList(Model, kw_only=True):
-    """Senders of webhooks, the generic one first."""
+    """Senders of webhooks, the generic one first; `problems` are those of their files."""
 
     plugins: list[PluginView]
+    problems: list[ShownProblem]
 
 
 class TrialResult(Model, kw_only=True):
@@ -135,6 +137,35 @@ class TrialResult(Model, kw_only=True):
 
     status: int
     body: JsonObject | None
+
+
+class DryRun(Model, kw_only=True):
+    """What a request would be answered, and the run it would start. Nothing was started.
+
+    `untrusted` names the inputs that come from the request. `workflowId` is null without a run.
+    """
+
+    status: int
+    reason: str
+    detail: str
+    workflow_id: str | None
+    inputs: JsonObject
+    untrusted: list[str]
+
+
+class TriggerReport(Model, kw_only=True):
+    """A trigger, and everything that is wrong with it. An unusable file has only problems.
+
+    `event` says in words what fires it; `details` say more.
+    """
+
+    id: str
+    problems: list[ShownProblem]
+    trigger: TriggerView | None = None
+    event: str = ""
+    details: list[str] = msgspec.field(default_factory=list)
+    takes_requests: bool = False
+    plugin: PluginView | None = None
 
 
 class WebhookAccepted(Model, kw_only=True):

@@ -44,7 +44,7 @@ class TriggerLoops:
 
 
 class Daemon:
-    """Everything that goes on without a request. A process without triggers has none to watch."""
+    """Everything that works without a request; `triggers` is None in a process without them."""
 
     def __init__(
         self, service: RunService, dispatcher: Dispatcher, triggers: TriggerLoops | None = None

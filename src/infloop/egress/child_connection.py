@@ -28,7 +28,7 @@ from infloop.egress.relay import Relay
 from infloop.egress.reports import ConnectionEnded, Decision
 from infloop.egress.resolve import addresses_to_dial
 from infloop.errors import EgressError
-from infloop.policy.hosts import authority, parse_url
+from infloop.model.hosts import authority, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from infloop.egress.reports import Kind, RefusalCause
     from infloop.egress.resolve import Lookup
     from infloop.errors import EgressFailure
-    from infloop.policy.hosts import Allowlist, HostVerdict, HttpUrl, Scheme
+    from infloop.model.hosts import HttpUrl, Scheme
+    from infloop.policy.hosts import Allowlist, HostVerdict
 
 _TUNNEL_OPEN = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _MAX_RESPONSE_BYTES = 1 << 40

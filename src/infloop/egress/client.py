@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.egress.resolve import SystemLookup
 from infloop.errors import EgressError
+from infloop.model.hosts import authority, canonical_host, parse_url
 from infloop.policy.addresses import LOOPBACK, PRIVATE, refused_range
-from infloop.policy.hosts import Allowlist, HostDecision, authority, canonical_host, parse_url
+from infloop.policy.hosts import Allowlist, HostDecision
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     import httpcore2
 
     from infloop.egress.resolve import HostPolicy, Lookup
+    from infloop.model.hosts import HttpUrl, Scheme
     from infloop.policy.addresses import Address
-    from infloop.policy.hosts import HttpUrl, Scheme
 
 Content: TypeAlias = "bytes | AsyncIterator[bytes] | None"
 

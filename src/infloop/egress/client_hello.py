@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from infloop.policy.hosts import is_address
+from infloop.model.hosts import is_address
 
 MAX_HELLO = 32 << 10
 

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.errors import EgressError
-from infloop.policy.hosts import DEFAULT_PORTS, parse_authority, parse_url
+from infloop.model.hosts import DEFAULT_PORTS, parse_authority, parse_url
 from infloop.policy.secrets import same_secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from infloop.policy.hosts import HttpUrl
+    from infloop.model.hosts import HttpUrl
 
 MAX_HEAD = 16 << 10
 MAX_FIELDS = 100

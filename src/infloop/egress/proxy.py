@@ -23,7 +23,7 @@ from infloop.egress.protocol import Refusal, refusal_response
 from infloop.egress.reports import ConnectionEnded, Decision
 from infloop.egress.resolve import SystemLookup
 from infloop.errors import EgressError
-from infloop.policy.hosts import authority
+from infloop.model.hosts import authority
 
 if TYPE_CHECKING:
     import socket

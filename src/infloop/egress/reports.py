@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from infloop.policy.hosts import HostVerdict, authority
+from infloop.model.hosts import authority
+from infloop.policy.hosts import HostVerdict
 
 Kind: TypeAlias = Literal["tunnel", "request", "broker", "unknown"]
 

@@ -13,12 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from infloop.errors import EgressError
+from infloop.model.hosts import authority, is_address
 from infloop.policy.addresses import refuse_answer
-from infloop.policy.hosts import authority, is_address
 
 if TYPE_CHECKING:
+    from infloop.model.hosts import Scheme
     from infloop.policy.addresses import Address
-    from infloop.policy.hosts import HostDecision, Scheme
+    from infloop.policy.hosts import HostDecision
 
 Lookup: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 """Returns the addresses of a name; raises OSError when there are none."""

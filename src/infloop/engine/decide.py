@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Decision(NamedTuple):
-    """The handle a node leaves by and what it returns."""
+    """The handle that a node leaves by, its outputs, and its error if it failed."""
 
     handle: str
     outputs: JsonObject
@@ -31,7 +31,7 @@ def decide(node_type: str, config: JsonObject) -> Decision | None:
 
 
 def proceed(config: JsonObject) -> Decision:
-    """Go on."""
+    """Continue by `next`."""
     return Decision("next", {})
 
 

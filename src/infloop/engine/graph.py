@@ -1,8 +1,8 @@
-"""Workflows compiled for walking.
+"""Workflows compiled for execution.
 
-A `Program` is the run's definition: the workflow it began with and every workflow that one may
-call, as they were when the run began. It is made from plain JSON (the form that is stored and
-hashed), and compiled once: edges by handle, branch roots, templates parsed.
+A `Definition` holds a workflow and all workflows that it may call, as they were when the run began.
+It is plain JSON: the form that is stored and hashed. It is compiled once into a `Program`: edges by
+handle, roots of branches, parsed templates.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Program:
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """What a run executes, as it is stored: plain JSON, named by its hash."""
+    """What a run executes: plain JSON, stored under its hash."""
 
     root: str
     workflows: dict[str, dict[str, Any]]
@@ -79,13 +79,13 @@ def decode_definition(data: bytes) -> Definition:
 
 
 def compile_program(definition: Definition) -> Program:
-    """Return the definition ready to walk."""
+    """Return the compiled definition."""
     graphs = {name: compile_graph(body) for name, body in definition.workflows.items()}
     return Program(definition.root, graphs)
 
 
 def compile_graph(workflow: JsonObject) -> Graph:
-    """Return one workflow ready to walk. It must have been checked."""
+    """Return one compiled workflow. It must have been checked."""
     edges: dict[str, dict[str, str]] = {}
     for edge in cast("list[dict[str, str]]", workflow["edges"]):
         # The first edge that leaves a handle is the one that is followed.

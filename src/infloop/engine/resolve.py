@@ -1,4 +1,4 @@
-"""A node's configuration with its references filled in."""
+"""Fills in the references of a node's configuration."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Unresolved(ValueError):
-    """A field that must not be left empty refers to something that does not exist."""
+    """A field that must not be empty has a reference that does not resolve."""
 
 
 def resolve(node: GraphNode, scope: Scope, warn: Callable[[str, str], None]) -> JsonObject:
-    """Return the node's configuration as this visit sees it.
+    """Return the node's configuration with its references filled in.
 
-    `warn(field, reference)` is told of every reference that resolves to nothing.
+    `warn(field, reference)` is called for every reference that does not resolve.
     """
     if not node.templates:
         return node.config
@@ -44,7 +44,7 @@ def resolve(node: GraphNode, scope: Scope, warn: Callable[[str, str], None]) -> 
 
 
 def _pattern(holder: JsonObject, template: Template, scope: Scope) -> str:
-    """Render a pattern; a value stands for itself, and an empty one would match everything."""
+    """Render a pattern. Values are matched literally; a missing one would match everything."""
 
     def refuse(key: str) -> None:
         raise Unresolved(f"the pattern refers to {key!r}, which does not exist")
@@ -64,7 +64,7 @@ def _shell_line(
 
 
 def _copied_holder(config: JsonObject, path: tuple[str, ...]) -> JsonValue:
-    """Copy what lies on the way to the value at `path`; return the object or list that holds it."""
+    """Copy the objects and lists along `path`; return the one that holds the value."""
     holder: JsonValue = config
     for key in path[:-1]:
         inner = _get(holder, key)

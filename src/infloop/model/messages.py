@@ -1,8 +1,8 @@
-"""Events as outside readers see them: the names and fields of the HTTP API's event stream.
+"""Events in the form of the HTTP API's event stream.
 
-One recorded event becomes one or more messages (a step without effects is a start and a finish).
-Every message has its `type`, and says which run, when, in which place of the sequence and at which
-step. Fields with a default are left out of the JSON when they have it.
+- One recorded event becomes one or more messages: a step without effects is a start and a finish.
+- Every message has a type, a run, a sequence number and a time, and the path of its step if any.
+- Fields with their default value are left out of the JSON.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RunStopRequested(_Message, kw_only=True, tag="run_stop_requested"):
 
 
 class RunBudgetExceeded(_Message, kw_only=True, tag="run_budget_exceeded"):
-    """A step was refused the money it needed."""
+    """The budget did not allow a step."""
 
     reason: str
 
@@ -124,7 +124,7 @@ class ErrorMessage(_Message, kw_only=True, tag="error"):
 
 
 class TemplateWarning(_Message, kw_only=True, tag="template_warning"):
-    """A reference resolved to nothing and was left empty."""
+    """A reference did not resolve and was left empty."""
 
     node_id: str
     field: str
@@ -132,14 +132,14 @@ class TemplateWarning(_Message, kw_only=True, tag="template_warning"):
 
 
 class Notice(_Message, kw_only=True, tag="notice"):
-    """Something that a person should know."""
+    """A message for people."""
 
     level: str
     message: str
 
 
 class TreeSaved(_Message, kw_only=True, tag="tree_saved"):
-    """A directory was saved before or after a step; what changed is counted after it."""
+    """A snapshot of a directory was taken before or after a step; changes are counted after it."""
 
     node_id: str
     attempt: int
@@ -153,7 +153,7 @@ class TreeSaved(_Message, kw_only=True, tag="tree_saved"):
 
 
 class TreeRestored(_Message, kw_only=True, tag="tree_restored"):
-    """A directory was restored; what it replaced is saved as `replaced`."""
+    """A directory was restored; `replaced` is the snapshot of its state before that."""
 
     directory: str
     snapshot: str

@@ -122,9 +122,10 @@ class NodeBase(FileModel):
     def untrusted_rule(cls, config: Mapping[str, JsonValue]) -> UntrustedRule | None:
         """Return the rule of `untrusted` that decides what may reach the node; None if none does.
 
-        A node that only compares texts needs no rule.
+        A node that only compares texts needs no rule. A node with effects has the rule for commands
+        unless its class says otherwise.
         """
-        return None
+        return "commands" if cls.has_effects else None
 
     @classmethod
     def carried_outputs(cls, config: Mapping[str, JsonValue]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""A workflow file, read as far as it can be read.
+"""Reads a workflow file: migrates older formats and keeps what is usable.
 
-Older formats are brought up to date on the way. Each part is taken on its own, so that one mistake
-does not hide the next; whether the result makes sense is for `check` to say.
+Each part is validated separately, so that one mistake does not hide the next. `check` decides
+whether the result makes sense.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ MAX_EDGES = 4 * MAX_NODES
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A workflow file as far as it could be read.
+    """A workflow file, as far as it could be read.
 
-    With an error among `problems` the workflow serves for checking the rest of it, not for running.
-    `unknown` names the nodes whose type nobody knows; sidenotes stand in for them.
+    If `problems` has an error, the workflow can be checked but not run. `unknown` holds the ids of
+    nodes with an unknown type, which are replaced by sidenotes.
     """
 
     workflow: Workflow | None
@@ -43,15 +43,15 @@ class Parsed:
 
     @property
     def usable(self) -> bool:
-        """Whether there is a workflow and nothing in it is an error."""
+        """Whether there is a workflow without errors."""
         return self.workflow is not None and all(p.severity != "error" for p in self.problems)
 
 
 def parse_workflow(data: bytes, *, expected_id: str | None = None) -> Parsed:
-    """Read a workflow file and bring it to today's format.
+    """Read a workflow file and migrate it to the current format.
 
-    `expected_id` is the id that the file's name promises. Inline triggers of older files are not
-    part of the workflow; they are returned beside it.
+    `expected_id` is the id that the file's name implies. Inline triggers of older files are not
+    part of the workflow and are returned separately.
     """
     report = Report()
     raw = read_object(data, report)
@@ -67,13 +67,13 @@ def parse_workflow(data: bytes, *, expected_id: str | None = None) -> Parsed:
         report.error(
             "id",
             f"{short_repr(workflow.id)} is not the name of its file, {short_repr(expected_id)}",
-            "rename the file or change the id; a workflow is found by its file's name",
+            "rename the file or change the id; a workflow is found by its file name",
         )
     return Parsed(workflow, tuple(report.problems), triggers, frozenset(unknown))
 
 
 def _bounded(raw: JsonObject, report: Report) -> bool:
-    """Migrate the nodes on the way while counting them; return False when there are too many."""
+    """Migrate the nodes and count them; return False if there are too many."""
     edges = raw.get("edges")
     if isinstance(edges, list) and len(edges) > MAX_EDGES:
         report.error("edges", f"more than {MAX_EDGES} edges", "split it into subworkflows")
@@ -121,7 +121,7 @@ def _take_triggers(raw: JsonObject, report: Report) -> tuple[JsonObject, ...]:
 
 
 def _salvage(raw: JsonObject, report: Report, unknown: set[str]) -> Workflow:
-    """Return what can be used of a file with mistakes in it, each part on its own."""
+    """Return the usable parts of a file with mistakes; each part is validated separately."""
     rest = {key: value for key, value in raw.items() if key not in ("nodes", "edges")}
     header = fit(Workflow, rest, report) or Workflow()
     edges = tuple(

@@ -1,6 +1,6 @@
-"""What a workflow refers to: the texts that hold references, the inputs they name, other workflows.
+"""The references of a workflow: templates in its nodes, inputs, and called workflows.
 
-Which fields may hold `{{references}}` is said where they are declared (`template=True`).
+A field that may hold `{{references}}` is declared with `template=True`.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def node_templates(node: Node) -> list[ConfigTemplate]:
 
 
 def implicit_inputs(workflow: Workflow) -> tuple[str, ...]:
-    """Return the inputs that a workflow without an `inputs` key refers to, in order."""
+    """Return the inputs that a workflow without the key `inputs` refers to, in order."""
     if workflow.inputs is not None:
         return ()
     return input_names(
@@ -142,7 +142,7 @@ def implicit_inputs(workflow: Workflow) -> tuple[str, ...]:
 
 
 def input_names(templates: Iterable[Template]) -> tuple[str, ...]:
-    """Return the inputs that templates refer to, each once."""
+    """Return the inputs that templates refer to, without duplicates."""
     names = {
         reference[1]: None
         for template in templates
@@ -153,7 +153,7 @@ def input_names(templates: Iterable[Template]) -> tuple[str, ...]:
 
 
 def workflow_inputs(workflow: Workflow, supplied: Mapping[str, JsonValue]) -> JsonObject:
-    """Return the inputs a run begins with; raise `InputError` for the first that does not fit.
+    """Return the inputs of a run; raise `InputError` for the first wrong value.
 
     Declared inputs are typed and have defaults; implicit ones are optional texts. Other keys are
     left out.
@@ -167,7 +167,7 @@ def workflow_inputs(workflow: Workflow, supplied: Mapping[str, JsonValue]) -> Js
 
 
 def called_workflows(workflow: Workflow) -> dict[str, str]:
-    """Return the ids of the workflows it calls, each with the place of the first call."""
+    """Return the ids of the called workflows, each with the place of its first call."""
     called: dict[str, str] = {}
     for seat in every_node(workflow):
         if isinstance(seat.node, SubworkflowNode):

@@ -1,4 +1,4 @@
-"""Triggers: what starts which workflow by itself, and with what."""
+"""Trigger files: webhooks, schedules and file watches that start a workflow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Our own fixed pattern: no nested repeats.
 _TRIGGER_ID = re.compile(r"[A-Za-z0-9_-]{16,32}", re.ASCII)  # noqa: TID251
-LONGEST_DEBOUNCE_MS = 3_600_000
+MAX_DEBOUNCE_MS = 3_600_000
 
 
 def _trigger_id(text: str) -> str:
@@ -34,7 +34,7 @@ def _trigger_id(text: str) -> str:
 
 
 class Predicate(FileModel):
-    """A comparison that a request must pass."""
+    """A comparison that must hold for a request."""
 
     lhs: str = field("", "Left", "The text that is compared.", template=True)
     op: Literal["==", "!=", "contains", "matches"] = field("==", "Operator", "How.")
@@ -54,27 +54,27 @@ class Schedule(KindOptions):
     model_config = required("cron")
 
     cron: str = field("", "Cron", "Minute, hour, day, month, weekday: 30 9 * * 1-5.")
-    time_zone: str = field("UTC", "Time zone", "Where that is the time: Europe/Berlin.")
+    time_zone: str = field("UTC", "Time zone", "The time zone of the expression: Europe/Berlin.")
     misfire: Literal["once", "skip", "ask"] = field(
         "once",
         "When missed",
-        "What becomes of times at which nothing could be started: one run for all of them, none, "
-        "or somebody is asked.",
+        "What to do about missed times: start one run for all of them, start none, or ask a "
+        "person.",
     )
 
 
 class Watch(KindOptions):
-    """Which changes of files start a workflow."""
+    """The file changes that start a workflow."""
 
     model_config = required("directory", "globs")
 
-    directory: str = field("", "Directory", "Where to look, as an absolute path.")
-    globs: tuple[str, ...] = field((), "Files", "Which files count: src/**/*.py, *.md.")
+    directory: str = field("", "Directory", "The directory to watch, as an absolute path.")
+    globs: tuple[str, ...] = field((), "Files", "The files to watch: src/**/*.py, *.md.")
     ignore: tuple[str, ...] = field(
-        (), "But not", "Which of them do not count; `.git` and what editors leave never do."
+        (), "But not", "Files to ignore; `.git` and editors' temporary files always are."
     )
     debounce_ms: Whole = field(
-        500, "Quiet time (ms)", "How long nothing may change before the workflow is started."
+        500, "Quiet time (ms)", "The workflow is started when nothing has changed for this long."
     )
 
     def check(self, place: str, report: Report) -> None:
@@ -84,11 +84,11 @@ class Watch(KindOptions):
                 f"{short_repr(self.directory)} is not absolute",
                 "begin with a slash",
             )
-        if not 0 <= self.debounce_ms <= LONGEST_DEBOUNCE_MS:
+        if not 0 <= self.debounce_ms <= MAX_DEBOUNCE_MS:
             report.error(
                 f"{place}.debounceMs",
                 f"{short_repr(self.debounce_ms)} is not a quiet time",
-                f"use 0 to {LONGEST_DEBOUNCE_MS}",
+                f"use 0 to {MAX_DEBOUNCE_MS}",
             )
 
 
@@ -97,7 +97,7 @@ KIND_OPTIONS: dict[TriggerKindName, str] = {"schedule": "schedule", "file": "fil
 
 
 class Trigger(Document):
-    """What starts a workflow by itself. A webhook's id is its credential."""
+    """Starts a workflow without a person. The id of a webhook is its credential."""
 
     model_config = ConfigDict(title="Trigger", **required("id", "enabled", "workflowId"))
 
@@ -117,12 +117,12 @@ class Trigger(Document):
         None, "Secret before", "The key before this one, while senders change over.", secret=True
     )
     previous_secret_until: Whole | None = field(
-        None, "Secret before, until", "When it stops to count, in milliseconds since 1970."
+        None, "Secret before, until", "When it expires, in milliseconds since 1970."
     )
     verify_optional: Flag = field(
         default=False,
         title="Accept unsigned requests",
-        description="Take requests although nothing proves who sent them.",
+        description="Accept requests without a proof of who sent them.",
     )
     schedule: Schedule | None = field(None, "Schedule", "For kind schedule.")
     files: Watch | None = field(None, "Files", "For kind file.")
@@ -145,7 +145,7 @@ def _trigger_rules(trigger: Trigger, report: Report) -> None:
         else:
             options.check(place, report)
     if trigger.previous_secret and trigger.previous_secret_until is None:
-        report.error("previousSecretUntil", "is missing", "an old secret must end some time")
+        report.error("previousSecretUntil", "is missing", "say when the old secret expires")
     for index, predicate in enumerate(trigger.match):
         if predicate.op == "matches" and not Template(predicate.rhs).references:
             try:
@@ -159,7 +159,7 @@ def _trigger_rules(trigger: Trigger, report: Report) -> None:
 
 
 def is_trigger_id(text: str) -> bool:
-    """Tell whether `text` can be a trigger's id, and so the name of its file."""
+    """Say whether `text` can be the id of a trigger, which is also its file name."""
     return bool(_TRIGGER_ID.fullmatch(text))
 
 

@@ -1,4 +1,4 @@
-"""Every node of a workflow in its place, however deep it is nested."""
+"""Iterates over all nodes of a workflow, however deeply they are nested."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class PlacedNode(NamedTuple):
-    """A node in its place: the path to it in the file, and the container around it."""
+    """A node with its path in the file and the container around it."""
 
     node: Node
     path: str
@@ -22,18 +22,18 @@ class PlacedNode(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where a problem with it is."""
+        """The place of a problem with it."""
         return f"{self.path} {short_repr(self.node.id)}" if self.node.id else self.path
 
 
 def every_node(workflow: Workflow) -> Iterator[PlacedNode]:
     """Yield each node before its children."""
-    yield from _seats(workflow.nodes, "nodes", None)
+    yield from _placed(workflow.nodes, "nodes", None)
 
 
-def _seats(nodes: tuple[Node, ...], path: str, parent: Node | None) -> Iterator[PlacedNode]:
+def _placed(nodes: tuple[Node, ...], path: str, parent: Node | None) -> Iterator[PlacedNode]:
     for index, node in enumerate(nodes):
         here = f"{path}[{index}]"
         yield PlacedNode(node, here, parent)
         if node.children:
-            yield from _seats(node.children, f"{here}.children", node)
+            yield from _placed(node.children, f"{here}.children", node)

@@ -18,108 +18,108 @@ from infloop.model.values import JsonObject, JsonValue
 
 
 class Edge(FileModel):
-    """What follows when a node leaves by a handle. Edges of nested nodes are in the same list."""
+    """The node that follows a handle. Edges of nested nodes are in the same list."""
 
     model_config = required("source", "target")
 
     id: str = field("", "Id", "The edge's name.")
-    source: str = field("", "From", "The id of the node that is left.")
-    source_handle: str = field("next", "Handle", "The handle it is left by.")
+    source: str = field("", "From", "The id of the node where it begins.")
+    source_handle: str = field("next", "Handle", "The handle of that node.")
     target: str = field("", "To", "The id of the node that follows.")
     target_handle: str | None = field(None, "Target handle", "Where the console draws its end.")
 
 
 class InputSpec(FileModel):
-    """A value that a run is given."""
+    """A declared input of a workflow."""
 
     model_config = required("name", "type")
 
     name: str = field("", "Name", "References use it: {{inputs.name}}.")
     type: Literal["string", "number", "boolean", "text"] = field(
-        "string", "Type", "What is accepted; text is a string that a form shows in several lines."
+        "string", "Type", "The accepted type; text is a string with several lines in a form."
     )
     default: JsonValue = field(
-        None, "Default", "Used when no value is given; without one it must be."
+        None, "Default", "The value if none is given; without a default the input is required."
     )
     description: str | None = field(None, "Description", "What it is for.")
 
 
 class RunLimits(FileModel):
-    """What a run may use up. A workflow can only lower what the operator allows."""
+    """The limits of a run. A workflow can only lower what the operator allows."""
 
     max_node_executions: Whole | None = field(None, "Steps", "The most nodes a run may visit.")
     max_duration_ms: Whole | None = field(None, "Time (ms)", "The longest a run may take.")
     max_cost_usd: Number | None = field(None, "Cost (USD)", "The most its agents may spend.")
     max_concurrent_runs: Whole | None = field(
-        None, "Runs at once", "The most runs of this workflow that a server drives at once."
+        None, "Runs at once", "How many runs of this workflow a server executes at the same time."
     )
 
 
 class Untrusted(FileModel):
-    """What a value from outside may reach: one that a webhook's sender filled in, say."""
+    """What an untrusted value may reach, for example one from the sender of a webhook."""
 
     agents: Literal["never", "sandboxed-only", "any"] = field(
         "sandboxed-only",
         "Agents and judges",
-        "Nothing; as text, where they are confined; or anything, their directory included.",
+        "Nothing; as text, if they are confined; or anything, including their directory.",
     )
     commands: Literal["never", "env", "any"] = field(
         "env",
         "Commands and scripts",
-        "Nothing; variables, arguments and standard input; or also shell lines and directories.",
+        "Nothing; variables, arguments and standard input; or shell lines and directories too.",
     )
 
 
 class Workflow(Document):
-    """A graph of nodes that a run walks through."""
+    """A graph of nodes that a run executes."""
 
     model_config = ConfigDict(title="Workflow", **required("id", "name", "nodes", "edges"))
 
     id: str = field("", "Id", "The workflow's name; a plain file name, and its file's name.")
-    name: str = field("", "Name", "What people call it.")
+    name: str = field("", "Name", "Its name for people.")
     description: str | None = field(None, "Description", "What it is for.")
-    version: Whole = field(1, "Version", "Counts saves.")
+    version: Whole = field(1, "Version", "The number of times it was saved.")
     created_at: Whole | None = field(None, "Created", "Milliseconds since 1970.")
     updated_at: Whole | None = field(None, "Changed", "Milliseconds since 1970.")
     inputs: tuple[InputSpec, ...] | None = field(
         None,
         "Inputs",
-        "What a run is given. Without this key, every {{inputs.name}} is an optional text.",
+        "The inputs of a run. Without this key, every {{inputs.name}} is an optional text.",
     )
     globals: dict[str, str] = field({}, "Globals", "Fixed texts; {{globals.name}} in any node.")
-    nodes: tuple[Node, ...] = field((), "Nodes", "What can be done.")
-    edges: tuple[Edge, ...] = field((), "Edges", "What follows what.")
+    nodes: tuple[Node, ...] = field((), "Nodes", "The nodes of the graph.")
+    edges: tuple[Edge, ...] = field((), "Edges", "The edges between them.")
     on_crash: Literal["fail", "resume"] = field(
-        "fail", "After a crash", "Record an interrupted run as failed, or go on with it."
+        "fail", "After a crash", "Record an interrupted run as failed, or resume it."
     )
     on_budget: Literal["fail", "pause"] = field(
         "fail", "At a budget", "Fail when money runs out, or pause and wait for `infloop resume`."
     )
-    limits: RunLimits | None = field(None, "Limits", "What a run may use up.")
+    limits: RunLimits | None = field(None, "Limits", "The limits of a run.")
     isolation: RequestedLevel | None = field(
-        None, "Isolation", "How strongly children are confined at least."
+        None, "Isolation", "The weakest level at which children may run."
     )
     untrusted: Untrusted | None = field(
-        None, "Untrusted values", "What a value from outside may reach."
+        None, "Untrusted values", "What an untrusted value may reach."
     )
     egress: Literal["open", "allowlist", "none"] | None = field(
-        None, "Network", "Where children may connect to at most; only stricter than the operator's."
+        None, "Network", "Where children may connect; it can only be stricter than the operator's."
     )
     egress_allowlist: tuple[HostPattern, ...] = field(
-        (), "Hosts", "Hosts that all children may connect to where there is an allowlist."
+        (), "Hosts", "Hosts that all children may connect to if there is an allowlist."
     )
     allow_local: tuple[Whole, ...] = field(
         (), "Local ports", "Services of this machine that confined children may use: 5432."
     )
     read_paths: tuple[str, ...] = field(
-        (), "Paths to read", "What confined children may read beside their directory."
+        (), "Paths to read", "Paths that confined children may read besides their directory."
     )
     write_paths: tuple[str, ...] = field(
-        (), "Paths to write", "What confined children may change beside their directory."
+        (), "Paths to write", "Paths that confined children may change besides their directory."
     )
 
     def to_json(self) -> JsonObject:
-        """Return the plain JSON form that a run executes, defaults filled in."""
+        """Return the plain JSON form that a run executes, with defaults filled in."""
         return self.model_dump(
             mode="json", by_alias=True, exclude_none=True, exclude={"schema_uri"}
         )

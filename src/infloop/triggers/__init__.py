@@ -15,8 +15,7 @@
     scheduler   starts due schedules, and stores how far it got
     questions   asks a person about missed times
 
-    filewatch   which file changes count, and when
-    watcher     watches files and starts runs
+    watcher     watches files (`infloop.watch`) and starts runs
 
     shipped/    the plugins that come with infloop
 

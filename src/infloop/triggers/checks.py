@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from infloop.model.problems import Report, short_repr
 from infloop.model.references import implicit_inputs
 from infloop.model.template import Template
-from infloop.policy.taint import refusals
+from infloop.policy.taint import find_violations
 from infloop.triggers import kind_named
 
 if TYPE_CHECKING:
@@ -66,5 +66,5 @@ def _check_reach(
 ) -> None:
     untrusted = [name for name, text in trigger.inputs.items() if Template(text).references]
     # Whether children are confined is known only when a run starts.
-    for refusal in refusals(called, workflow.id, untrusted, confined=True):
-        report.warning("inputs", f"its runs are refused: {refusal}")
+    for violation in find_violations(called, workflow.id, untrusted, confined=True):
+        report.warning("inputs", f"its runs are refused: {violation}")

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from infloop.errors import InfloopError, StoreError
+from infloop.errors import StoreError
 from infloop.store.files import private_directory, write_private
 from infloop.triggers.payload import Values
 from infloop.triggers.schedule import BadSchedule, Missed, Timetable
+from infloop.triggers.services import try_start
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -185,24 +186,15 @@ class Scheduler:
         due = plan.due_ms
         if due is None and plan.missed and _misfire(trigger) == "once":
             due = plan.missed.last_ms
-        if due is not None and not await self._try_start(trigger, due, plan.missed):
-            return state
+        if due is not None:
+            attempt = self._start(trigger, due, plan.missed)
+            if not await try_start(trigger, attempt, self._notify):
+                return state
         if plan.missed is not None:
             return ScheduleState(
                 now, self._report_missed(trigger, timetable, plan.missed, state.question)
             )
         return state if due is None else ScheduleState(now, state.question)
-
-    async def _try_start(self, trigger: Trigger, due: int, missed: Missed | None) -> bool:
-        """Start a run; return False if it must be tried again."""
-        try:
-            return await self._start(trigger, due, missed)
-        except (OSError, StoreError) as error:
-            self._notify(trigger, f"cannot be started now: {error}")
-            return False
-        except InfloopError as error:
-            self._notify(trigger, f"cannot be started: {error}")
-            return True
 
     def _report_missed(
         self, trigger: Trigger, timetable: Timetable, missed: Missed, asked: Missed | None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from infloop.errors import InfloopError, StoreError
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
@@ -18,7 +20,10 @@ class Source(Protocol):
     """Waits for what fires the triggers of one kind: a time, a change."""
 
     async def run(self) -> None:
-        """Start runs until the task is cancelled."""
+        """Start runs until the task is cancelled, or until there is nothing to wait for.
+
+        An error ends the whole server, so a source starts runs with `try_start`.
+        """
 
 
 class StartRun(Protocol):
@@ -39,6 +44,18 @@ class Notify(Protocol):
     """Tells a person about a problem of a trigger."""
 
     def __call__(self, trigger: Trigger, message: str) -> None: ...
+
+
+async def try_start(trigger: Trigger, attempt: Awaitable[bool], notify: Notify) -> bool:
+    """Await the start of a run and report its errors; return False if it must be tried again."""
+    try:
+        return await attempt
+    except (OSError, StoreError) as error:
+        notify(trigger, f"cannot be started now: {error}")
+        return False
+    except InfloopError as error:
+        notify(trigger, f"cannot be started: {error}")
+        return True
 
 
 class IsOwnWrite(Protocol):

@@ -124,7 +124,7 @@ def sign(
         raise ValueError("the secret does not fit the plugin: expected whsec_ and base64") from None
     headers: dict[str, str] = {}
     if not signature.is_token:
-        made = signature.written()[0] + made
+        made = signature.prefix_and_encoding()[0] + made
         if signature.timestamp_prefix:
             time = signature.timestamp_prefix + claim.timestamp
             made = f"{time}{signature.separator}{made}"
@@ -181,7 +181,7 @@ def _read_claim(signature: Signature, headers: Headers) -> _Claim:
 
 def _signatures(signature: Signature, parts: list[str]) -> tuple[str, ...]:
     """Return the signatures among the parts of the header; other schemes are left out."""
-    prefix, encoding = signature.written()
+    prefix, encoding = signature.prefix_and_encoding()
     found = [part[len(prefix) :] for part in parts if part.startswith(prefix)]
     if not found or len(found) > MAX_SIGNATURES:
         raise _Refused("malformed")
@@ -243,7 +243,7 @@ def _expected(signature: Signature, key: bytes, claim: _Claim, body: bytes) -> s
     if signature.is_token:
         return key.decode()
     digest = SCHEMES[signature.scheme].digest(key, _signed(signature, claim, body))
-    if signature.written()[1] == "hex":
+    if signature.prefix_and_encoding()[1] == "hex":
         return digest.hex()
     return base64.b64encode(digest).decode()
 

@@ -8,12 +8,18 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
-from infloop.errors import InfloopError, StoreError
-from infloop.triggers.filewatch import BadGlob, Changes, Debounce, FileFilter
 from infloop.triggers.payload import Values
+from infloop.triggers.services import try_start
+from infloop.watch.debounce import Changes, Debounce
+from infloop.watch.directories import (
+    RESCAN_MS,
+    WatchedDirectory,
+    changed_paths,
+    find_directory,
+)
+from infloop.watch.patterns import BadGlob, FileFilter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -21,13 +27,6 @@ if TYPE_CHECKING:
     from infloop.model.clock import Clock
     from infloop.model.trigger import Trigger, Watch
     from infloop.triggers.services import IsOwnWrite, Notify
-
-_RESCAN_MS = 2_000
-_GATHER_MS = 50
-_MAX_GATHER_MS = 400
-
-Identity: TypeAlias = tuple[int, int]
-"""Device and inode, which distinguish a directory from a later one at the same path."""
 
 
 class StartChanged(Protocol):
@@ -57,13 +56,12 @@ class _Watched:
 
     trigger: Trigger
     watch: Watch
-    root: str
-    identity: Identity
+    directory: WatchedDirectory
     files: FileFilter = field(init=False)
     debounce: Debounce = field(init=False)
 
     def __post_init__(self) -> None:
-        self.files = FileFilter(self.watch)
+        self.files = FileFilter(self.watch.globs, self.watch.ignore)
         self.debounce = Debounce(self.watch.debounce_ms)
 
 
@@ -102,29 +100,17 @@ class Watcher:
                 if watched:
                     await self._watch_directories(watched)
                 else:
-                    await asyncio.sleep(_RESCAN_MS / 1000)
+                    await asyncio.sleep(RESCAN_MS / 1000)
             except (OSError, RuntimeError) as error:  # RuntimeError: from inside watchfiles
                 for one in self._watched.values():
-                    self._notify_once(one.trigger, f"cannot watch {one.root!r}: {error}")
-                await asyncio.sleep(_RESCAN_MS / 1000)
+                    self._notify_once(one.trigger, f"cannot watch {one.directory.path!r}: {error}")
+                await asyncio.sleep(RESCAN_MS / 1000)
 
-    async def _watch_directories(self, watched: set[tuple[str, Identity]]) -> None:
+    async def _watch_directories(self, watched: set[WatchedDirectory]) -> None:
         """Collect changes until the set of directories changes."""
-        from watchfiles import awatch
-
-        # One watch for all directories, because each watch takes a thread.
-        batches = awatch(
-            *sorted({root for root, _ in watched}),
-            watch_filter=None,
-            step=_GATHER_MS,
-            debounce=_MAX_GATHER_MS,
-            rust_timeout=_RESCAN_MS,
-            yield_on_timeout=True,
-            ignore_permission_denied=True,
-        )
-        async with aclosing(batches):
-            async for batch in batches:
-                self._on_changes([path for _, path in batch])
+        async with aclosing(changed_paths(watched)) as batches:
+            async for paths in batches:
+                self._on_changes(paths)
                 if self._refresh() != watched:
                     return
 
@@ -134,15 +120,15 @@ class Watcher:
             counted = [
                 name
                 for path in paths
-                if path.startswith(f"{one.root}/")
-                and one.files.counts(name := path[len(one.root) + 1 :])
+                if path.startswith(f"{one.directory.path}/")
+                and one.files.counts(name := path[len(one.directory.path) + 1 :])
                 and not self._is_own_write(one.trigger.id, path, now)
             ]
             if counted:
                 one.debounce.changed(counted, now)
                 self._woken.set()
 
-    def _refresh(self) -> set[tuple[str, Identity]]:
+    def _refresh(self) -> set[WatchedDirectory]:
         """Update the watched triggers; return their directories."""
         before, self._watched = self._watched, {}
         for trigger in self._triggers():
@@ -150,20 +136,18 @@ class Watcher:
                 one = self._watch_for(trigger, before.get(trigger.id))
                 if one is not None:
                     self._watched[trigger.id] = one
-        return {(one.root, one.identity) for one in self._watched.values()}
+        return {one.directory for one in self._watched.values()}
 
     def _watch_for(self, trigger: Trigger, before: _Watched | None) -> _Watched | None:
         """Return the watch of a trigger; an unchanged one keeps its collected changes."""
         watch = trigger.files
         assert watch is not None
         try:
-            root = Path(watch.directory).resolve(strict=True)
-            found = root.stat()
-            identity = found.st_dev, found.st_ino
-            if before is not None and (before.watch, before.identity) == (watch, identity):
+            directory = find_directory(watch.directory)
+            if before is not None and (before.watch, before.directory) == (watch, directory):
                 before.trigger = trigger
                 return before
-            made = _Watched(trigger, watch, str(root).rstrip("/"), identity)
+            made = _Watched(trigger, watch, directory)
         except BadGlob as error:
             self._notify_once(trigger, str(error))
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle
@@ -196,16 +180,6 @@ class Watcher:
         changes = one.debounce.take(self._clock.now_ms())
         if changes is None:
             return
-        if not await self._try_start(one.trigger, changes):
+        attempt = self._start(one.trigger, changes)
+        if not await try_start(one.trigger, attempt, self._notify):
             one.debounce.put_back(changes, self._clock.now_ms())
-
-    async def _try_start(self, trigger: Trigger, changes: Changes) -> bool:
-        """Start a run; return False if it must be tried again."""
-        try:
-            return await self._start(trigger, changes)
-        except (OSError, StoreError) as error:
-            self._notify(trigger, f"cannot be started now: {error}")
-            return False
-        except InfloopError as error:
-            self._notify(trigger, f"cannot be started: {error}")
-            return True

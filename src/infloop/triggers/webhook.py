@@ -154,7 +154,9 @@ class Webhooks:
             "queueId": position.queue_id,
             "position": position.position,
         }
-        return WebhookAnswer(202, "accepted", body, {}, firing.trigger_id, warning, firing)
+        return WebhookAnswer(
+            202, "accepted", body, trigger_id=firing.trigger_id, detail=warning, firing=firing
+        )
 
     def _check(self, delivery: Delivery, now_ms: int) -> tuple[Firing, str]:
         """Return the run that a request asks for, and a warning for the log.

@@ -19,7 +19,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from infloop.errors import EgressError, SettingsError
-from infloop.policy.hosts import canonical_host, parse_authority, parse_url
+from infloop.model.hosts import canonical_host, parse_authority, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,7 +21,7 @@ from infloop.policy.spending import Budget
 from infloop.providers.base import AnswerPart, Cost, Request
 from infloop.providers.scripted import ScriptedAgent
 from infloop.runtime.clock import SetClock
-from infloop.runtime.spending.ledger import Ledger, Metered, abandon_dead_calls
+from infloop.runtime.spending.ledger import Ledger, MeteredProvider, abandon_dead_calls
 from infloop.sandbox.levels.host import HostSandbox
 from infloop.store.opening import open_store
 from support.forking import fork_for_each_line, say
@@ -49,7 +49,7 @@ class Announced:
             yield part
 
 
-async def call_after_call(provider: Metered, name: str) -> None:
+async def call_after_call(provider: MeteredProvider, name: str) -> None:
     number = 0
     while True:
         number += 1
@@ -71,7 +71,7 @@ async def work(folder: Path, number: int) -> None:
         await abandon_dead_calls(store.ledger, store.liveness, clock)
         ledger = Ledger(store.ledger, instance.id, clock, Budget(CAP_USD, "month"))
         scripted = ScriptedAgent("fake", folder / "fake.turns.json", sandbox, dict)
-        provider = Metered(Announced(scripted), ledger, "w", 0.0)
+        provider = MeteredProvider(Announced(scripted), ledger, "w", 0.0)
         async with asyncio.TaskGroup() as callers:
             for caller in range(CALLERS):
                 callers.create_task(call_after_call(provider, f"{number}-{caller}"))

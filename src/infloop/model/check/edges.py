@@ -1,4 +1,4 @@
-"""Rules about edges: both ends exist, the handle exists, and the edge is followed."""
+"""The rule for edges: both ends exist, the handle exists, and the edge can be followed."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from infloop.model.problems import short_repr
 
 if TYPE_CHECKING:
-    from infloop.model.check.case import CheckContext
+    from infloop.model.check.context import CheckContext
     from infloop.model.check.graph import Graph
     from infloop.model.workflow import Edge
 
 
-def check_edges(case: CheckContext) -> None:
-    """Report edges that lead nowhere, leave by no handle, or are never followed."""
-    graph, report = case.graph, case.report
+def check_edges(check: CheckContext) -> None:
+    """Report edges without a node at an end, without a valid handle, or never followed."""
+    graph, report = check.graph, check.report
     ids: set[str] = set()
     taken: set[tuple[str, str]] = set()
     for index, edge in enumerate(graph.workflow.edges):
@@ -32,7 +32,7 @@ def check_edges(case: CheckContext) -> None:
                     report.guess(node_id, graph.by_id),
                 )
         if edge.source in graph.by_id:
-            _handle(case, place, edge)
+            _handle(check, place, edge)
             if (edge.source, edge.source_handle) in taken:
                 report.warning(
                     place,
@@ -45,32 +45,32 @@ def check_edges(case: CheckContext) -> None:
             report.error(f"{place} target", f"{edge.target!r} is a sidenote, which never runs")
 
 
-def _handle(case: CheckContext, place: str, edge: Edge) -> None:
-    graph, seat = case.graph, case.graph.by_id[edge.source]
+def _handle(check: CheckContext, place: str, edge: Edge) -> None:
+    graph, placed = check.graph, check.graph.by_id[edge.source]
     if edge.source in graph.unknown:
         return
-    exits = seat.node.exits()
-    kind = seat.node.type
+    exits = placed.node.exits()
+    kind = placed.node.type
     if not exits:
-        case.report.error(
+        check.report.error(
             f"{place} source", f"nothing follows a node of type {kind!r}", "remove the edge"
         )
     elif edge.source_handle not in exits:
-        mode = seat.node.exits_depend_on()
-        case.report.error(
+        mode = placed.node.exits_depend_on()
+        check.report.error(
             f"{place} sourceHandle",
             f"a node of type {kind!r}{f' in {mode}' if mode else ''} has no handle "
             f"{short_repr(edge.source_handle)}",
             f"it leaves by {', '.join(exits)}",
         )
     elif (
-        seat.node.gives_verdict
-        and seat.parent is not None
-        and seat.parent.opens == "round"
+        placed.node.gives_verdict
+        and placed.parent is not None
+        and placed.parent.opens == "round"
         and edge.source_handle in ("met", "not_met")
     ):
         does = "ends the loop" if edge.source_handle == "met" else "begins the next round"
-        case.report.warning(
+        check.report.warning(
             place,
             f"directly inside a loop {edge.source_handle!r} {does}; this edge is never followed",
             "continue after the loop, or decide with a branch instead",
@@ -78,5 +78,5 @@ def _handle(case: CheckContext, place: str, edge: Edge) -> None:
 
 
 def _is_note(graph: Graph, node_id: str) -> bool:
-    seat = graph.by_id.get(node_id)
-    return seat is not None and not seat.node.runs and node_id not in graph.unknown
+    placed = graph.by_id.get(node_id)
+    return placed is not None and not placed.node.runs and node_id not in graph.unknown

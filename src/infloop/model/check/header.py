@@ -1,4 +1,4 @@
-"""Rules about the workflow itself: its id, name, globals and limits, and the inputs it declares."""
+"""The rules for the workflow itself: id, name, globals, limits, and declared inputs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from infloop.model.problems import short_repr
 from infloop.model.references import input_names
 
 if TYPE_CHECKING:
-    from infloop.model.check.case import CheckContext
+    from infloop.model.check.context import CheckContext
 
 # Our own fixed pattern: no nested repeats.
 _REACHABLE_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)  # noqa: TID251
 
 
-def check_header(case: CheckContext) -> None:
-    """Report an id, name, global or limit that cannot be."""
-    workflow, report = case.graph.workflow, case.report
+def check_header(check: CheckContext) -> None:
+    """Report an invalid id, name, global or limit."""
+    workflow, report = check.graph.workflow, check.report
     if not workflow.id:
         report.error("id", "is missing", FILE_NAME_RULE)
     elif not is_file_name(workflow.id):
@@ -39,10 +39,10 @@ def check_header(case: CheckContext) -> None:
             report.not_negative(f"limits.{key}", value)
 
 
-def check_inputs(case: CheckContext) -> None:
-    """Report inputs that nothing can refer to, and defaults of the wrong type."""
-    report, seen = case.report, set[str]()
-    for index, spec in enumerate(case.graph.workflow.inputs or ()):
+def check_inputs(check: CheckContext) -> None:
+    """Report inputs that no reference can reach, and defaults of the wrong type."""
+    report, seen = check.report, set[str]()
+    for index, spec in enumerate(check.graph.workflow.inputs or ()):
         place = f"inputs[{index}]" + (f" {short_repr(spec.name)}" if spec.name else "")
         if not _REACHABLE_NAME.fullmatch(spec.name):
             report.error(
@@ -62,8 +62,8 @@ def check_inputs(case: CheckContext) -> None:
                     f"{short_repr(spec.default)} is not a {error.expected}",
                     f"write a {error.expected}, or change the type",
                 )
-    if case.graph.workflow.inputs is None:
-        implicit = input_names(template for _, _, template in case.graph.templates)
+    if check.graph.workflow.inputs is None:
+        implicit = input_names(template for _, _, template in check.graph.templates)
         if implicit:
             report.warning(
                 "inputs",

@@ -1,4 +1,4 @@
-"""The rules about each node's configuration: those of its type, and who may have children."""
+"""The rule for each node: its type's own rules, and whether it may have children."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from infloop.model.node_check import NodeCheck
 from infloop.model.nodes import NODE_MODELS
 
 if TYPE_CHECKING:
-    from infloop.model.check.case import CheckContext
+    from infloop.model.check.context import CheckContext
 
 
-def check_nodes(case: CheckContext) -> None:
+def check_nodes(check: CheckContext) -> None:
     """Report a configuration with which a node could not do its work."""
-    for seat in case.graph.seats:
-        node, place = seat.node, seat.place
-        if node.children and not node.holds_nodes and node.id not in case.graph.unknown:
-            case.report.error(
+    for placed in check.graph.nodes:
+        node, place = placed.node, placed.place
+        if node.children and not node.holds_nodes and node.id not in check.graph.unknown:
+            check.report.error(
                 f"{place} children",
                 f"a node of type {node.type!r} holds no other nodes",
                 f"only {_holders()} do; move them out",
             )
-        branches = len(case.graph.roots(node)) if node.opens == "branch" else 0
-        node.check(NodeCheck(place, case.report, case.providers, branches))
+        branches = len(check.graph.roots(node)) if node.opens == "branch" else 0
+        node.check(NodeCheck(place, check.report, check.providers, branches))
 
 
 def _holders() -> str:

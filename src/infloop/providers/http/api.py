@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from infloop.egress.client import Client, Destination
 from infloop.errors import EgressError, StepError
-from infloop.policy.hosts import parse_url
+from infloop.model.hosts import parse_url
 from infloop.providers.base import AnswerPart, Done, Stderr
 
 if TYPE_CHECKING:

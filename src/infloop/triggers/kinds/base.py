@@ -1,7 +1,12 @@
 """What a kind of trigger declares.
 
-A new kind is a class in a file of its own and one line in `infloop.triggers.KINDS`. Its name, and
-its options in the trigger's file, are declared in `infloop.model.trigger`.
+A new kind is
+
+- a class in a file of its own in this package,
+- one line in `infloop.triggers.KINDS`,
+- its name in `infloop.model.events.TriggerKindName`.
+
+If it has options, they are a class and a field in `infloop.model.trigger`.
 """
 
 from __future__ import annotations

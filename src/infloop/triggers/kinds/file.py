@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infloop.errors import AuditError
-from infloop.triggers.filewatch import BadGlob, FileFilter
 from infloop.triggers.kinds.base import TriggerKind
 from infloop.triggers.watcher import Watcher, changed_values
+from infloop.watch.patterns import BadGlob, FileFilter
 
 if TYPE_CHECKING:
     import argparse
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from infloop.model.problems import Report
     from infloop.model.trigger import Trigger, Watch
     from infloop.model.values import JsonObject
-    from infloop.triggers.filewatch import Changes
     from infloop.triggers.kinds.base import OptionGroup
     from infloop.triggers.services import SourceServices
+    from infloop.watch.debounce import Changes
 
 
 class FileKind(TriggerKind):
@@ -59,7 +59,8 @@ class FileKind(TriggerKind):
 
     def check(self, trigger: Trigger, plugin: Plugin | None, report: Report) -> None:
         try:
-            FileFilter(_watch(trigger))
+            watch = _watch(trigger)
+            FileFilter(watch.globs, watch.ignore)
         except BadGlob as error:
             report.error("files", str(error))
 

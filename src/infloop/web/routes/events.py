@@ -82,10 +82,10 @@ async def _encoded(web: WebDependencies, item: BusItem, prefix: str) -> bytes:
     """Return an item's frame, which is encoded once for all clients."""
     if not item.frame:
         name = f"{prefix}{item.number}"
-        if isinstance(item.said, Recorded):
-            item.frame = await web.frames.named(item.said, name)
+        if isinstance(item.message, Recorded):
+            item.frame = await web.frames.named(item.message, name)
         else:
-            item.frame = frame(item.said, name)
+            item.frame = frame(item.message, name)
     return item.frame
 
 

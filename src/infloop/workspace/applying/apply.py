@@ -101,8 +101,10 @@ async def apply(
         if to_branch is None:
             done = await _to_tree(store, repo, base, wanted)
         else:
-            said = _Message(message or f"Apply run {saved.run_id} ({saved.node})", author)
-            done = await _to_branch(store, repo, saved.commit, wanted, to_branch, said)
+            text = message or f"Apply run {saved.run_id} ({saved.node})"
+            done = await _to_branch(
+                store, repo, saved.commit, wanted, to_branch, _Message(text, author)
+            )
     return done if isinstance(done, MergeConflict) else replace(done, left_out=left_out)
 
 
@@ -189,7 +191,7 @@ async def _to_branch(
     start: str,
     wanted: Sequence[Difference],
     branch: str,
-    said: _Message,
+    message: _Message,
 ) -> Applied | MergeConflict:
     ref = await _branch_ref(repo, branch)
     tip = await repo.ref(ref)
@@ -204,7 +206,7 @@ async def _to_branch(
         return merged
     if merged == ours and tip:
         return Applied((), branch=branch, commit=tip)
-    made = await commit(store, merged, (parent,), said.text, said.author, store.now_ms())
+    made = await commit(store, merged, (parent,), message.text, message.author, store.now_ms())
     await _copy_commit(store, repo, made, parent)
     await repo.advance_branch(ref, made, tip, "infloop: apply")
     found = await trees.leaves(ours, merged)

@@ -67,10 +67,10 @@ async def merge(
     tree, _, rest = answer.stdout.partition(b"\0")
     if answer.exit_code == 0:
         return tree.decode()
-    said = rest.decode("utf-8", "surrogateescape")
+    output = rest.decode("utf-8", "surrogateescape")
     for side, name in zip(sides, (_YOURS, _THEIRS), strict=True):
-        said = said.replace(side, name)
-    return MergeConflict(tuple(_parse_conflicts(said)))
+        output = output.replace(side, name)
+    return MergeConflict(tuple(_parse_conflicts(output)))
 
 
 async def commit(
@@ -137,10 +137,10 @@ async def _write(store: SnapshotStore, content: bytes) -> str:
         return await in_thread(lambda _: work())
 
 
-def _parse_conflicts(said: str) -> Iterator[PathConflict]:
+def _parse_conflicts(output: str) -> Iterator[PathConflict]:
     """Parse the output of `merge-tree -z`: the stages of each path, then the messages."""
     seen: set[str] = set()
-    tokens = iter(said.partition("\0\0")[2].split("\0"))
+    tokens = iter(output.partition("\0\0")[2].split("\0"))
     for count in tokens:
         if not count.strip():
             continue

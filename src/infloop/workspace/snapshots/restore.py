@@ -139,7 +139,7 @@ class _Updater:
         self._stage = stage
         self._update = update
         self._opened: dict[bytes, int] = {}
-        """The original permissions of directories that were made writable."""
+        """The previous permissions of directories that were made writable."""
 
     def run(self) -> None:
         update = list(enumerate(self._update.differences))

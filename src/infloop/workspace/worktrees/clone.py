@@ -82,8 +82,8 @@ class CloneKind:
 
     async def head(self, repo: Repository, admin: Path) -> str:
         """Return the checked-out commit as read from files, without running git."""
-        said = repository.read_head(admin)
-        return said if not said or is_id(said) else repository.loose_ref(admin, said)
+        head = repository.read_head(admin)
+        return head if not head or is_id(head) else repository.loose_ref(admin, head)
 
     async def save_commits(self, repo: Repository, record: Record) -> SavedCommits:
         """Import the commits; report a failure as `problem` instead of raising it."""

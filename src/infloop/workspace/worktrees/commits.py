@@ -35,8 +35,10 @@ async def save(inside: Repository, repo: Repository, record: Record) -> SavedCom
 async def find(inside: Repository, repo: Repository, record: Record) -> tuple[str, dict[str, str]]:
     """Return the checked-out commit, and the refs to set."""
     admin = Path(record.admin or repo.common / "nowhere")
-    said = repository.read_head(admin)
-    head = (said if is_id(said) else await inside.ref(said) if said else None) or record.commit
+    head = repository.read_head(admin)
+    if head and not is_id(head):
+        head = await inside.ref(head) or ""
+    head = head or record.commit
     earlier = record.saved.refs if record.saved else ()
     earlier_commits = [commit for ref in earlier if (commit := await repo.ref(ref))]
     own = await inside.only_reachable_from([head], [record.commit])

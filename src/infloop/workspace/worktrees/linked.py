@@ -54,8 +54,8 @@ class LinkedKind:
 
     async def head(self, repo: Repository, admin: Path) -> str:
         """Return the checked-out commit, or an empty string."""
-        said = repository.read_head(admin)
-        return said if not said or is_id(said) else await repo.ref(said) or ""
+        head = repository.read_head(admin)
+        return head if not head or is_id(head) else await repo.ref(head) or ""
 
     async def save_commits(self, repo: Repository, record: Record) -> SavedCommits:
         """Set refs for the commits, which are in the repository already."""

@@ -1,6 +1,6 @@
 """The records of worktrees on disk: one small file each, written before the worktree is created.
 
-creating    being created; nobody has worked in it
+creating    being created; not used yet
 ready       an agent may work, or have worked, in it
 removing    saved, and being removed
 removed     removed; the saved state remains

@@ -1,9 +1,11 @@
-"""What happened in a run, folded from its events to what a person wants to see.
+"""The state of a run for people: its steps, cost and outcome, folded from its events.
 
-A story is a tree: frames (the run, a round of a loop, a branch, a called workflow) hold steps, and
-container steps hold frames. It keeps the first and the last rounds of a loop and counts those
-between, and of each output a short beginning, so that a run of 100,000 rounds costs no more to
-show than one of ten.
+- A run view is a tree. Frames (the run, a round of a loop, a branch, a called workflow) hold steps,
+  and container steps hold frames.
+- Of a loop it keeps the first and the last rounds and counts the others.
+- Of an output it keeps the beginning and the size.
+
+So a run of 100,000 rounds needs no more memory than one of ten.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, assert_never
 
-from infloop.cli.view.figures import sum_of_money
 from infloop.model.events import (
     BudgetExceeded,
     GuardFailed,
@@ -43,14 +44,14 @@ if TYPE_CHECKING:
 ROUNDS_AT_EACH_END = 3
 STEPS_AT_EACH_END = 20
 PREVIEW_CHARS = 400
-SAID_CHARS = 4_000
-REMARKS = 20
+OUTPUT_TAIL_CHARS = 4_000
+NOTICES_AT_EACH_END = 20
 
 Item = TypeVar("Item")
 
 
-class Ends(Generic[Item]):
-    """The beginning and the end of a sequence; what lies between is counted."""
+class HeadAndTail(Generic[Item]):
+    """The first and the last items of a sequence, and how many there are between them."""
 
     __slots__ = ("_limit", "first", "last", "omitted")
 
@@ -61,7 +62,6 @@ class Ends(Generic[Item]):
         self.omitted = 0
 
     def append(self, item: Item) -> None:
-        """Take in the next item."""
         if not self.omitted and len(self.first) < self._limit:
             self.first.append(item)
             return
@@ -71,12 +71,11 @@ class Ends(Generic[Item]):
             self.omitted += 1
 
     def newest(self) -> Item | None:
-        """Return the last item."""
         kept = self.last or self.first
         return kept[-1] if kept else None
 
     def skip(self, count: int) -> None:
-        """Count items that nobody can show any more; what comes now belongs to the end."""
+        """Count items that are not available; later items belong to the tail."""
         self.omitted += count
 
     def __iter__(self) -> Iterator[Item]:
@@ -88,40 +87,42 @@ class Ends(Generic[Item]):
 
 
 class Preview(NamedTuple):
-    """The beginning of an output, and how long it is in all."""
+    """The beginning of an output, and its full length in characters."""
 
     text: str
     size: int
 
     @property
-    def whole(self) -> bool:
-        """Whether nothing is missing."""
+    def is_complete(self) -> bool:
         return len(self.text) == self.size
 
 
 @dataclass(slots=True)
-class Frame:
-    """Steps that follow each other: the run itself, a round, a branch or a call."""
+class FrameView:
+    """A sequence of steps: the run itself, a round, a branch or a called workflow."""
 
     path: str
     name: str = ""
-    container: Step | None = None
+    container: StepView | None = None
     iteration: int = 0
-    latest: Step | None = None
-    steps: Ends[Step] = field(default_factory=lambda: Ends(STEPS_AT_EACH_END))
+    latest: StepView | None = None
+    steps: HeadAndTail[StepView] = field(default_factory=lambda: HeadAndTail(STEPS_AT_EACH_END))
 
 
-NO_FRAMES: Ends[Frame] = Ends(0)
+_NO_FRAMES: HeadAndTail[FrameView] = HeadAndTail(0)
 
 
 @dataclass(slots=True)
-class Step:
-    """One visit of a node."""
+class StepView:
+    """One visit of a node.
+
+    `uses` describes what it works with: a provider, a command. `next_path` is the step after it.
+    """
 
     path: str
     node: str
     node_type: str
-    frame: Frame
+    frame: FrameView
     seq: int
     started_at: int
     attempt: int = 1
@@ -131,13 +132,13 @@ class Step:
     error: str = ""
     duration_ms: int = 0
     cost_usd: float | None = None
-    means: str = ""
-    waits_until: int = 0
-    followed_by: str = ""
-    rounds_at_most: int | None = None
+    uses: str = ""
+    waiting_until: int = 0
+    next_path: str = ""
+    max_rounds: int | None = None
     outputs: dict[str, Preview] = field(default_factory=dict)
-    frames: Ends[Frame] = NO_FRAMES
-    said: str = ""
+    frames: HeadAndTail[FrameView] = _NO_FRAMES
+    output_tail: str = ""
     changed: TreeSaved | None = None
 
     @property
@@ -147,13 +148,13 @@ class Step:
 
     @property
     def rounds(self) -> int:
-        """How many rounds a loop has begun."""
+        """How many rounds of a loop have started."""
         return len(self.frames)
 
-    def loops(self) -> list[tuple[Step, int]]:
+    def loops(self) -> list[tuple[StepView, int]]:
         """Return the loops around this step, outermost first, each with its round."""
-        found: list[tuple[Step, int]] = []
-        frame: Frame | None = self.frame
+        found: list[tuple[StepView, int]] = []
+        frame: FrameView | None = self.frame
         while frame is not None and frame.container is not None:
             if frame.container.opens == "round":
                 found.append((frame.container, frame.iteration))
@@ -161,13 +162,17 @@ class Step:
         return found[::-1]
 
 
-class Story:
-    """A run, told by its events in order."""
+class RunView:
+    """A run, rebuilt from its events in order.
+
+    `active` are the steps that have started and not finished, by path. `steps_not_listed` were
+    finished before the first event that this view has.
+    """
 
     def __init__(self) -> None:
-        self.root = Frame("")
-        self.active: dict[str, Step] = {}
-        self._frames: dict[str, Frame] = {"": self.root}
+        self.root = FrameView("")
+        self.active: dict[str, StepView] = {}
+        self._frames: dict[str, FrameView] = {"": self.root}
         self.started: RunStarted | None = None
         self.started_at = 0
         self.finished: RunFinished | None = None
@@ -178,33 +183,32 @@ class Story:
         self.stop: StopRequested | None = None
         self.stopped_at = 0
         self.steps_done = 0
-        self.untold = 0
+        self.steps_not_listed = 0
         self.changed = False
         self.in_worktree = False
         self.cost_usd: float | None = None
         self.cost_is_incomplete = False
-        self.speaker: Step | None = None
-        self.last_finished: Step | None = None
-        self.last_failed: Step | None = None
-        self.missing: Ends[TemplateWarning] = Ends(REMARKS)
-        self.notices: Ends[Notice] = Ends(REMARKS)
+        self.output_step: StepView | None = None
+        self.last_finished: StepView | None = None
+        self.last_failed: StepView | None = None
+        self.missing_references: HeadAndTail[TemplateWarning] = HeadAndTail(NOTICES_AT_EACH_END)
+        self.notices: HeadAndTail[Notice] = HeadAndTail(NOTICES_AT_EACH_END)
 
-    def tell(self, items: Iterable[Recorded]) -> None:
-        """Take in what happened next."""
+    def apply_all(self, items: Iterable[Recorded]) -> None:
         for item in items:
-            self.add(item)
+            self.apply(item)
 
-    def add(self, item: Recorded) -> None:
-        """Take in one event, or a piece of output."""
+    def apply(self, item: Recorded) -> None:
+        """Apply the next event, or the next piece of output."""
         event = item.event
         self.last_at = item.time
         match event:
             case StepPassed() | StepFinished():
                 self._finish(item, event)
             case StepStarted():
-                self._begin(item, event)
+                self._start(item, event)
             case Output():
-                self._hear(event)
+                self._add_output(event)
             case RunStarted():
                 self.started, self.started_at = event, item.time
                 self.isolation, self.egress = event.isolation, event.egress
@@ -220,7 +224,7 @@ class Story:
             case StopRequested():
                 self.stop, self.stopped_at = event, item.time
             case TemplateWarning():
-                self.missing.append(event)
+                self.missing_references.append(event)
             case Notice():
                 if event.level != "info":
                     self.notices.append(event)
@@ -232,61 +236,66 @@ class Story:
             case _:
                 assert_never(event)
 
-    @property
-    def cost(self) -> str:
-        """What it cost, in words; nothing if nobody was asked anything."""
-        if self.cost_usd is None and not self.cost_is_incomplete:
-            return ""
-        told = sum_of_money(self.cost_usd or 0.0, incomplete=self.cost_is_incomplete)
-        return f"{told} (incomplete)" if self.cost_is_incomplete and self.cost_usd else told
-
-    def positions(self) -> list[Step]:
-        """Return where the run is: the steps being performed, or else the innermost container."""
+    def positions(self) -> list[StepView]:
+        """Return where the run is: the steps in progress, or else the innermost container."""
         working = [step for step in self.active.values() if step.opens is None]
         return working or list(self.active.values())[-1:]
 
-    def steps(self) -> Iterator[Step]:
-        """Yield every step that is kept, in the order of the tree."""
+    def steps(self) -> Iterator[StepView]:
+        """Yield every step that was kept, in the order of the tree."""
         yield from _below(self.root)
+
+    def failed_path(self) -> str:
+        """Return the path of the step that failed the run, or else of its last step."""
+        named = self.finished.failed_step if self.finished else ""
+        if named and (self.last_failed is None or not self._is_end(named)):
+            return named
+        step = self.last_failed or self.last_finished
+        return step.path if step else ""
+
+    def _is_end(self, path: str) -> bool:
+        """Say whether this is the End to which a failure led: it did not fail itself."""
+        last = self.last_finished
+        return last is not None and last.path == path and node_model(last.node_type).is_end
 
     # -- steps -------------------------------------------------------------------------------
 
-    def _hear(self, event: Output) -> None:
+    def _add_output(self, event: Output) -> None:
         step = self.active.get(event.path)
         if step is not None:
-            step.said = (step.said + event.text)[-SAID_CHARS:]
-            self.speaker = step
+            step.output_tail = (step.output_tail + event.text)[-OUTPUT_TAIL_CHARS:]
+            self.output_step = step
 
-    def _begin(self, item: Recorded, event: StepStarted) -> None:
+    def _start(self, item: Recorded, event: StepStarted) -> None:
         again = self.active.get(event.path)
-        if again is not None:  # after a crash, what was in flight is begun again
-            again.attempt, again.started_at, again.waits_until = event.attempt, item.time, 0
+        if again is not None:  # after a crash, steps in progress start again
+            again.attempt, again.started_at, again.waiting_until = event.attempt, item.time, 0
             return
         step = self._open(item, event)
-        # Branches go on side by side, so all of them are needed.
-        step.frames = Ends(ROUNDS_AT_EACH_END if step.opens == "round" else 1_000_000)
+        # Branches run at the same time, so all of them are needed.
+        step.frames = HeadAndTail(ROUNDS_AT_EACH_END if step.opens == "round" else 1_000_000)
         step.attempt = event.attempt
         works_with = node_model(event.node_type).works_with(event.config)
-        step.means = f"with {works_with}" if works_with else ""
-        step.rounds_at_most = _rounds_at_most(event.config)
+        step.uses = f"with {works_with}" if works_with else ""
+        step.max_rounds = _max_rounds(event.config)
         self.active[event.path] = step
 
     def _wait(self, event: StepWaiting) -> None:
         step = self.active.get(event.path)
         if step is not None:
-            step.waits_until = event.until
+            step.waiting_until = event.until
 
-    def _open(self, item: Recorded, event: StepStarted | StepFinished | StepPassed) -> Step:
+    def _open(self, item: Recorded, event: StepStarted | StepFinished | StepPassed) -> StepView:
         frame = self._frame(event.path)
-        step = Step(event.path, event.node, event.node_type, frame, item.seq, item.time)
+        step = StepView(event.path, event.node, event.node_type, frame, item.seq, item.time)
         if frame.latest is not None:
-            frame.latest.followed_by = event.path
+            frame.latest.next_path = event.path
         frame.latest = step
         frame.steps.append(step)
         return step
 
-    def _frame(self, path: str) -> Frame:
-        """Return the frame that a step's path leads to, opening it with its first step."""
+    def _frame(self, path: str) -> FrameView:
+        """Return the frame that contains the step at `path`; its first step opens it."""
         inside = path.rpartition("/")[0]
         if inside in self._frames:
             return self._frames[inside]
@@ -297,7 +306,7 @@ class Story:
         before = container.frames.newest()
         if container.opens == "round" and before is not None:
             self._frames.pop(before.path, None)
-        frame = Frame(inside, name, container, iteration)
+        frame = FrameView(inside, name, container, iteration)
         container.frames.append(frame)
         self._frames[inside] = frame
         return frame
@@ -314,18 +323,18 @@ class Story:
         self.in_worktree = self.in_worktree or "worktreePath" in step.outputs
         self._count(step, event.outputs)
 
-    def _count(self, step: Step, outputs: JsonObject) -> None:
+    def _count(self, step: StepView, outputs: JsonObject) -> None:
         self.steps_done += 1
         self.last_finished = step
-        if step.error and not self._blamed_inside(step):
+        if step.error and not self._failed_inside(step):
             self.last_failed = step
         cost = outputs.get("costUsd")
         if isinstance(cost, int | float) and step.opens is None:
             step.cost_usd = float(cost)
             self.cost_usd = (self.cost_usd or 0.0) + step.cost_usd
 
-    def _blamed_inside(self, step: Step) -> bool:
-        """Say whether the last failure is one inside this container, which only passes it on."""
+    def _failed_inside(self, step: StepView) -> bool:
+        """Say whether the last failure was inside this container, which only reports it."""
         last = self.last_failed
         return last is not None and last.path.startswith(
             (f"{step.path}[", f"{step.path}{{", f"{step.path}/")
@@ -333,19 +342,18 @@ class Story:
 
 
 def preview(value: object) -> Preview:
-    """Return the beginning of an output as text."""
     text = value if type(value) is str else as_text(value)  # type: ignore[arg-type]
     return Preview(text[:PREVIEW_CHARS], len(text))
 
 
-def _below(frame: Frame) -> Iterator[Step]:
+def _below(frame: FrameView) -> Iterator[StepView]:
     for step in frame.steps:
         yield step
         for inner in step.frames:
             yield from _below(inner)
 
 
-def _rounds_at_most(config: JsonObject) -> int | None:
+def _max_rounds(config: JsonObject) -> int | None:
     limit = config.get("maxIterations")
     if config.get("infinite") is True or not isinstance(limit, int | float):
         return None

@@ -1,4 +1,4 @@
-"""What all rules share: the case they look at."""
+"""What every rule is given."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Lookup: TypeAlias = Mapping[str, Workflow] | Callable[[str], Workflow | None]
 
 
 class KnownWorkflows:
-    """The workflows that can be called; the one being checked is among them."""
+    """The workflows that can be called, including the one that is checked."""
 
     def __init__(self, root: Workflow, known: Lookup | None) -> None:
         self._root = root
@@ -30,11 +30,11 @@ class KnownWorkflows:
 
     @property
     def open(self) -> bool:
-        """Whether it is known which workflows there are."""
+        """Whether the existing workflows are known."""
         return self._known is not None
 
     def find(self, name: str) -> Workflow | None:
-        """Return the workflow called `name`."""
+        """Return the workflow with the id `name`."""
         if name == self._root.id:
             return self._root
         if self._known is None or not is_file_name(name):
@@ -42,11 +42,11 @@ class KnownWorkflows:
         return self._known.get(name) if isinstance(self._known, Mapping) else self._known(name)
 
     def names(self) -> list[str]:
-        """Return what could have been meant, as far as that is known."""
+        """Return the ids of the known workflows; empty if they cannot be listed."""
         return list(self._known) if isinstance(self._known, Mapping) else []
 
     def graph(self, workflow: Workflow) -> Graph:
-        """Return a called workflow's graph; it is made once."""
+        """Return the graph of a called workflow, from a cache."""
         if workflow.id not in self._graphs:
             self._graphs[workflow.id] = Graph(workflow, frozenset())
         return self._graphs[workflow.id]
@@ -54,7 +54,7 @@ class KnownWorkflows:
 
 @dataclass(frozen=True)
 class CheckContext:
-    """What a rule is given."""
+    """The workflow that is checked, the report, and what is known besides."""
 
     graph: Graph
     report: Report
@@ -63,5 +63,5 @@ class CheckContext:
 
     @cached_property
     def flow(self) -> Flow:
-        """Which point of the walk leads to which."""
+        """The flow graph of the workflow."""
         return Flow(self.graph)

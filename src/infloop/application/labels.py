@@ -1,4 +1,4 @@
-"""What a run's workflow says of its nodes, and what its author calls them."""
+"""The nodes of a run's workflow, and their labels."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Labels:
-    """The labels of one run's nodes; a node without one is called by its id."""
+    """The labels of a run's nodes; a node without a label has its id."""
 
     def __init__(self, definition: bytes) -> None:
         try:
             self._definition = decode_definition(definition)
-        except msgspec.DecodeError:  # an imported run does not say what its workflow was
+        except msgspec.DecodeError:  # an imported run has no workflow
             self._definition = Definition("", {})
         self._nodes: dict[str, dict[str, dict[str, Any]]] = {}
 
@@ -32,7 +32,7 @@ class Labels:
         return str(self.node(workflow, name).get("label") or name)
 
     def node(self, workflow: str, name: str) -> dict[str, Any]:
-        """Return a node as its workflow has it, or nothing."""
+        """Return a node of a workflow, or an empty object."""
         if workflow not in self._nodes:
             body = self._definition.workflows.get(workflow, {})
             self._nodes[workflow] = {n["id"]: n for n in _every_node(body.get("nodes") or [])}
