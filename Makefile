@@ -9,16 +9,19 @@ COMPILE := .venv/bin/uv pip compile -q --universal --python-version 3.11 --gener
 # Hundreds of tests start a Python, and every worker reads all tests: what one compiled serves the next.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-agents test-browser test-container test-load check docs bench console lock clean
+.PHONY: help demo test test-parts test-agents test-browser test-container test-load
+.PHONY: check lint docs bench console lock clean
 
 help:
 	@echo "make demo      watch a loop turn failing tests green"
-	@echo "make test      run the tests"
+	@echo "make test      run the tests; ends with what was skipped and the command that brings it"
+	@echo "make test-parts  install what tests skip for: Chromium, ripgrep, podman, the agents"
 	@echo "make test-agents  drive the real claude and codex against a model of our own"
-	@echo "make test-browser  the server's pages in a real browser, and a browser inside a fence, as root"
+	@echo "make test-browser  the server's pages in a real browser, and a browser inside a sandbox"
 	@echo "make test-container  build the image and look at it from inside, with podman, as root"
 	@echo "make test-load  ten thousand webhooks while the server is killed twice"
-	@echo "make check     everything that must hold: style, types, layers, documents, tests"
+	@echo "make check     everything that must hold: lint, then the tests"
+	@echo "make lint      style, types, layers, documents"
 	@echo "make docs      remake the generated parts of the documents"
 	@echo "make bench     measure infloop beside its peers"
 	@echo "make console   build the web console"
@@ -31,30 +34,33 @@ demo: $(READY)
 test: $(READY)
 	@.venv/bin/pytest -n auto --dist worksteal -q $(PYTEST)
 
+test-parts:
+	@tools/test_parts.sh
+
 test-agents: $(READY)
-	@.venv/bin/pytest -q tests/agents/real_agents.py tests/agents/real_confined.py \
-	  tests/agents/real_mcp.py $(PYTEST)
+	@tools/test_parts.sh agents
+	@.venv/bin/pytest -q -m agents tests/agents $(PYTEST)
 
 test-browser: $(READY)
-	@command -v chromium >/dev/null && command -v chromium-headless-shell >/dev/null || \
-	  apt-get install -y -qq --no-install-recommends chromium chromium-headless-shell
-	@.venv/bin/pytest -q tests/web/test_browser.py tests/attacks/test_browser_confined.py $(PYTEST)
+	@tools/test_parts.sh browser
+	@.venv/bin/pytest -q -m browser tests/web tests/attacks $(PYTEST)
 
 test-container: $(READY)
-	@tools/container_engine.sh
-	@INFLOOP_TEST_CONTAINER=1 .venv/bin/pytest -q tests/project/test_container.py $(PYTEST)
+	@tools/test_parts.sh container
+	@.venv/bin/pytest -q -m container tests/project $(PYTEST)
 
 test-load: $(READY)
 	@INFLOOP_TEST_LOAD=10000 .venv/bin/pytest -q tests/web/test_webhook_load.py $(PYTEST)
 
-check: $(READY)
+check: lint test
+
+lint: $(READY)
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-logo
 	.venv/bin/python tools/gen_docs.py --check
 	.venv/bin/python tools/claims.py --check
-	@$(MAKE) --no-print-directory test
 
 docs: $(READY)
 	.venv/bin/python tools/gen_docs.py
@@ -74,7 +80,7 @@ lock: $(READY)
 
 clean:
 	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	rm -rf dist build bench/out
+	rm -rf dist build bench/out .agents
 	find src tests tools bench -name __pycache__ -prune -exec rm -rf {} +
 
 $(READY): requirements.lock pyproject.toml tools/bootstrap.sh

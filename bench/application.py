@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from infloop.app import open_service
+from infloop.app.runs import open_service
 from infloop.engine.graph import Definition
 from infloop.runtime.runs.service import RunService
 from infloop.settings import Settings

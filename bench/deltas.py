@@ -18,11 +18,12 @@ from pathlib import Path
 
 from application import agent, begin, line, settings
 from benchmark import Benchmark, Contender, Sample, Target, each, rate, stopwatch
-from infloop.app import open_store, run_async
-from infloop.model.events import Limits, Output
-from infloop.providers.base import Done, Part, Request, Text
+from infloop.app import run_async
+from infloop.app.storage import open_store
+from infloop.model.events import Output, RunBudget
+from infloop.providers.base import AnswerPart, Done, Request, Text
 from infloop.runtime.clock import SystemClock
-from infloop.runtime.runs.dependencies import Parts
+from infloop.runtime.runs.dependencies import RunDependencies
 from infloop.runtime.runs.service import RunService
 from infloop.sandbox.levels.host import HostSandbox
 
@@ -39,7 +40,7 @@ class Talker:
         self._deltas = deltas
         self._gives_way = gives_way
 
-    async def ask(self, request: Request) -> AsyncIterator[Part]:
+    async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         """Say it."""
         for _ in range(self._deltas):
             yield Text(DELTA)
@@ -55,16 +56,14 @@ async def talking(folder: Path, talker: Talker) -> AsyncIterator[RunService]:
     async with open_store(settings(folder)) as store:
         sandbox = HostSandbox()
         instance = await store.liveness.register()
-        parts = Parts(
+        dependencies = RunDependencies(
             sandbox=sandbox,
             environment=lambda extra=None: dict(extra or {}),
-            provider=lambda name, around, ask: talker,
-            limits=Limits(0, 0),
+            find_provider=lambda name, sandbox, ask: talker,
+            limits=RunBudget(0, 0),
         )
         try:
-            async with RunService(
-                store.run_log, store.liveness, instance, SystemClock(), parts
-            ) as service:
+            async with RunService(store, instance, SystemClock(), dependencies) as service:
                 yield service
         finally:
             await sandbox.close()

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from application import agent, application, begin, loop, node, script, settings
 from benchmark import Benchmark, Contender, Sample, Target, each, stopwatch, wall
-from infloop.app import open_store, run_async
+from infloop.app import run_async
+from infloop.app.storage import open_store
 from infloop.engine.graph import Definition
 from infloop.model.events import (
     Event,

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from application import begin, line, node, settings
 from benchmark import Benchmark, Contender, Sample, Target, each, memory
-from infloop.app import open_service, run_async
+from infloop.app import run_async
+from infloop.app.runs import open_service
 from infloop.runtime.runs.service import RunService
 
 PATIENCE_S = 60.0

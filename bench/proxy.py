@@ -29,7 +29,7 @@ from typing import TypeAlias, cast
 from benchmark import Benchmark, Contender, Rounds, Sample, Target, Values, each, wall
 from infloop.app import run_async
 from infloop.egress.proxy import Proxy
-from infloop.policy.hosts import Allowlist, rule_list
+from infloop.policy.hosts import Allowlist, parse_rules
 
 HOST = "far.test"
 AT_ONCE = 50
@@ -92,7 +92,7 @@ def wait_for(port: int) -> None:
 async def serve(far_port: int) -> None:
     """Be our proxy: the far side has a name, and its address is listed."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-    rules = rule_list("the benchmark", [f"{HOST}:{far_port}", f"127.0.0.1:{far_port}"])
+    rules = parse_rules("the benchmark", [f"{HOST}:{far_port}", f"127.0.0.1:{far_port}"])
 
     async def lookup(_: str) -> list[str]:
         return ["127.0.0.1"]

@@ -22,8 +22,8 @@ from socket import socket
 
 from benchmark import Benchmark, Contender, Sample, Target, each, ratio, stopwatch, wall
 from infloop.app import run_async
+from infloop.sandbox.access import Access
 from infloop.sandbox.base import ChildRequest, Sandbox
-from infloop.sandbox.fence import Fence
 from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
 from infloop.sandbox.levels.guard import GuardSandbox
 from infloop.sandbox.levels.host import HostSandbox
@@ -81,8 +81,8 @@ def level(make: Callable[[str], Sandbox]) -> Callable[[int, Path], Sample]:
 async def _measure(make: Callable[[str], Sandbox], count: int) -> Sample:
     with place() as here:
         sandbox = make(str(here))
-        fence = Fence(write=(str(here),), network="proxy", on_listening=_close)
-        request = ChildRequest((TRUE,), str(here), {"PATH": "/usr/bin:/bin"}, fence=fence)
+        access = Access(write=(str(here),), network="proxy", on_listening=_close)
+        request = ChildRequest((TRUE,), str(here), {"PATH": "/usr/bin:/bin"}, access=access)
         try:
             for _ in range(WARM_UP):
                 await sandbox.run(request)

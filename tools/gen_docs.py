@@ -31,8 +31,7 @@ from pydantic.fields import FieldInfo
 
 from infloop import cli
 from infloop.mcp_server.toolbox import UTILITIES
-from infloop.model import plugin, trigger
-from infloop.model import workflow as format_
+from infloop.model import nodes, plugin, trigger, workflow
 from infloop.model.audit import ACTORS, EVENTS
 from infloop.model.schema import FileModel, part_model
 from infloop.model.values import compact_json
@@ -40,14 +39,16 @@ from infloop.settings import Settings, variable
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 TESTS = DOCS.parent / "tests"
-PLACE = re.compile(r"(<!-- made: (\w+)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+PLACE = re.compile(
+    r"^(<!-- made: (\w+)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL | re.MULTILINE
+)
 TEST_LINK = re.compile(r"\[(test_\w+)\]\(([^)]*)\)")
 TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 
 
 def node(kind: str) -> str:
     """Return everything about a node type: what it does, its fields, its outputs, its handles."""
-    model = format_.NODE_MODELS[kind]
+    model = nodes.NODE_MODELS[kind]
     exits = ", ".join(f"`{handle}`" for handle in model.handles) or "none; nothing follows it"
     parts = [str(model.__doc__), f"Handles: {exits}."]
     config = part_model(model.model_fields["config"].annotation)
@@ -63,7 +64,9 @@ def node(kind: str) -> str:
 def fields(name: str) -> str:
     """Return the fields of one of the other parts of a workflow file, a trigger or a plugin."""
     model: type[FileModel] = next(
-        getattr(module, name) for module in (format_, trigger, plugin) if hasattr(module, name)
+        getattr(module, name)
+        for module in (workflow, nodes, trigger, plugin)
+        if hasattr(module, name)
     )
     model.model_rebuild()  # what is said about nodes came before there were any
     return field_table(list(field_rows(model, flat=True)))

@@ -1,28 +1,28 @@
-"""Every error infloop raises on purpose, drawn by who must act.
+"""All errors that infloop raises on purpose, by who must act.
 
     InfloopError
-    ├── UsageError            the person at the keyboard: a wrong argument, an unknown run
-    │   ├── Conflict          … the thing exists, and its state does not allow this
+    ├── UsageError            the user: a wrong argument, an unknown run
+    │   ├── Conflict          … the state of the thing does not allow this
     │   ├── Forbidden         … this caller may not do it
-    │   ├── InvalidFile       … a trigger or connection that was sent is wrong (holds the problems)
+    │   ├── InvalidFile       … a trigger or connection that was sent is invalid (has the problems)
     │   └── Overloaded        … not now: a queue or a limit is full
     │       └── RateLimited   … too many attempts
-    ├── WorkflowError         the author of a workflow: a file that cannot run (holds the problems)
-    ├── SettingsError         the operator: a setting or the machine itself
+    ├── WorkflowError         the author of a workflow: the file cannot run (has the problems)
+    ├── SettingsError         the operator: a setting, or the machine itself
     │   └── MissingPart       … a program or library that is not installed
-    ├── BudgetError           the operator: what may be spent is spent (a run that meets it fails)
-    ├── StepError             a step could not do its work (the run records it and goes on)
-    ├── GuardError            the operator: a guard cannot start or died (a run that meets it fails)
-    ├── EgressError           the operator's lists, or the far side: a connection refused or failed
+    ├── BudgetError           the operator: the budget is used up (fails the run)
+    ├── StepError             a step failed (the run records it and continues)
+    ├── GuardError            the operator: a confinement failed (fails the run)
+    ├── EgressError           the operator or the remote side: a connection was refused or failed
     └── StoreError            the data directory
-        ├── Fenced            another process took the run over: stop, write nothing
+        ├── Fenced            another process took over the run: stop, write nothing
         ├── NotFound          no such run, step or blob
-        ├── Stale             a file was changed by somebody else since it was read
+        ├── Stale             a file changed since it was read
         └── AuditError        the audit log cannot be written: change nothing
 
-A message holds the offending value and the way out. Nothing else is caught broadly
-except at the edge of a task. What is wrong with a file is not raised one by one: it is a `Problem`,
-and all of them are reported together.
+A message contains the offending value and what to do. Broad `except` clauses exist only at the
+edge of a task. The problems of a file are not raised one by one: each is a `Problem`, and all of
+them are reported together.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Severity: TypeAlias = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a file, where, and what to do."""
+    """One problem of a file: where it is, what is wrong, and what to do."""
 
     place: str
     message: str
@@ -46,16 +46,16 @@ class Problem:
     severity: Severity = "error"
 
     def __str__(self) -> str:
-        said = f"{self.place}: {self.message}" if self.place else self.message
-        return f"{said} ({self.hint})" if self.hint else said
+        text = f"{self.place}: {self.message}" if self.place else self.message
+        return f"{text} ({self.hint})" if self.hint else text
 
 
 class InfloopError(Exception):
-    """Base of all expected errors; its text is meant for a person."""
+    """The base of all expected errors; the text is for a person."""
 
 
 class UsageError(InfloopError):
-    """The request cannot be understood or names something that is not there.
+    """The request is invalid or names something that does not exist.
 
     `code` is stable, for programs.
     """
@@ -66,7 +66,7 @@ class UsageError(InfloopError):
 
 
 class Conflict(UsageError):
-    """The request is understood, and the state of what it names does not allow it."""
+    """The state of what the request names does not allow it."""
 
     def __init__(self, message: str, code: str = "conflict") -> None:
         super().__init__(message, code)
@@ -80,7 +80,7 @@ class Forbidden(UsageError):
 
 
 class InvalidFile(UsageError):
-    """A definition that was sent cannot be used; `reason` names the first problem in short."""
+    """A definition that was sent is invalid; `reason` is a short form of the first problem."""
 
     def __init__(
         self, message: str, code: str, problems: Sequence[Problem] = (), reason: str = ""
@@ -118,26 +118,26 @@ class SettingsError(InfloopError):
 
 
 class MissingPart(SettingsError):
-    """A program or library is needed that is not installed here."""
+    """A required program or library is not installed."""
 
 
 class BudgetError(InfloopError):
-    """No more money may be spent; a step that meets this ends the whole run."""
+    """No more money may be spent; the step that raises this fails the whole run."""
 
 
 class StepError(InfloopError):
-    """A step failed before or beside its child; the text becomes its `errorMessage`."""
+    """A step failed outside of its child; the text becomes its `errorMessage`."""
 
 
 class GuardError(InfloopError):
-    """What confines a child cannot be put up, or broke; a step that meets this ends the run."""
+    """The confinement of a child cannot be set up, or broke; this fails the run."""
 
 
 EgressFailure: TypeAlias = Literal["refused", "unreachable", "timeout", "broken", "too-large"]
 
 
 class EgressError(InfloopError):
-    """A connection was refused by our rules, or failed; `failure` says which, for who may retry."""
+    """A connection was refused by a rule, or failed; `failure` says which, for retries."""
 
     def __init__(self, message: str, failure: EgressFailure = "refused") -> None:
         super().__init__(message)
@@ -145,7 +145,7 @@ class EgressError(InfloopError):
 
 
 class StoreError(InfloopError):
-    """The data directory cannot be used as asked."""
+    """The data directory cannot be used as requested."""
 
 
 class Fenced(StoreError):
@@ -153,7 +153,7 @@ class Fenced(StoreError):
 
 
 class NotFound(StoreError):
-    """The store holds nothing under that name. `code` is stable, for programs."""
+    """The store has nothing under that name. `code` is stable, for programs."""
 
     def __init__(self, message: str, code: str = "not-found") -> None:
         super().__init__(message)
@@ -161,8 +161,8 @@ class NotFound(StoreError):
 
 
 class Stale(StoreError):
-    """The file was changed by somebody else; nothing was written."""
+    """The file was changed meanwhile; nothing was written."""
 
 
 class AuditError(StoreError):
-    """The audit log cannot be written or read; what would have been recorded must not be done."""
+    """The audit log cannot be written or read; the action to be recorded must not happen."""

@@ -1,9 +1,10 @@
-"""Everything an operator can set: `INFLOOP_*` variables, or the same names in `infloop.toml`.
+"""The settings: `INFLOOP_*` variables, or the same names in `infloop.toml`.
 
-This is the only reader of the environment beside `app`. The file is read from
-`~/.config/infloop/infloop.toml` or from where `INFLOOP_CONFIG` points, never from the working
-directory: a repository must not be able to change what an agent may do. A name that is not known
-is an error, so that a misspelt limit is not taken for a limit.
+- This module and `app` are the only readers of the environment.
+- The file is `~/.config/infloop/infloop.toml`, or the one that `INFLOOP_CONFIG` names. It is never
+  read from the working directory: a repository must not change what an agent may do.
+- An unknown name is an error, so that a misspelt limit is noticed.
+- A setting is one field of `Settings`. `tools/gen_docs.py` writes it into `docs/settings.md`.
 """
 
 from __future__ import annotations
@@ -12,21 +13,20 @@ import difflib
 import os
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from infloop.errors import SettingsError
+from infloop.model.isolation import RequestedLevel
 from infloop.policy.spending import Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PREFIX = "INFLOOP_"
-# Read by a provider under its own name, so they cannot be fields.
+# Variables that providers read under their own names, so they cannot be fields.
 FREE_PREFIXES = ("INFLOOP_PROVIDER_BIN_",)
-SECRETS = frozenset({"api_token"})
-"""Settings whose values are shown nowhere."""
 
 
 def _home(variable: str, fallback: str) -> Path:
@@ -35,52 +35,57 @@ def _home(variable: str, fallback: str) -> Path:
 
 
 class Settings(BaseModel):
-    """The operator's choices."""
+    """The operator's settings. A field with `repr=False` is a secret, which is never shown."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     data_dir: Path = Field(
         default_factory=lambda: _home("XDG_DATA_HOME", ".local/share") / "infloop",
-        description="Where runs, workflows and secrets are kept; only you can read it.",
+        description="The directory of runs, workflows and secrets; only you can read it.",
     )
     workflows_dir: Path | None = Field(
-        None, description="Your workflows, found by id. Default: `workflows` in the data directory."
+        None,
+        description="The folder of your workflows. Default: `workflows` in the data directory.",
     )
     library_dir: Path | None = Field(
-        None, description="Read-only presets, found by id. Default: those that come with infloop."
+        None, description="The folder of read-only presets. Default: those that come with infloop."
     )
     providers_dir: Path | None = Field(
-        None, description="Provider manifests. Default: `providers` in the data directory."
+        None,
+        description="The folder of provider manifests. Default: `providers` in the data directory.",
     )
     connections_dir: Path | None = Field(
         None,
-        description="Connections to model servers. Default: `connections` in the data directory.",
+        description=(
+            "The folder of connections to model servers. Default: `connections` in the data "
+            "directory."
+        ),
     )
     triggers_dir: Path | None = Field(
         None,
-        description="What starts workflows by itself. Default: `triggers` in the data directory.",
+        description="The folder of triggers. Default: `triggers` in the data directory.",
     )
     webhook_plugins_dir: Path | None = Field(
-        None, description="Senders of webhooks. Default: `plugins` in the data directory."
+        None, description="The folder of webhook plugins. Default: `plugins` in the data directory."
     )
     run_history_limit: int = Field(
-        100, ge=1, description="Finished runs kept per workflow; the oldest are forgotten."
+        100, ge=1, description="Finished runs to keep per workflow; the oldest are deleted."
     )
     max_run_node_executions: int = Field(
-        10_000, ge=0, description="Steps a run may take before it fails; 0 means no limit."
+        10_000, ge=0, description="The maximum number of steps of a run; 0 means no limit."
     )
     max_run_duration_ms: int = Field(
         86_400_000,
         ge=0,
-        description="How long a run may take, checked before each step; 0 means no limit.",
+        description="The maximum duration of a run, checked before each step; 0 means no limit.",
     )
     max_run_cost_usd: float = Field(
         0.0,
         ge=0,
         allow_inf_nan=False,
         description=(
-            "What a run may spend, in US dollars, as its agents and judges report it; "
-            "past it the run fails. 0 means no limit."
+            "The maximum cost of a run in US dollars, as its agents and judges report it; above "
+            "it the run fails. 0 means no limit."
         ),
     )
     max_total_cost_usd: float = Field(
@@ -88,56 +93,56 @@ class Settings(BaseModel):
         ge=0,
         allow_inf_nan=False,
         description=(
-            "What all runs together may spend in a window of time, in US dollars; past it no run "
-            "starts, and a running one fails at its next step that costs something. 0 means no "
-            "limit."
+            "The maximum cost of all runs in a window of time, in US dollars. Above it no run "
+            "starts, and an active run fails at its next step that costs money. 0 means no limit."
         ),
     )
     cost_window: Window = Field(
         "process",
         description=(
-            "The window: what this process has spent, beginning anew with each start; or the local "
-            "day, week (from Monday) or month, of all processes that share the data directory."
+            "The window of INFLOOP_MAX_TOTAL_COST_USD: the time since this process started; or the "
+            "local day, week (from Monday) or month, for all processes that share the data "
+            "directory."
         ),
     )
     require_known_cost: bool = Field(
         default=False,
-        description="Fail a run when one of its agents or judges does not say what it cost.",
+        description="Fail a run when one of its agents or judges does not report its cost.",
     )
     snapshots: bool = Field(
         default=True,
         description=(
-            "Keep the directory of every agent and script step as it was before and after, for "
-            "`infloop diff` and `infloop rewind`; `off` takes no snapshots."
+            "Take a snapshot of the working directory before and after every agent and script "
+            "step, for `infloop diff` and `infloop rewind`; `off` takes none."
         ),
     )
     audit_max_bytes: int = Field(
         16 << 20,
         ge=4096,
-        description="How long a file of the audit log becomes before the log goes on in a new one.",
+        description="The size at which the audit log continues in a new file.",
     )
     audit_max_files: int = Field(
-        12, ge=2, description="Files of the audit log that are kept; the oldest are removed."
+        12, ge=2, description="Files of the audit log to keep; the oldest are deleted."
     )
     max_output_bytes: int = Field(
         2 << 20,
         ge=4096,
-        description="Bytes kept of each output stream of a child: its beginning and its end.",
+        description="Bytes to keep of each output stream of a child: its start and its end.",
     )
     min_free_disk_bytes: int = Field(
         1 << 30,
         ge=0,
         description=(
-            "Bytes that stay free on the disks of the data directory and of where runs work: with "
-            "less left no run begins, and those that work there fail. 0 means none."
+            "Bytes that must stay free on the disks of the data directory and of working "
+            "directories. With less, no run starts, and runs that work there fail. 0 means none."
         ),
     )
     max_child_memory_bytes: int = Field(
         0,
         ge=0,
         description=(
-            "Bytes of memory that each process of a child may take, and all of them together where "
-            "that can be bounded. 0 means three quarters of the machine's memory."
+            "The memory limit in bytes of each process of a child, and of all together where the "
+            "system supports it. 0 means three quarters of the machine's memory."
         ),
     )
     max_command_ms: int = Field(
@@ -145,57 +150,58 @@ class Settings(BaseModel):
         ge=1_000,
         le=604_800_000,
         description=(
-            "How long any script or shell command may run, whatever its `timeoutMs` says; then it "
-            "is ended with all that it started. There is always a limit, at most a week."
+            "The maximum duration of any script or shell command, whatever its `timeoutMs` says. "
+            "Then it is killed with all processes it started. The limit is at most a week."
         ),
     )
     child_env_passthrough: str = Field(
         "",
         description=(
-            "Variables children get beside the base set: names or `PREFIX_*`, by commas. "
-            "Nothing that begins with INFLOOP_ is ever passed."
+            "Environment variables to pass to children in addition to the base set: names or "
+            "`PREFIX_*`, separated by commas. Variables named INFLOOP_* are never passed."
         ),
     )
-    isolation: Literal["auto", "host", "guard", "sandbox", "container"] = Field(
+    isolation: RequestedLevel = Field(
         "auto",
         description=(
-            "How children are confined: the strongest level that holds on this machine, or the one "
-            "that you name. A workflow can ask for a stronger one."
+            "The isolation level of children: the strongest one that works on this machine, or the "
+            "one that you name. A workflow can require a stronger one."
         ),
     )
     service_user: str = Field(
         "",
         description=(
-            "As whom children run when infloop is started by root, by name; levels that confine "
-            "need one then."
+            "The name of the user as whom children run when infloop is started by root; required "
+            "then for levels that confine."
         ),
     )
     egress_enforce: bool = Field(
         default=False,
         description=(
             "Let children connect only to the hosts of their provider, their workflow and "
-            "INFLOOP_EGRESS_ALLOWLIST, each through a proxy of its own."
+            "INFLOOP_EGRESS_ALLOWLIST, through one proxy for each run."
         ),
     )
     egress_allowlist: str = Field(
-        "", description="Hosts that every child may connect to, by commas: `*.example.com`."
+        "",
+        description="Hosts that every child may connect to, separated by commas: `*.example.com`.",
     )
     egress_denylist: str = Field(
-        "", description="Hosts and addresses that no child may connect to, by commas."
+        "", description="Hosts and addresses that no child may connect to, separated by commas."
     )
     approval_timeout_ms: int = Field(
         600_000,
         ge=0,
         le=604_800_000,
         description=(
-            "How long an agent waits for a person where its manifest says `ask`; then it is "
-            "denied. 0 means that nobody is asked and `ask` denies at once."
+            "How long an agent waits for a person's answer where its manifest says `ask`; then the "
+            "request is denied. 0 means that nobody is asked and `ask` denies at once."
         ),
     )
     host: str = Field(
         "127.0.0.1",
         description=(
-            "Where `infloop serve` listens. An address that others can reach needs "
+            "The address that `infloop serve` listens on. One that others can reach requires "
             "INFLOOP_API_TOKEN."
         ),
     )
@@ -203,83 +209,84 @@ class Settings(BaseModel):
         3000,
         ge=0,
         le=65_535,
-        description="Its port; if it is in use, one of the next 20. 0 means any that is free.",
+        description="Its port, or one of the next 20 if it is in use. 0 means any free port.",
     )
     metrics_port: int = Field(
         0,
         ge=0,
         le=65_535,
         description=(
-            "A port of 127.0.0.1 where `infloop serve` answers `/metrics`, and nothing else, "
-            "without a token. 0 means none."
+            "A port of 127.0.0.1 where `infloop serve` answers only `/metrics`, without a token. "
+            "0 means none."
         ),
     )
     api_token: str = Field(
         "",
         repr=False,
         description=(
-            "What everybody must know who uses the API or the console; without it, whoever reaches "
-            "the server may use it."
+            "The token for the API and the console. Without one, everybody who can reach the "
+            "server may use it."
         ),
     )
     allow_insecure: bool = Field(
         default=False,
-        description="Listen without a token where others can reach the server. Do not.",
+        description="Allow listening without a token where others can reach the server. Avoid it.",
     )
     allowed_hosts: str = Field(
         "",
         description=(
-            "Names under which the server is reached, by commas, beside localhost and the address "
-            "it listens on: `loops.example.com`."
+            "Host names of the server, separated by commas, in addition to localhost and the "
+            "address it listens on: `loops.example.com`."
         ),
     )
     max_concurrent_runs: int = Field(
-        4, ge=1, le=1_000, description="Runs that a server drives at once; others wait."
+        4, ge=1, le=1_000, description="Runs that a server executes at the same time; others wait."
     )
     queue_limit: int = Field(
-        100, ge=1, le=1_000_000, description="Runs that may wait; more are refused."
+        100, ge=1, le=1_000_000, description="Runs that may wait in the queue; more are refused."
     )
     webhook_rate_limit: int = Field(
-        120, ge=0, description="Requests a minute that each trigger takes; 0 means no limit."
+        120, ge=0, description="Requests a minute to each trigger; 0 means no limit."
     )
     login_rate_limit: int = Field(
         20,
         ge=0,
-        description="Logins a minute that the server takes from all browsers; 0 means no limit.",
+        description="Logins a minute from all browsers together; 0 means no limit.",
     )
-    python_bin: str = Field("python3", description="The interpreter of Python scripts.")
-    deno_bin: str = Field("", description="The Deno that runs TypeScript. Default: found.")
-    bun_bin: str = Field("", description="The Bun that runs TypeScript where Deno is missing.")
-    node_bin: str = Field("", description="The Node that runs TypeScript where both are missing.")
+    python_bin: str = Field("python3", description="The interpreter for Python scripts.")
+    deno_bin: str = Field(
+        "", description="Deno, which runs TypeScript. Default: the installed one."
+    )
+    bun_bin: str = Field("", description="Bun, which runs TypeScript if Deno is missing.")
+    node_bin: str = Field("", description="Node, which runs TypeScript if both are missing.")
 
     @property
     def workflows(self) -> Path:
-        """The folder of the user's own workflows."""
         return self.workflows_dir or self.data_dir / "workflows"
 
     @property
     def providers(self) -> Path:
-        """The folder of provider manifests."""
         return self.providers_dir or self.data_dir / "providers"
 
     @property
     def connections(self) -> Path:
-        """The folder of connections."""
         return self.connections_dir or self.data_dir / "connections"
 
     @property
     def triggers(self) -> Path:
-        """The folder of triggers."""
         return self.triggers_dir or self.data_dir / "triggers"
 
     @property
     def webhook_plugins(self) -> Path:
-        """The folder of webhook plugins."""
         return self.webhook_plugins_dir or self.data_dir / "plugins"
 
 
+SECRETS = frozenset(name for name, field in Settings.model_fields.items() if not field.repr)
+"""The settings whose values are never shown."""
+
+
 def shown_settings(chosen: Settings) -> dict[str, Any]:
-    """Return the settings and their JSON Schema for another program; a secret is set or not set."""
+    """Return the settings and their JSON Schema; a secret is shown only as set or not set."""
     values = chosen.model_dump(mode="json")
     for name in SECRETS:
         values[name] = "set" if values[name] else "not set"
@@ -287,12 +294,12 @@ def shown_settings(chosen: Settings) -> dict[str, Any]:
 
 
 def variable(field: str) -> str:
-    """Return the name of a setting's variable."""
+    """Return the name of a setting's environment variable."""
     return PREFIX + field.upper()
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read the file and the environment; the environment wins."""
+    """Read the file and the environment; the environment takes precedence."""
     env = os.environ if environ is None else environ
     return _validated({**_from_file(env), **_from_environment(env)})
 

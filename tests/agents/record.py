@@ -1,5 +1,6 @@
 """Records what the real agents print, into tests/fixtures/transcripts/.
 
+    tools/test_parts.sh agents
     PYTHONPATH=tests .venv/bin/python tests/agents/record.py
 
 Paths and the time of the limit are made the same each time; all else is as it was printed.
@@ -16,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from infloop.providers.base import Request
-from infloop.providers.cli.arguments import command_for
+from infloop.providers.cli.arguments import command_line
 from infloop.sandbox.base import ChildRequest
 from infloop.sandbox.levels.host import HostSandbox
-from support.agent_programs import Stage, install, leave_the_network, shipped
+from support.agent_programs import Stage, leave_the_network, shipped
 from support.fake_model import FakeModel, Refuse, Say, Turn, Use
 from support.paths import TRANSCRIPTS
 
@@ -105,7 +106,7 @@ async def record(name: str, scene: Scene, folder: Path) -> None:
         stage = Stage(folder, model.url, **scene.variables)
         manifest = shipped(scene.provider)
         request = Request("Please say DONE", str(stage.cwd), **scene.request)
-        command = command_for(manifest, request)
+        command = command_line(manifest, request)
         environment = stage.environment(manifest.env_passthrough)
         sandbox = HostSandbox()
         try:
@@ -153,6 +154,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    install()
     leave_the_network()
     asyncio.run(main())

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from infloop.application.lookup_cache import OncePerTurn
-from infloop.catalog.lookup import CatalogDesk
+from infloop.catalog.lookup import CatalogLookup
 from infloop.catalog.plugins import PluginFiles
 from infloop.catalog.triggers import TriggerFiles
 from infloop.catalog.workflows import WorkflowCatalog
@@ -17,8 +17,8 @@ from infloop.model.workflow import Workflow
 ID = "a" * 24
 
 
-class Counted(CatalogDesk):
-    """A desk that counts how often it is asked."""
+class Counted(CatalogLookup):
+    """A lookup that counts how often it is asked."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
@@ -42,24 +42,24 @@ class Counted(CatalogDesk):
 
 
 async def test_what_is_judged_in_one_turn_looks_once(tmp_path: Path) -> None:
-    desk = Counted(tmp_path)
-    looks = OncePerTurn(desk)
+    lookup = Counted(tmp_path)
+    looks = OncePerTurn(lookup)
     for _ in range(16):
         assert looks.trigger(ID) is None
         assert looks.plugin("generic") is not None
         assert looks.workflow("nobody") is None
-    assert desk.asked == ["trigger", "plugin", "workflow"]
+    assert lookup.asked == ["trigger", "plugin", "workflow"]
 
 
 async def test_the_next_turn_sees_what_has_changed(tmp_path: Path) -> None:
-    desk = Counted(tmp_path)
-    looks = OncePerTurn(desk)
+    lookup = Counted(tmp_path)
+    looks = OncePerTurn(lookup)
     assert looks.trigger(ID) is None
-    desk.triggers.save(Trigger(id=ID, enabled=True, workflow_id="w"))
+    lookup.triggers.save(Trigger(id=ID, enabled=True, workflow_id="w"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert looks.trigger(ID) is not None
-    desk.triggers.remove(ID)
+    lookup.triggers.remove(ID)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert looks.trigger(ID) is None

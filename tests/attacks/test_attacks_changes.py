@@ -129,7 +129,7 @@ def test_objects_that_would_do_harm_stay_out_and_the_files_come_home(
     here = confined(top)
     before, peak = contents(here.repo, leave_out=()), largest_child_kib()
     said = planted(here, attack)
-    assert "its commits did not come home" in said
+    assert "its commits were not imported" in said
     assert attack["says"] in said
     assert contents(here.repo, leave_out=()) == before
     assert "fine.txt" in here.infloop("diff", "last", "--stat").stdout

@@ -20,8 +20,8 @@ import msgspec
 import pytest
 
 from infloop.errors import SettingsError
+from infloop.sandbox.access import Access, ResourceLimits
 from infloop.sandbox.base import ChildRequest, Sandbox
-from infloop.sandbox.fence import Fence, Limits
 from infloop.sandbox.levels.host import HostSandbox
 from support.attack_tables import Attack, AttackTable
 from support.canaries import PATH, PYTHON, USER, directory_for_children, place
@@ -133,14 +133,14 @@ def test_a_process_that_only_has_the_same_number_is_left_alone(
 async def test_a_child_that_takes_without_end_comes_to_a_limit(level: str, attack: Attack) -> None:
     with place() as parent:
         workspace = directory_for_children(parent, "workspace")
-        fence = Fence(write=(str(workspace),), limits=Limits(**attack["limits"]))
+        access = Access(write=(str(workspace),), limits=ResourceLimits(**attack["limits"]))
         env = {"PATH": PATH, "HOME": "/root"}
         child = ChildRequest(
             (PYTHON, "-c", attack["code"]),
             str(workspace),
             env,
             timeout_ms=30_000,
-            fence=fence,
+            access=access,
             grace_ms=200,
         )
         async with sandbox_at(level, parent) as sandbox, asyncio.timeout(DEADLINE_S):
@@ -305,7 +305,7 @@ async def test_a_workflow_cannot_set_what_changes_which_code_runs(
 HIDDEN = """
 import asyncio, os, sys
 from pathlib import Path
-from infloop.app import open_service
+from infloop.app.runs import open_service
 from infloop.sandbox.keepers.keeper import PR_SET_DUMPABLE, prctl
 from infloop.settings import Settings
 

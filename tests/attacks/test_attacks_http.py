@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from infloop.policy.secrets import same_secret
+from infloop.sandbox.access import Access
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.fence import Fence
 from infloop.web import guards
 from infloop.web.credentials import COOKIE
 from support.attack_tables import Attack, AttackTable
@@ -249,7 +249,7 @@ async def test_a_confined_child_does_not_reach_the_server(
                 str(workspace),
                 {"PATH": PATH},
                 timeout_ms=20_000,
-                fence=Fence(write=(str(workspace),), network="none"),
+                access=Access(write=(str(workspace),), network="none"),
             )
             async with sandbox_at(level, parent) as sandbox:
                 confined = await sandbox.run(child)

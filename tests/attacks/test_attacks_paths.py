@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.errors import GuardError, StepError
-from infloop.providers.acp.files import MOST_BYTES, AgentFiles
+from infloop.providers.acp.files import MAX_BYTES, AgentFiles
 from infloop.sandbox.levels.host import HostSandbox
 from infloop.workspace import beneath
 from infloop.workspace.worktrees.uncommitted import matching
 from support.acp_agents import ALL_ALLOWED, STOP, Bench
 from support.attack_tables import Attack, AttackTable
 from support.eventually import eventually
+from support.parts import ruled_out
 from support.processes import peak_kib
 from support.repositories import contents
 from support.runs import scripted, world
@@ -56,7 +57,7 @@ class Scene:
 
     def make(self, attack: Attack) -> None:
         if attack.get("root") and os.geteuid() != 0:
-            pytest.skip("only root can make a device")
+            ruled_out("only root can make a device")
         subprocess.run(
             ["/bin/sh", "-c", self.fill(attack.get("make", ""))], cwd=self.workspace, check=True
         )
@@ -108,7 +109,7 @@ def test_of_a_file_that_grows_only_so_much_is_read(tmp_path: Path, attack: Attac
     file = scene.workspace / attack["path"]
     with subprocess.Popen(["/bin/sh", "-c", attack["make"]], cwd=scene.workspace) as writer:
         try:
-            eventually(lambda: file.exists() and file.stat().st_size > MOST_BYTES)
+            eventually(lambda: file.exists() and file.stat().st_size > MAX_BYTES)
             before = peak_kib()
             with pytest.raises(StepError, match="larger than"):
                 AgentFiles(str(scene.workspace)).read(str(file))
@@ -212,7 +213,7 @@ async def test_a_pattern_looks_into_each_directory_once(tmp_path: Path, attack: 
 
 
 def matched(folder: Path, pattern: str) -> list[bytes]:
-    with beneath.opened(folder) as root:
+    with beneath.open_root(folder) as root:
         return matching(root, [pattern])
 
 
@@ -261,7 +262,7 @@ async def test_no_run_works_where_a_link_has_taken_a_directorys_place(
             assert len(await here.service.store.run_log.runs()) == 1
     replaced = named / attack.get("cwd", "")
     assert f"'{replaced}' leads to '{replaced.resolve()}'" in said
-    assert f"work in '{replaced.resolve()}' by its own name" in said
+    assert f"work in '{replaced.resolve()}' instead" in said
     assert not list((tmp_path / "outside").rglob("was-here"))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from infloop.cli.view.terminal import one_line
 from infloop.model.events import StepFinished
-from infloop.providers.base import Cost, Done, Part, Session, Text, Tool
+from infloop.providers.base import AnswerPart, Cost, Done, Session, Text, Tool
 from infloop.sandbox.levels.host import HostSandbox
 from support.attack_tables import Attack, AttackTable
 from support.cli_agents import Bench
@@ -101,7 +101,7 @@ async def test_what_is_printed_is_understood_or_left(
     assert said(parts).encode()
 
 
-def said(parts: list[Part]) -> str:
+def said(parts: list[AnswerPart]) -> str:
     return "".join(part.text for part in parts if isinstance(part, Text))
 
 

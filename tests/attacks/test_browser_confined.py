@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from infloop.sandbox.levels.guard import missing_piece
 from support.attack_tables import Attack, AttackTable
 from support.canaries import place
-from support.confinement import need_bubblewrap
+from support.confinement import need_bubblewrap, need_guard
+from support.parts import need_program, ruled_out
 from support.runs import World, world
 from support.server import workflow
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 # Not `chromium`: that one listens on a Unix socket, which no confined child can have.
-BROWSER = shutil.which("chromium-headless-shell")
+BROWSER = "chromium-headless-shell"
 USER = "nobody" if os.geteuid() == 0 else ""
 TABLE = AttackTable("browser")
 # Asked for by a script, so that its server knows that the page was more than fetched.
@@ -45,10 +45,7 @@ REFUSALS = {
 }
 """How a browser calls it when the fence holds: at `sandbox` there is nobody, and no way."""
 
-pytestmark = pytest.mark.skipif(
-    BROWSER is None,
-    reason="there is no chromium-headless-shell: `make test-browser` installs it, as root",
-)
+pytestmark = pytest.mark.browser
 levels = pytest.mark.parametrize("level", ["sandbox", "guard"])
 
 
@@ -61,6 +58,7 @@ class Scene:
 
     def __init__(self, top: Path, level: str) -> None:
         self.level = level
+        self.browser = need_program(BROWSER)
         self.here: World
         self.outside = top / "outside"
         self.workspace = self.outside / "between/workspace"
@@ -72,7 +70,7 @@ class Scene:
 
     async def browse(self, switch: str, page: Server, **more: Any) -> str:
         """Let a step open a page whose server is allowed; return what the browser says of it."""
-        line = f"{BROWSER} {SWITCHES[self.level]} {switch} --virtual-time-budget=5000"
+        line = f"{self.browser} {SWITCHES[self.level]} {switch} --virtual-time-budget=5000"
         line += f" --log-net-log=network.json http://127.0.0.1:{page.port}/"
         fence = {"egress": "allowlist", "allowLocal": [page.port], **more}
         ended = await self.here.run(workflow("w", line, **fence))
@@ -110,8 +108,8 @@ class Scene:
 async def scene(level: str) -> AsyncIterator[Scene]:
     if level == "sandbox":
         need_bubblewrap()
-    elif piece := missing_piece():
-        pytest.skip(f"level 'guard' needs {piece}")
+    else:
+        need_guard()
     with place() as top:
         scene = Scene(top, level)
         settings = {"isolation": level, "service_user": USER, "snapshots": False}
@@ -148,7 +146,7 @@ def serving(answer: str, address: str = "127.0.0.1") -> Iterator[Server]:
     try:
         listening = Listening((address, 0), Answer)
     except OSError as error:
-        pytest.skip(f"nobody can listen on {address}: {error}")
+        ruled_out(f"nobody can listen on {address}: {error}")
     server = Server(listening.server_address[1])
     thread = threading.Thread(target=listening.serve_forever)
     thread.start()

@@ -14,11 +14,11 @@ import pytest
 
 from infloop.egress.broker import Account, Broker
 from infloop.egress.client import Client, Destination
-from infloop.egress.limits import Limits
+from infloop.egress.limits import ProxyLimits
 from infloop.egress.proxy import Proxy
 from infloop.egress.resolve import Lookup
 from infloop.errors import EgressError
-from infloop.policy.hosts import Allowlist, rule_list
+from infloop.policy.hosts import Allowlist, parse_rules
 from support.egress_broker import KEY, Provider, brokered
 from support.egress_proxy import (
     PATIENCE_S,
@@ -163,7 +163,7 @@ def _each_then_the_last(answers: Sequence[Sequence[str]]) -> Lookup:
 
 
 @asynccontextmanager
-async def proxied(limits: Limits | None = None) -> AsyncIterator[tuple[Far, Run]]:
+async def proxied(limits: ProxyLimits | None = None) -> AsyncIterator[tuple[Far, Run]]:
     async with far_side() as canary:
         port = canary.port
         rules = (f"api.allowed.test:{port}", f"*.wild.test:{port}", f"127.0.0.1:{port}")
@@ -188,7 +188,7 @@ def words(attack: Attack, port: int) -> bytes:
 
 @pytest.mark.parametrize("attack", attacks("proxy"), ids=str)
 async def test_words_to_the_proxy(attack: Attack) -> None:
-    limits = Limits(head_s=0.2 if attack.send == "slow" else 10, hello_s=0.2)
+    limits = ProxyLimits(head_s=0.2 if attack.send == "slow" else 10, hello_s=0.2)
     async with proxied(limits) as (canary, run):
         status, _ = await run.ask(words(attack, canary.port))
         assert status == int(attack.expect)
@@ -250,7 +250,7 @@ async def test_calls_with_the_token(attack: Attack) -> None:
             private_ok=True,
         )
         async with (
-            Broker([account], token=TOKEN, limits=Limits()) as broker,
+            Broker([account], token=TOKEN, limits=ProxyLimits()) as broker,
             running_proxy(broker=broker) as run,
         ):
             asked = (
@@ -301,8 +301,8 @@ async def test_what_a_call_used_is_counted_by_us(attack: Attack) -> None:
     async with brokered(Provider(said)) as world:
         none = b'{"usage": {"input_tokens": 0, "output_tokens": 0}}'
         assert (await world.call("/broker/claude/v1/messages", body=none))[0] == 200
-        await eventually_async(lambda: world.books.meters)
-    assert (world.books.used.input_tokens, world.books.used.output_tokens) == (given, made)
+        await eventually_async(lambda: world.budget.meters)
+    assert (world.budget.used.input_tokens, world.budget.used.output_tokens) == (given, made)
 
 
 # -- amounts, and what goes wrong ------------------------------------------------------------------
@@ -322,12 +322,12 @@ async def test_a_private_address_is_reached_if_it_is_listed_itself(attack: Attac
 async def test_only_so_much_goes_out(attack: Attack) -> None:
     door, much, most = attack.send.split()
     if door == "call":
-        async with brokered(limits=Limits(call_body=int(most))) as world:
+        async with brokered(limits=ProxyLimits(call_body=int(most))) as world:
             sent = b"x" * int(much)
             assert (await world.call("/broker/claude/v1/messages", body=sent))[0] == 413
             assert world.far.untouched
         return
-    async with proxied(Limits(upload_a_connection=int(most))) as (canary, run):
+    async with proxied(ProxyLimits(upload_per_connection=int(most))) as (canary, run):
         child = await run.tunnel("api.allowed.test", canary.port)
         child.writer.write(client_hello("api.allowed.test"))
         with suppress(ConnectionError):
@@ -385,7 +385,7 @@ async def test_a_proxy_that_fails_lets_nothing_through(attack: Attack) -> None:
             listener.listen()
         elif "closed" in attack.send:
             listener.close()
-        rules = rule_list("a list", [f"far.test:{canary.port}", f"127.0.0.1:{canary.port}"])
+        rules = parse_rules("a list", [f"far.test:{canary.port}", f"127.0.0.1:{canary.port}"])
         told = list[object]()
         proxy = Proxy(
             Allowlist((rules,)), token="", on_decision=told.append, lookup=always("127.0.0.1")

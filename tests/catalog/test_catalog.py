@@ -12,9 +12,9 @@ import pytest
 
 from infloop.catalog import LIBRARY_DIR, ProviderFiles, WorkflowCatalog
 from infloop.errors import UsageError, WorkflowError
+from infloop.model.nodes import ParallelNode
 from infloop.model.reading import MAX_FILE_BYTES
 from infloop.model.references import workflow_inputs
-from infloop.model.workflow import ParallelNode
 
 Raw = dict[str, Any]
 
@@ -173,7 +173,7 @@ def test_a_link_inside_the_folder_is_followed(folders: tuple[Path, Path]) -> Non
 def test_links_in_a_circle_lead_nowhere(folders: tuple[Path, Path]) -> None:
     user, library = folders
     (user / "a.json").symlink_to(user / "a.json")
-    with pytest.raises(UsageError, match="leads nowhere"):
+    with pytest.raises(UsageError, match="is a dangling link"):
         WorkflowCatalog(user, library).find("a")
 
 

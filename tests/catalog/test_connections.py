@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from infloop import app
+from infloop.app.catalogs import known_providers, provider_folders
 from infloop.app.providers import manifest_of
 from infloop.catalog.connections import connected_providers, connections, save, unused_id
 from infloop.cli import run as infloop
@@ -103,8 +103,18 @@ BROKEN: dict[str, tuple[str, object, int, str]] = {
     "no port": ("c.json", {**WRITTEN, "ports": []}, 0o600, "c.json: ports: is missing"),
     "a name in capitals": ("My.json", WRITTEN, 0o600, "'My' is not a connection's id"),
     "a long name": (f"{'x' * 31}.json", WRITTEN, 0o600, "is not a connection's id"),
-    "open to others": ("c.json", WRITTEN, 0o644, "others may read the token in it (chmod 600 "),
-    "open to the group": ("c.json", WRITTEN, 0o640, "others may read the token in it (chmod 600 "),
+    "open to others": (
+        "c.json",
+        WRITTEN,
+        0o644,
+        "other users can read the token in it (chmod 600 ",
+    ),
+    "open to the group": (
+        "c.json",
+        WRITTEN,
+        0o640,
+        "other users can read the token in it (chmod 600 ",
+    ),
 }
 
 
@@ -129,7 +139,7 @@ async def test_a_new_connection_can_be_named_at_once(tmp_path: Path) -> None:
     async with Stage(act) as stage, world(tmp_path) as here:
         ports = [{"port": stage.port, "profile": "modelA"}]
         put(here.settings.connections, "box.json", {**WRITTEN, "ports": ports})
-        assert "box-modela" in app.known_providers(here.settings)
+        assert "box-modela" in known_providers(here.settings)
         agent = {"providerId": "box-modela", "prompt": "Say DONE"}
         run = await here.run(
             {
@@ -154,15 +164,15 @@ def test_a_manifest_of_ones_own_comes_before_a_connection_and_both_before_the_sh
     chosen = Settings(data_dir=tmp_path)
     api = {**WRITTEN, "ports": [{"port": 1, "profile": "api"}]}
     put(chosen.connections, "openai.json", api)
-    found = manifest_of(app.provider_folders(chosen), "openai-api")
+    found = manifest_of(provider_folders(chosen), "openai-api")
     assert found is not None
     assert found.label == "api"
     mine = {"id": "openai-api", "label": "Mine", "description": "d", "bin": "x"}
     put(chosen.providers, "mine.json", mine)
-    found = manifest_of(app.provider_folders(chosen), "openai-api")
+    found = manifest_of(provider_folders(chosen), "openai-api")
     assert found is not None
     assert found.label == "Mine"
-    assert app.known_providers(chosen).count("openai-api") == 1
+    assert known_providers(chosen).count("openai-api") == 1
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -292,7 +302,7 @@ def test_what_is_wrong_with_a_file_is_in_the_list(
     put(home / "connections", "b.json", {**WRITTEN, "label": "\x1b[2J", "host": "nowhere"})
     assert infloop(["connections", "list"]) == 0
     shown = capsys.readouterr().out
-    assert "  warning: file: others may read the token in it" in shown
+    assert "  warning: file: other users can read the token in it" in shown
     assert "b: cannot be used" in shown
     assert "\x1b" not in shown
 

@@ -19,6 +19,7 @@ import pytest
 from infloop.cli import COMMANDS
 from support import forkserver
 from support.eventually import eventually
+from support.parts import ruled_out
 from support.paths import ROOT
 from support.terminal import on_terminal
 from support.workflows import edges, node, workflow
@@ -215,7 +216,10 @@ USAGE = {
     "unknown option": (["runs", "--all"], "unrecognized arguments: --all"),
     "no such file": (["run", "./nothing.json"], "there is no workflow file './nothing.json'"),
     "no such id": (["run", "nothing"], "there is no workflow 'nothing'"),
-    "unknown input": (["run", "./w.workflow.json", "--input", "x=1"], "no input 'x'; it has: n"),
+    "unknown input": (
+        ["run", "./w.workflow.json", "--input", "x=1"],
+        "takes no input 'x'; it takes: n",
+    ),
     "input without a value": (["run", "./w.workflow.json", "--input", "n"], "is not NAME=VALUE"),
     "required input": (["run", "./w.workflow.json"], "input 'n' is required"),
     "input of another type": (
@@ -233,7 +237,7 @@ USAGE = {
     "bad number": (["runs", "--limit", "-1"], "is not a number from 1 to"),
     "unknown schema": (["schema", "run"], "invalid choice: 'run'"),
     "not text": (["show", "\udcff\udcfe\udcfd\udcfc"], "not valid UTF-8"),
-    "no record": (["import", "./w.workflow.json"], "this is no run record"),
+    "no record": (["import", "./w.workflow.json"], "this is not a run record"),
 }
 
 
@@ -291,7 +295,7 @@ def test_a_run_shows_what_confines_it(world: World) -> None:
 
 def test_a_run_that_nobody_wanted_unconfined_says_why_it_is(tmp_path: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("another user than root may well be confined")
+        ruled_out("another user than root may well be confined")
     for isolation, said in (("auto", True), ("host", False)):
         here = World(tmp_path, {"INFLOOP_ISOLATION": isolation})
         file = here.file("w", [node("end", "end")], "start next end")
@@ -354,7 +358,7 @@ def test_a_signal_cancels_the_run_and_leaves_no_child(world: World, number: int)
     out, err, code = finish(process)
     assert code == 130
     assert alive(token) == []
-    assert "stopping; press Ctrl+C again to give up waiting" in err
+    assert "stopping; press Ctrl+C again to exit without waiting" in err
     assert "run cancelled" in out
     why = world.infloop("why", "last").stdout
     assert ": cancelled" in why
@@ -374,7 +378,7 @@ def test_a_second_interrupt_gives_up_waiting_and_the_child_goes_all_the_same(wor
     process.send_signal(signal.SIGINT)
     _, err, code = finish(process)
     assert code == 130
-    assert "given up waiting" in err
+    assert "stopped waiting for" in err
     eventually(lambda: not alive(token), "the child is gone")
     assert world.runs()[0]["status"] == "interrupted"
 
@@ -416,7 +420,7 @@ def test_a_killed_run_is_interrupted_and_resumes_without_repeating_a_step(world:
     assert world.runs("--status", "running") == []
     why = world.infloop("why", short).stdout
     assert f"run {short} of waiting: interrupted" in why
-    assert "is gone; it never said how the run ended" in why
+    assert "ended without recording how the run ended" in why
     assert "it was at wait (condition)" in why
     assert f"infloop resume {short}" in why
     assert "running" not in why
@@ -424,7 +428,7 @@ def test_a_killed_run_is_interrupted_and_resumes_without_repeating_a_step(world:
     (world.home / "go").touch()
     resumed = world.infloop("resume", short)
     out = resumed.stdout
-    assert f"run {short} goes on after 2 steps" in resumed.stderr
+    assert f"run {short} continues after 2 steps" in resumed.stderr
     assert "wait  condition began again (attempt 2)" in out
     assert "first  condition began" not in out
     assert "run succeeded" in out
@@ -629,7 +633,7 @@ def test_a_run_exported_here_imports_elsewhere(world: World, tmp_path: Path) -> 
     assert "c" in other.infloop("show", "last").stdout
     err = other.infloop("rewind", "last", "--to", "c", code=2).stderr
     assert "was imported" in err
-    assert "already there" in other.infloop("import", "run.json", code=2).stderr
+    assert "exists already" in other.infloop("import", "run.json", code=2).stderr
 
 
 # -- help ------------------------------------------------------------------------------------

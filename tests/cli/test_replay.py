@@ -1,4 +1,4 @@
-"""The past of a run as a story: told from a checkpoint, it is the same as told from the start."""
+"""The view of a run: rebuilt from a checkpoint, it is the same as from the first event."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from infloop.cli.view.labels import Labels
+from infloop.application.runs.labels import Labels
+from infloop.application.runs.replay import view_from_checkpoint, whole_view
+from infloop.application.runs.view import RunView
 from infloop.cli.view.outline import outline
-from infloop.cli.view.replay import story_so_far, whole_story
-from infloop.cli.view.run_view import Story
 from infloop.model.events import Recorded, StepStarted
 from support.runs import World, scripted, world
 from support.workflows import agent, edges, node, workflow
@@ -46,18 +46,18 @@ async def run_until_waiting(here: World, folder: Path) -> str:
     raise AssertionError("the run ended")
 
 
-def present(story: Story) -> dict[str, Any]:
+def present(view: RunView) -> dict[str, Any]:
     """What a person is shown of a run while it goes on."""
     return {
-        "at": [(step.path, step.node, step.node_type) for step in story.positions()],
+        "at": [(step.path, step.node, step.node_type) for step in view.positions()],
         "in": [
-            [(loop.path, current, loop.rounds, loop.rounds_at_most) for loop, current in s.loops()]
-            for s in story.positions()
+            [(loop.path, current, loop.rounds, loop.max_rounds) for loop, current in s.loops()]
+            for s in view.positions()
         ],
-        "frames": {path: len(step.frames) for path, step in story.active.items()},
-        "done": story.steps_done,
-        "cost": round(story.cost_usd or 0, 6),
-        "began": story.started_at,
+        "frames": {path: len(step.frames) for path, step in view.active.items()},
+        "done": view.steps_done,
+        "cost": round(view.cost_usd or 0, 6),
+        "began": view.started_at,
     }
 
 
@@ -70,38 +70,38 @@ async def every_event(here: World, run_id: str) -> list[Recorded]:
     return found
 
 
-async def test_a_long_run_told_from_a_checkpoint_is_where_its_whole_story_leads(
+async def test_a_long_run_rebuilt_from_a_checkpoint_has_the_same_view_as_from_all_its_events(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path, max_run_node_executions=0) as here:
         store = here.service.store
         run_id = await run_until_waiting(here, tmp_path)
         items = await every_event(here, run_id)
-        whole = Story()
+        whole = RunView()
         compared = 0
         for number, item in enumerate(items, 1):
-            whole.add(item)
+            whole.apply(item)
             if number % 97 and number != len(items):
                 continue
             loaded = await store.run_log.load(run_id, until_seq=item.seq)
-            told = await story_so_far(store.run_log, loaded, Labels(loaded.definition))
-            assert present(told) == present(whole)
+            rebuilt = await view_from_checkpoint(store.run_log, loaded, Labels(loaded.definition))
+            assert present(rebuilt) == present(whole)
             compared += loaded.checkpoint is not None
     assert compared > 10
     assert present(whole)["in"] == [[("l", 2, 2, 3)]]
 
 
-async def test_what_was_done_before_the_story_begins_is_counted_in_its_outline(
+async def test_steps_before_the_checkpoint_are_counted_in_the_outline(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path, max_run_node_executions=0) as here:
         store = here.service.store
         run_id = await run_until_waiting(here, tmp_path)
         loaded = await store.run_log.load(run_id)
-        told = await story_so_far(store.run_log, loaded, Labels(loaded.definition))
-        whole = await whole_story(store, run_id)
-    first, *lines = outline(told)
-    assert first == f"  … {told.untold} earlier steps"
-    assert 0 < told.untold < told.steps_done
+        rebuilt = await view_from_checkpoint(store.run_log, loaded, Labels(loaded.definition))
+        whole = await whole_view(store, run_id)
+    first, *lines = outline(rebuilt)
+    assert first == f"  … {rebuilt.steps_not_listed} earlier steps"
+    assert 0 < rebuilt.steps_not_listed < rebuilt.steps_done
     assert lines[:3] == ["  ◌ l  loop  round 2 of 3", "    … 1 more rounds", "    round 2"]
     assert lines[-7:] == outline(whole)[-7:]

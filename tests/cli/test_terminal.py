@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from infloop.application.runs.explain import explanation
+from infloop.application.runs.models import RunSummary
+from infloop.application.runs.view import RunView
 from infloop.cli.view.advice import advice_lines
-from infloop.cli.view.explain import Evidence, reasons
+from infloop.cli.view.explain import explanation_lines
 from infloop.cli.view.figures import duration, moment, money
 from infloop.cli.view.outline import outline
 from infloop.cli.view.plain import Lines
-from infloop.cli.view.run_view import Story
 from infloop.cli.view.terminal import complain, indented, json_line, one_line, problem_lines, safe
 from infloop.errors import Problem, UsageError, WorkflowError
 from infloop.model.events import (
@@ -22,7 +24,6 @@ from infloop.model.events import (
     StepStarted,
 )
 from infloop.store.interfaces.liveness import InstanceRow
-from infloop.store.interfaces.run_log import RunRow
 from support.hostile_text import HOSTILE, unsafe
 
 
@@ -90,30 +91,46 @@ def test_names_errors_and_outputs_of_a_run_are_defused_in_lines_and_outlines() -
     )
     lines = Lines()
     told = [line for item in events for line in lines.of(item)]
-    story = Story()
-    story.tell(events)
-    told += outline(story, outputs=True)
+    view = RunView()
+    view.apply_all(events)
+    told += outline(view, outputs=True)
     assert len(told) >= 7
     assert not unsafe("\n".join(told))
 
 
 def test_a_stalled_run_is_explained_and_not_called_running() -> None:
-    story = Story()
-    story.tell(
+    view = RunView()
+    view.apply_all(
         recorded(
             RunStarted("w", "W", "hash", {}, "/work"),
             StepStarted("l", "l", "loop", {"maxIterations": 5}),
             StepStarted("l[2]/a", "a", "agent", {"providerId": "bot"}, 2),
         )
     )
-    row = RunRow(
-        *("1f3a9c2e-0000", "w", "W", "hash", "cid", Cause(), "i-1", 1, "running", "", ""),
-        *(1000, None, 3, 3, 0, 0),
+    run = RunSummary(
+        run_id="1f3a9c2e-0000",
+        workflow_id="w",
+        workflow_name="W",
+        status="stalled",
+        started_at=1000,
+        finished_at=None,
+        duration_ms=None,
+        steps=0,
+        event_count=3,
+        failed_step="",
+        error="",
+        cause=Cause(),
+        correlation_id="cid",
+        epoch=1,
+        last_seq=3,
     )
     process = InstanceRow("i-1", 4711, "1", "boot", "host", 1000, 9000)
-    known = Evidence(row, "stalled", story, [], process, "thinking\n", 60_000)
-    told = "\n".join([*reasons(known), *advice_lines(row.id, "stalled", story)])
-    assert "its process (pid 4711 on host) exists and gives no sign of life" in told
+    known = explanation(
+        run, view, at=60_000, owner="i-1", process=process, last_output="thinking\n"
+    )
+    advice = advice_lines(run.run_id, "stalled", known.next)
+    told = "\n".join([*explanation_lines(known), *advice])
+    assert "its process (pid 4711 on host) exists and does not respond" in told
     assert "it was at l[2]/a (agent), with the provider bot" in told
     assert "| thinking" in told
     assert "infloop resume 1f3a9c2e --take-over" in told
@@ -165,19 +182,19 @@ def test_what_is_being_said_when_a_tool_is_used_is_shown_before_the_tool() -> No
     ]
 
 
-def test_a_story_of_many_rounds_keeps_the_first_and_the_last() -> None:
-    story = Story()
-    story.tell(recorded(StepStarted("l", "l", "loop", {"maxIterations": 1000})))
+def test_a_view_of_many_rounds_keeps_the_first_and_the_last() -> None:
+    view = RunView()
+    view.apply_all(recorded(StepStarted("l", "l", "loop", {"maxIterations": 1000})))
     for number in range(1, 1001):
         path = f"l[{number}]/s"
-        story.tell(recorded(StepStarted(path, "s", "script", {})))
-        story.tell(recorded(StepFinished(path, "s", "script", "next", {"stdout": "x" * 9000})))
-    loop = next(story.steps())
-    kept = [step.path for step in story.steps()]
+        view.apply_all(recorded(StepStarted(path, "s", "script", {})))
+        view.apply_all(recorded(StepFinished(path, "s", "script", "next", {"stdout": "x" * 9000})))
+    loop = next(view.steps())
+    kept = [step.path for step in view.steps()]
     assert kept == ["l", *(f"l[{n}]/s" for n in (1, 2, 3, 998, 999, 1000))]
-    assert (loop.rounds, loop.frames.omitted, story.steps_done) == (1000, 994, 1000)
-    assert "    … 994 more rounds" in outline(story)
-    assert story.positions() == [loop]
+    assert (loop.rounds, loop.frames.omitted, view.steps_done) == (1000, 994, 1000)
+    assert "    … 994 more rounds" in outline(view)
+    assert view.positions() == [loop]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from infloop.egress.broker import Account, Broker
-from infloop.egress.limits import Limits
-from infloop.egress.scrubbing import Scrubber
+from infloop.egress.key_redaction import KeyRedactor
+from infloop.egress.limits import ProxyLimits
 from infloop.errors import SettingsError
 from infloop.policy.routes import Dialect, Route
 from infloop.providers.base import Usage
@@ -159,7 +159,7 @@ async def test_a_redirect_is_passed_back_and_not_followed() -> None:
 
 
 async def test_a_body_that_is_too_large_is_refused() -> None:
-    async with brokered(limits=Limits(call_body=1_000)) as world:
+    async with brokered(limits=ProxyLimits(call_body=1_000)) as world:
         status, _ = await world.call("/broker/claude/v1/messages", body=b"x" * 1_001)
         assert status == 413
         assert world.far.untouched
@@ -204,7 +204,7 @@ async def test_a_provider_that_fails_is_told_as_such() -> None:
         base = f"http://127.0.0.1:{far.port}"
         account = Account("claude", base, "anthropic", "x-api-key", KEY, private_ok=True)
         async with (
-            Broker([account], token=TOKEN, limits=Limits()) as broker,
+            Broker([account], token=TOKEN, limits=ProxyLimits()) as broker,
             running_proxy(broker=broker) as run,
         ):
             world = World(run, far, Provider(), Books(), broker)
@@ -218,7 +218,7 @@ async def test_an_account_on_this_machine_must_be_meant_to_be() -> None:
         base = f"http://127.0.0.1:{far.port}"
         account = Account("claude", base, "anthropic", "x-api-key", KEY)
         async with (
-            Broker([account], token=TOKEN, limits=Limits()) as broker,
+            Broker([account], token=TOKEN, limits=ProxyLimits()) as broker,
             running_proxy(broker=broker) as run,
         ):
             world = World(run, far, Provider(), Books(), broker)
@@ -235,7 +235,7 @@ async def test_a_hang_up_ends_the_call_and_what_is_known_is_counted() -> None:
         writer.write(f"data: {json.dumps(event)}\n\n".encode())
         await reader.read()
 
-    books = Books()
+    budget = Books()
     async with far_side(half) as far:
         account = Account(
             "claude",
@@ -246,19 +246,19 @@ async def test_a_hang_up_ends_the_call_and_what_is_known_is_counted() -> None:
             private_ok=True,
         )
         async with (
-            Broker([account], token=TOKEN, limits=Limits(), books=books) as broker,
+            Broker([account], token=TOKEN, limits=ProxyLimits(), budget=budget) as broker,
             running_proxy(broker=broker) as run,
         ):
             child = await run.child()
-            world = World(run, far, Provider(), books, broker)
+            world = World(run, far, Provider(), budget, broker)
             child.writer.write(world.request("/broker/claude/v1/messages"))
             await child.head()
             child.writer.close()
             async with asyncio.timeout(PATIENCE_S):
                 await far.ended.wait()
             await eventually_async(lambda: run.ended)
-    (meter,) = books.meters
-    assert (meter.usage, meter.over, meter.told) == (Usage(25, 1, model="m"), True, False)
+    (meter,) = budget.meters
+    assert (meter.usage, meter.over, meter.is_complete) == (Usage(25, 1, model="m"), True, False)
 
 
 def stream(*events: object) -> bytes:
@@ -330,8 +330,8 @@ async def test_what_a_call_used_is_counted_whatever_the_child_says(
         _, body = await world.call(f"/broker/claude{path}")
         assert body == answer
         await eventually_async(lambda: world.run.ended)
-    (meter,) = world.books.meters
-    assert (meter.usage, meter.over, meter.told) == (usage, True, told)
+    (meter,) = world.budget.meters
+    assert (meter.usage, meter.over, meter.is_complete) == (usage, True, told)
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ async def test_a_call_that_costs_nothing_has_no_meter(
 ) -> None:
     async with brokered(Provider(b'{"input_tokens":9}'), dialect=dialect) as world:
         assert (await world.call(f"/broker/claude{path}", method=method, body=b""))[0] == 200
-    assert world.books.meters == []
+    assert world.budget.meters == []
 
 
 async def test_a_call_whose_answer_nobody_waits_for_has_not_told_its_usage() -> None:
@@ -359,18 +359,18 @@ async def test_a_call_whose_answer_nobody_waits_for_has_not_told_its_usage() -> 
             "slow", f"http://127.0.0.1:{slow.port}", "anthropic", "x-api-key", KEY, private_ok=True
         )
         async with (
-            Broker([account], token=TOKEN, limits=Limits(), books=world.books) as broker,
+            Broker([account], token=TOKEN, limits=ProxyLimits(), budget=world.budget) as broker,
             running_proxy(broker=broker) as run,
         ):
             child = await run.child()
             world.run = run
             child.writer.write(world.request("/broker/slow/v1/messages"))
             await eventually_async(asked.is_set)
-            await eventually_async(lambda: world.books.meters)
+            await eventually_async(lambda: world.budget.meters)
             child.writer.close()
             await eventually_async(lambda: run.ended)
-    (meter,) = world.books.meters
-    assert (meter.over, meter.told) == (True, False)
+    (meter,) = world.budget.meters
+    assert (meter.over, meter.is_complete) == (True, False)
 
 
 async def test_a_provider_that_was_not_reached_cost_nothing() -> None:
@@ -379,23 +379,23 @@ async def test_a_provider_that_was_not_reached_cost_nothing() -> None:
     account = Account(
         "claude", f"http://127.0.0.1:{port}", "anthropic", "x-api-key", KEY, private_ok=True
     )
-    books = Books()
+    budget = Books()
     async with (
-        Broker([account], token=TOKEN, limits=Limits(), books=books) as broker,
+        Broker([account], token=TOKEN, limits=ProxyLimits(), budget=budget) as broker,
         running_proxy(broker=broker) as run,
     ):
-        world = World(run, gone, Provider(), books, broker)
+        world = World(run, gone, Provider(), budget, broker)
         assert (await world.call("/broker/claude/v1/messages"))[0] == 502
-    (meter,) = books.meters
-    assert (meter.usage, meter.told) == (Usage(), True)
+    (meter,) = budget.meters
+    assert (meter.usage, meter.is_complete) == (Usage(), True)
 
 
 async def test_when_the_money_is_spent_no_call_is_made() -> None:
     async with brokered() as world:
-        world.books.why_not = "budget: the run spent $2.0000"
+        world.budget.why_not = "budget: the run spent $2.0000"
         status, body = await world.call("/broker/claude/v1/messages")
-        assert (status, world.books.why_not.encode() in body) == (402, True)
-        assert (world.run.decisions[-1].verdict, world.run.decisions[-1].why) == (
+        assert (status, world.budget.why_not.encode() in body) == (402, True)
+        assert (world.run.decisions[-1].verdict, world.run.decisions[-1].cause) == (
             "refused",
             "budget",
         )
@@ -407,7 +407,7 @@ def test_a_secret_is_found_however_it_is_cut() -> None:
     said = b"a sk-sk-sk-abc, sk-sk-ab, sk-sk-abcsk-sk-abc sk-"
     for first in range(len(said)):
         for second in range(first, len(said)):
-            scrubber = Scrubber(secret)
+            scrubber = KeyRedactor(secret)
             pieces = (said[:first], said[first:second], said[second:])
             shown = b"".join([*map(scrubber.feed, pieces), scrubber.finish()])
             assert shown == b"a sk-*********, sk-sk-ab, ****************** sk-"
@@ -460,4 +460,4 @@ def test_a_key_that_no_header_can_hold_is_an_error_that_does_not_show_it(key: st
 def test_an_account_does_not_show_its_key() -> None:
     account = Account("claude", "https://api.example.test", "openai", "bearer", KEY)
     assert KEY not in repr(account)
-    assert Route("POST", "/v1/responses") in account.calls
+    assert Route("POST", "/v1/responses") in account.allowed_routes

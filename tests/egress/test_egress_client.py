@@ -13,7 +13,7 @@ import pytest
 from infloop.egress.client import Client, Destination, Response
 from infloop.egress.resolve import Lookup
 from infloop.errors import EgressError
-from infloop.policy.hosts import Allowlist, rule_list
+from infloop.policy.hosts import Allowlist, parse_rules
 from support.egress_proxy import always, answer_ok, far_side, read_request
 from support.paths import FIXTURES
 
@@ -156,7 +156,7 @@ async def test_cookies_are_not_kept() -> None:
 async def test_only_what_was_named_is_asked(scheme: str, host: str, *, same_port: bool) -> None:
     async with far_side(answer_ok) as far, far_side(answer_ok) as other:
         port = far.port if same_port else other.port
-        with pytest.raises(EgressError, match="not a destination") as caught:
+        with pytest.raises(EgressError, match="not a configured destination") as caught:
             async with asked(here(far.port), f"{scheme}://{host}:{port}/"):
                 pass
         assert caught.value.failure == "refused"
@@ -167,7 +167,7 @@ async def test_only_what_was_named_is_asked(scheme: str, host: str, *, same_port
 async def test_an_allowlist_decides_as_well() -> None:
     async with far_side(answer_ok) as far:
         rules = [f"far.test:{far.port}", f"127.0.0.1:{far.port}"]
-        allowed = Allowlist((rule_list("the operator", rules),))
+        allowed = Allowlist((parse_rules("the operator", rules),))
         client = Client(allowed, lookup=always("127.0.0.1"))
         async with asked(client, f"http://far.test:{far.port}/") as response:
             assert await response.read() == b"ok"

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.app import audit_dir
+from infloop.app.storage import audit_dir
 from infloop.application.health import Load
-from infloop.model.audit import Wanted
+from infloop.model.audit import AuditFilter
 from infloop.model.events import Notice
 from infloop.store.audit.reading import newest
 from infloop.web.metrics import Metrics
 from support import forkserver
 from support.eventually import eventually_async
+from support.parts import ruled_out
 from support.runs import world
 from support.terminal import on_terminal
 from support.workflows import edges, node, workflow
@@ -65,7 +66,7 @@ def answering() -> Iterator[int]:
 def nobodys() -> Iterator[Path]:
     """Give a place that the user `nobody` can enter and whose `work` belongs to them."""
     if os.geteuid() != 0:
-        pytest.skip("only root can run children as another user")
+        ruled_out("only root can run children as another user")
     place = Path(tempfile.mkdtemp(prefix="infloop-test-", dir="/var/tmp"))
     place.chmod(0o755)
     (place / "work").mkdir()
@@ -162,10 +163,10 @@ async def test_every_decision_is_counted_and_no_child_can_fill_a_log(tmp_path: P
         script = node("f", "script", language="py", code=MANY, outputs=["statuses"])
         script["config"]["inputs"] = {"here": f"http://127.0.0.1:{port}/"}
         async with world(tmp_path, **settings) as here:
-            here.service.news.watch(metrics.watch)
+            here.service.event_bus.subscribe(metrics.watch)
             ended = await here.run(workflow([START, script], edges("s next f")))
             await here.service.settle_audit()
-            found = newest(audit_dir(here.settings), Wanted(event="egress"), 1_000).entries
+            found = newest(audit_dir(here.settings), AuditFilter(event="egress"), 1_000).entries
     assert ended.status == "succeeded", ended.result
     assert json.loads(ended.scope["f"]["statuses"]) == [204] * 30 + [403] * 100
     allowed = [entry for entry in found if entry.event == "egress.allowed"]
@@ -186,7 +187,7 @@ async def test_who_listens_to_all_runs_is_told_what_was_refused(tmp_path: Path) 
     heard: list[Any] = []
     code = MANY.replace("range(30)", "()").replace("range(80)", "()")
     async with world(tmp_path, egress_enforce=True) as here:
-        here.service.news.watch(heard.append)
+        here.service.event_bus.subscribe(heard.append)
         script = node("f", "script", language="py", code=code, inputs={"here": ""})
         ended = await here.run(workflow([START, script], edges("s next f")))
     told = [said for said in heard if isinstance(said, dict)]

@@ -131,7 +131,7 @@ async def spent_by(
     meanwhile: Callable[[World], Awaitable[None]] | None = None,
     **settings: Any,
 ) -> tuple[Finished, Spending]:
-    """Run an agent whose key is brokered; return how it ended and what is on the books."""
+    """Run an agent whose key is brokered; return how it ended and what is on the budget."""
     (tmp_path / "agent").write_text(AGENT)
     (tmp_path / "agent").chmod(0o755)
     folder = tmp_path / "data/providers"
@@ -323,7 +323,7 @@ report(0, 0.0)
     assert spent.unknown == 1
     if cap:
         assert ended.status == "failed", ended.result
-        assert "11 answers to this agent broke off" in ended.result.error
+        assert "11 answers to this agent did not report their cost" in ended.result.error
         assert len(calls) == 11
     else:
         assert ended.status == "succeeded", ended.result

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infloop.egress.client_hello import NotHello, read_hello, refuse_hello
+from infloop.egress.client_hello import NotHello, hello_refusal, read_hello
 from infloop.egress.protocol import (
     MAX_HEAD,
     Forward,
@@ -16,9 +16,9 @@ from infloop.egress.protocol import (
     Local,
     Refusal,
     Tunnel,
-    holds_token,
+    has_token,
+    parse_request,
     read_head,
-    understand,
 )
 from support.egress_proxy import client_hello
 
@@ -30,7 +30,7 @@ def head_of(data: str) -> Head | Refusal | None:
 
 def meaning(data: str) -> object:
     head = head_of(data)
-    return understand(head) if isinstance(head, Head) else head
+    return parse_request(head) if isinstance(head, Head) else head
 
 
 # -- requests --------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_no_bytes_make_the_reader_fail(data: bytes) -> None:
     for begin in (b"", b"CONNECT ", b"GET http://a.test/ HTTP/1.1\r\n"):
         read = read_head(begin + data + b"\r\n\r\n")
         if isinstance(read, tuple):
-            understand(read[0])
+            parse_request(read[0])
 
 
 def test_fields_between_neighbours_are_not_passed_on() -> None:
@@ -180,7 +180,7 @@ def test_fields_between_neighbours_are_not_passed_on() -> None:
         "Upgrade: h2c\r\nX-Mine: 1\r\nAccept: */*\r\nKeep-Alive: 5\r\n\r\n"
     )
     assert isinstance(head, Head)
-    assert head.passed_on() == {"accept": "*/*"}
+    assert head.forwarded_fields() == {"accept": "*/*"}
 
 
 @pytest.mark.parametrize(
@@ -205,8 +205,8 @@ def test_fields_between_neighbours_are_not_passed_on() -> None:
 def test_the_token_is_a_password_or_a_bearer(shown: str, *, holds: bool) -> None:
     head = head_of(f"GET http://example.test/ HTTP/1.1\r\n{H}Proxy-Authorization: {shown}\r\n\r\n")
     assert isinstance(head, Head)
-    assert holds_token(head, "secret") is holds
-    assert holds_token(head, "") is False
+    assert has_token(head, "secret") is holds
+    assert has_token(head, "") is False
 
 
 # -- hellos ----------------------------------------------------------------------------------------
@@ -252,8 +252,8 @@ def test_a_hello_may_come_in_pieces(sizes: tuple[int, ...]) -> None:
     data = in_records(client_hello("api.example.test")[5:], *sizes)
     for size in range(len(data)):
         assert read_hello(data[:size]) is None
-    assert refuse_hello(data, "api.example.test") == ""
-    assert refuse_hello(data + b"early data", "api.example.test") == ""
+    assert hello_refusal(data, "api.example.test") == ""
+    assert hello_refusal(data + b"early data", "api.example.test") == ""
 
 
 @pytest.mark.parametrize(
@@ -292,16 +292,16 @@ def test_a_hello_may_come_in_pieces(sizes: tuple[int, ...]) -> None:
     ],
 )
 def test_a_tunnel_must_not_begin_like_this(data: bytes, host: str) -> None:
-    assert refuse_hello(data, host or "api.example.test")
+    assert hello_refusal(data, host or "api.example.test")
 
 
 def test_a_hello_to_an_address_has_no_name() -> None:
-    assert refuse_hello(client_hello(None), "192.0.2.7") == ""
+    assert hello_refusal(client_hello(None), "192.0.2.7") == ""
 
 
 def test_the_name_in_a_hello_is_compared_without_case() -> None:
     data = in_records(hello_message(server_name(b"API.Example.test")))
-    assert refuse_hello(data, "api.example.test") == ""
+    assert hello_refusal(data, "api.example.test") == ""
 
 
 @given(st.binary(max_size=600))

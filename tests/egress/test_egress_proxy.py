@@ -15,11 +15,11 @@ import psutil
 import pytest
 import uvloop
 
-from infloop.egress.limits import Limits, Uploads
+from infloop.egress.limits import ProxyLimits, UploadBudget
 from infloop.egress.proxy import Proxy
 from infloop.egress.reports import Decision
 from infloop.errors import EgressError
-from infloop.policy.hosts import Allowlist, rule_list
+from infloop.policy.hosts import Allowlist, parse_rules
 from support.egress_proxy import (
     PATIENCE_S,
     TOKEN,
@@ -307,7 +307,7 @@ async def test_a_name_service_that_hangs_is_not_waited_for() -> None:
         await asyncio.Event().wait()
         return []
 
-    async with running_proxy("far.test", lookup=hang, limits=Limits(connect_s=0.05)) as run:
+    async with running_proxy("far.test", lookup=hang, limits=ProxyLimits(connect_s=0.05)) as run:
         assert (await run.ask(connect("far.test:443")))[0] == 504
         assert str(run.decisions[0]) == "refused far.test:443, the name was not resolved in 0.05 s"
 
@@ -373,7 +373,7 @@ async def test_a_hello_that_comes_byte_by_byte_arrives_whole() -> None:
 
 
 async def test_a_tunnel_that_says_nothing_is_closed() -> None:
-    limits = Limits(hello_s=0.05)
+    limits = ProxyLimits(hello_s=0.05)
     async with far_side() as far, running_proxy(*rules(far), limits=limits) as run:
         child = await run.tunnel("far.test", far.port)
         assert await child.rest() == b""
@@ -473,7 +473,7 @@ async def test_nothing_piles_up_when_the_far_side_does_not_read() -> None:
     async def ignore(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
-    limits = Limits(idle_s=0.5)
+    limits = ProxyLimits(idle_s=0.5)
     async with far_side(ignore) as far, running_proxy(*rules(far), limits=limits) as run:
         child = await run.tunnel("far.test", far.port)
         child.writer.write(client_hello("far.test"))
@@ -487,7 +487,7 @@ async def test_nothing_piles_up_when_the_far_side_does_not_read() -> None:
         child.writer.close()
         await eventually_async(lambda: run.ended)
         assert sent < 64 << 20
-        assert run.decisions[-1].reason == "nothing went through it for 0.5 s"
+        assert run.decisions[-1].reason == "it was idle for 0.5 s"
 
 
 async def test_many_tunnels_at_once_keep_apart() -> None:
@@ -515,10 +515,10 @@ async def test_many_tunnels_at_once_keep_apart() -> None:
 
 @pytest.mark.parametrize(
     "limits",
-    [Limits(upload_a_connection=100_000), Limits(upload_a_run=100_000)],
+    [ProxyLimits(upload_per_connection=100_000), ProxyLimits(upload_per_run=100_000)],
     ids=["connection", "run"],
 )
-async def test_a_tunnel_that_sends_too_much_is_cut_off(limits: Limits) -> None:
+async def test_a_tunnel_that_sends_too_much_is_cut_off(limits: ProxyLimits) -> None:
     async with far_side() as far, running_proxy(*rules(far), limits=limits) as run:
         child = await run.tunnel("far.test", far.port)
         child.writer.write(client_hello("far.test"))
@@ -535,7 +535,7 @@ async def test_a_tunnel_that_sends_too_much_is_cut_off(limits: Limits) -> None:
 
 
 async def test_a_run_that_has_sent_too_much_sends_nothing_more() -> None:
-    limits = Limits(upload_a_run=1_000)
+    limits = ProxyLimits(upload_per_run=1_000)
     async with far_side(answer_ok) as far, running_proxy(*rules(far), limits=limits) as run:
         for _ in range(3):
             asked = get(f"http://far.test:{far.port}/", "Content-Length: 600")
@@ -545,7 +545,7 @@ async def test_a_run_that_has_sent_too_much_sends_nothing_more() -> None:
 
 
 async def test_what_several_proxies_of_a_run_send_adds_up() -> None:
-    uploads = Uploads(Limits(upload_a_run=3_000))
+    uploads = UploadBudget(ProxyLimits(upload_per_run=3_000))
     hello = client_hello("far.test")
     async with far_side() as far:
         for passes in (True, False):
@@ -558,7 +558,7 @@ async def test_what_several_proxies_of_a_run_send_adds_up() -> None:
 
 
 async def test_what_is_in_heads_counts_as_sent() -> None:
-    limits = Limits(upload_a_run=20_000)
+    limits = ProxyLimits(upload_per_run=20_000)
     async with far_side(answer_ok) as far, running_proxy(*rules(far), limits=limits) as run:
         asked = (
             f"GET http://far.test:{far.port}/?{'x' * 6_000} HTTP/1.1\r\n"
@@ -634,7 +634,7 @@ async def test_an_odd_answer_comes_back_with_one_meaning_or_not_at_all(odd: str)
 
 
 async def test_a_body_that_says_it_is_too_large_is_refused_before_anybody_is_asked() -> None:
-    limits = Limits(upload_a_connection=1_000)
+    limits = ProxyLimits(upload_per_connection=1_000)
     async with far_side(answer_ok) as far, running_proxy(*rules(far), limits=limits) as run:
         asked = get(f"http://far.test:{far.port}/", "Content-Length: 1001")
         assert (await run.ask(asked.replace(b"GET", b"POST", 1)))[0] == 413
@@ -644,13 +644,13 @@ async def test_a_body_that_says_it_is_too_large_is_refused_before_anybody_is_ask
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        (Limits(idle_s=0.1), "nothing went through it"),
-        (Limits(connection_s=0.1), "time for the connection"),
-        (Limits(run_s=0.5), "time for the connection"),
+        (ProxyLimits(idle_s=0.1), "it was idle for"),
+        (ProxyLimits(connection_s=0.1), "time limit of the connection"),
+        (ProxyLimits(run_s=0.5), "time limit of the connection"),
     ],
     ids=["idle", "connection", "run"],
 )
-async def test_a_tunnel_ends_when_its_time_is_up(limits: Limits, reason: str) -> None:
+async def test_a_tunnel_ends_when_its_time_is_up(limits: ProxyLimits, reason: str) -> None:
     hello = client_hello("far.test")
     async with far_side() as far, running_proxy(*rules(far), limits=limits) as run:
         child = await run.tunnel("far.test", far.port)
@@ -662,19 +662,19 @@ async def test_a_tunnel_ends_when_its_time_is_up(limits: Limits, reason: str) ->
 
 
 async def test_a_run_whose_time_is_up_gets_no_new_connections() -> None:
-    async with far_side() as far, running_proxy(*rules(far), limits=Limits(run_s=0)) as run:
+    async with far_side() as far, running_proxy(*rules(far), limits=ProxyLimits(run_s=0)) as run:
         assert (await run.ask(connect(f"far.test:{far.port}")))[0] == 403
         assert far.untouched
 
 
 async def test_a_head_that_comes_too_slowly_is_not_waited_for() -> None:
-    async with running_proxy("far.test", limits=Limits(head_s=0.1)) as run:
+    async with running_proxy("far.test", limits=ProxyLimits(head_s=0.1)) as run:
         status, _ = await run.ask(b"CONNECT far.test:443 HT")
         assert status == 408
 
 
 async def test_further_connections_are_turned_away_until_there_is_room() -> None:
-    limits = Limits(connections=2)
+    limits = ProxyLimits(connections=2)
     async with far_side() as far, running_proxy(*rules(far), limits=limits) as run:
         children = [await run.tunnel("far.test", far.port) for _ in range(2)]
         for _ in range(3):
@@ -690,7 +690,7 @@ async def test_further_connections_are_turned_away_until_there_is_room() -> None
 
 
 async def test_a_proxy_that_is_overloaded_for_long_ends_with_its_tunnels() -> None:
-    limits = Limits(connections=2, turned_away=3)
+    limits = ProxyLimits(connections=2, max_rejected=3)
 
     async def overload(far: Far) -> None:
         async with running_proxy(*rules(far), limits=limits) as run:
@@ -731,7 +731,7 @@ async def test_a_proxy_that_cannot_go_on_ends_with_its_tunnels() -> None:
     async with far_side() as far:
         listener = listening()
         port = listener.getsockname()[1]
-        allowed = Allowlist((rule_list("provider 'x'", rules(far)),))
+        allowed = Allowlist((parse_rules("provider 'x'", rules(far)),))
         proxy = Proxy(allowed, token="", on_decision=lambda _: None, lookup=always("127.0.0.1"))
         serving = asyncio.create_task(proxy.serve(listener))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -764,7 +764,7 @@ async def test_a_proxy_that_cannot_report_lets_nothing_through_and_stops() -> No
     async with far_side() as far:
         listener = listening()
         port = listener.getsockname()[1]
-        allowed = Allowlist((rule_list("provider 'x'", rules(far)),))
+        allowed = Allowlist((parse_rules("provider 'x'", rules(far)),))
         proxy = Proxy(allowed, token="", on_decision=fail, lookup=always("127.0.0.1"))
         serving = asyncio.create_task(proxy.serve(listener))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infloop.model.events import (
-    Limits,
+    RunBudget,
     RunFinished,
     RunResumed,
     StepFinished,
@@ -122,7 +122,7 @@ def test_an_infinite_loop_goes_past_max_iterations_and_hits_the_node_ceiling() -
         workflow(
             [START, loop("l", UNMET, maxIterations=2, infinite=True), END], edges("s next l next e")
         ),
-        limits=Limits(max_node_executions=50),
+        limits=RunBudget(max_node_executions=50),
     ).settle()
     assert play.result.status == "failed"
     assert "limit of 50 node executions" in play.result.error
@@ -134,7 +134,7 @@ def test_nested_infinite_loops_hit_the_same_ceiling() -> None:
     inner = loop("i", UNMET, infinite=True)
     play = Playbook(
         workflow([START, loop("o", inner, infinite=True)], edges("s next o")),
-        limits=Limits(max_node_executions=40),
+        limits=RunBudget(max_node_executions=40),
     ).settle()
     assert play.result.status == "failed"
     assert "budget" in play.result.error
@@ -675,7 +675,7 @@ def test_the_node_ceiling_ends_parallel_branches_too() -> None:
     tree = workflow(
         [START, parallel(agent("a"), loop("l", UNMET, infinite=True))], edges("s next p")
     )
-    play = Playbook(tree, limits=Limits(max_node_executions=30)).settle()
+    play = Playbook(tree, limits=RunBudget(max_node_executions=30)).settle()
     assert play.result.status == "failed"
     assert play.interrupted == ["p{a}/a"]
     assert "INFLOOP_MAX_RUN_NODE_EXECUTIONS" in play.result.error
@@ -683,7 +683,7 @@ def test_the_node_ceiling_ends_parallel_branches_too() -> None:
 
 def test_the_ceiling_reached_while_branches_open_leaves_nothing_behind() -> None:
     tree = workflow([START, parallel(agent("a"), agent("b"), agent("c"))], edges("s next p"))
-    play = Playbook(tree, limits=Limits(max_node_executions=3)).settle()
+    play = Playbook(tree, limits=RunBudget(max_node_executions=3)).settle()
     assert play.result.status == "failed"
 
 
@@ -692,7 +692,7 @@ def test_a_run_that_spends_more_than_its_limit_fails_before_its_next_step() -> N
     tree = workflow([START, loop("l", agent("a"), infinite=True)], edges("s next l"))
     play = Playbook(
         tree,
-        limits=Limits(0, 0, max_cost_usd=1.0),
+        limits=RunBudget(0, 0, max_cost_usd=1.0),
         answers={"a": ("next", {"costUsd": 0.4, "stdout": ""})},
     ).settle()
     assert play.result.status == "failed"
@@ -704,14 +704,14 @@ def test_a_run_that_spends_more_than_its_limit_fails_before_its_next_step() -> N
 @pytest.mark.claim("I47")
 def test_the_duration_limit_is_checked_at_each_step() -> None:
     tree = workflow([START, loop("l", UNMET, infinite=True)], edges("s next l"))
-    play = Playbook(tree, limits=Limits(0, 500), step_ms=10).settle()
+    play = Playbook(tree, limits=RunBudget(0, 500), step_ms=10).settle()
     assert play.result.status == "failed"
     assert "limit of 500 ms" in play.result.error
 
 
 def test_zero_disables_a_limit() -> None:
     tree = workflow([START, loop("l", UNMET, maxIterations=20_000), END], edges("s next l next e"))
-    play = Playbook(tree, limits=Limits(0, 0), step_ms=10_000).settle()
+    play = Playbook(tree, limits=RunBudget(0, 0), step_ms=10_000).settle()
     assert play.result.status == "succeeded"
 
 
@@ -757,12 +757,12 @@ def test_a_crash_at_any_event_gives_the_same_end() -> None:
 def test_time_until_a_crash_was_noticed_does_not_count() -> None:
     play = Playbook(
         workflow([START, agent("a"), agent("b")], edges("s next a next b")),
-        limits=Limits(max_duration_ms=60_000),
+        limits=RunBudget(max_duration_ms=60_000),
     ).settle()
     play.now += 3_600_000
     play.record(RunFinished("failed", "its process died", interrupted=True))
     play.now += 3_600_000
-    play.record(RunResumed(2, Limits(max_duration_ms=60_000)))
+    play.record(RunResumed(2, RunBudget(max_duration_ms=60_000)))
     play.crash()
     play.finish("a", "next", {"stdout": "x"})
     play.settle()

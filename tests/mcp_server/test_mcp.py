@@ -24,12 +24,12 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp_types import CallToolResult
 
-from infloop.app import open_store
+from infloop.app.storage import open_store
 from infloop.mcp_server.naming import tool_names
 from infloop.model.approval import Question
-from infloop.model.audit import Entry, EventName, Wanted
+from infloop.model.audit import AuditEntry, AuditFilter, EventName
 from infloop.model.events import Cause
-from infloop.runtime.approvals import Asker
+from infloop.runtime.approvals import AskingStep
 from infloop.settings import Settings
 from infloop.store.audit.reading import newest
 from infloop.store.interfaces.queue import QueuedRun
@@ -149,9 +149,9 @@ async def in_the_end(client: Client, run_id: str) -> dict[str, Any]:
     return status
 
 
-def audited(folder: Path, event: EventName) -> list[Entry]:
+def audited(folder: Path, event: EventName) -> list[AuditEntry]:
     """What the audit log says of an event, the newest first."""
-    return newest(folder / "data/audit", Wanted(event=event), 100).entries
+    return newest(folder / "data/audit", AuditFilter(event=event), 100).entries
 
 
 def message(method: str, **params: Any) -> dict[str, Any]:
@@ -296,7 +296,7 @@ UNANSWERABLE: list[tuple[str, dict[str, Any], str]] = [
     ("greet", {}, "'who' is missing; it takes: who"),
     ("greet", {"who": 7}, "'who' must be a string, not number"),
     ("greet", {"who": None}, "'who' must be a string, not null"),
-    ("greet", {"who": "x", "cwd": "/"}, "takes no 'cwd'; it takes: who"),
+    ("greet", {"who": "x", "cwd": "/"}, "takes no input 'cwd'; it takes: who"),
     ("greet", {"who": "x" * (1 << 20)}, "larger than 1048576 bytes"),
     ("infloop_get_run_status", {"runId": "nobody"}, "nobody"),
     ("infloop_get_run_status", {"runId": 7}, "argument 'runId': Input should be a valid string"),
@@ -430,7 +430,7 @@ async def test_what_waits_for_a_person_is_listed_and_can_only_be_answered_elsewh
         service = served.server.service
         assert service.approvals is not None
         owner, run = service.instance.id, ("run-1", "work", "a", "a")
-        asker = Asker(owner, *run, lambda _: None, lambda _: None)
+        asker = AskingStep(owner, *run, lambda _: None, lambda _: None)
         asking = asyncio.create_task(
             service.approvals.ask(asker, Question("permission", "delete \x1b[2J everything"))
         )

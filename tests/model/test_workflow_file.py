@@ -10,6 +10,16 @@ import pytest
 
 from infloop.model.check import check_workflow
 from infloop.model.inputs import InputError
+from infloop.model.nodes import (
+    NODE_MODELS,
+    AgentNode,
+    ConditionNode,
+    LoopNode,
+    Node,
+    NodeBase,
+    ParallelNode,
+    node_model,
+)
 from infloop.model.parsing import MAX_EDGES, MAX_NODES, parse_workflow
 from infloop.model.problems import MAX_PROBLEMS
 from infloop.model.reading import MAX_FILE_BYTES, MAX_VALUES
@@ -21,16 +31,7 @@ from infloop.model.references import (
 )
 from infloop.model.schema import FileModel, part_model
 from infloop.model.values import JsonObject
-from infloop.model.workflow import (
-    NODE_MODELS,
-    AgentNode,
-    ConditionNode,
-    LoopNode,
-    Node,
-    ParallelNode,
-    Workflow,
-    workflow_schema,
-)
+from infloop.model.workflow import Workflow, workflow_schema
 from support.paths import FIXTURES
 
 WORKFLOWS = sorted((FIXTURES / "workflows").glob("*.json"))
@@ -408,7 +409,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {"isolation": "none"},
         "isolation",
         "'none' is not a choice",
-        "known: host, guard",
+        "known: container, sandbox",
     ),
     "an input's type": (
         {"inputs": [{"name": "x", "type": "int"}]},
@@ -534,12 +535,12 @@ def test_template_texts_have_the_path_that_warnings_show() -> None:
         "cwd": "here",
     }
     assert list(template_texts("script", config)) == [
-        (("inputs", "x"), "{{a.b}}"),
-        (("cwd",), "here"),
+        (("inputs", "x"), "{{a.b}}", "text"),
+        (("cwd",), "here", "selector"),
     ]
     assert list(template_texts("judge", {"candidates": ["p", "q"]})) == [
-        (("candidates", "0"), "p"),
-        (("candidates", "1"), "q"),
+        (("candidates", "0"), "p", "text"),
+        (("candidates", "1"), "q", "text"),
     ]
 
 
@@ -549,7 +550,29 @@ def test_parts_of_a_condition_that_nothing_reads_are_no_templates() -> None:
         "sentinel": {"pattern": "{{x.y}}"},
         "command": {"cmd": "true"},
     }
-    assert list(template_texts("condition", config)) == [(("command", "cmd"), "true")]
+    assert list(template_texts("condition", config)) == [(("command", "cmd"), "true", "shell")]
+
+
+def test_texts_that_are_not_only_read_say_what_they_are_used_for() -> None:
+    uses = {
+        (kind, ".".join(field.path)): field.use
+        for kind, fields in TEMPLATE_FIELDS.items()
+        for field in fields
+        if field.use != "text"
+    }
+    assert uses == {
+        ("agent", "cwd"): "selector",
+        ("agent", "profile"): "selector",
+        ("agent", "agent"): "selector",
+        ("agent", "worktreeRef"): "selector",
+        ("script", "cwd"): "selector",
+        ("condition", "sentinel.pattern"): "pattern",
+        ("condition", "command.cmd"): "shell",
+        ("condition", "command.cwd"): "selector",
+        ("condition", "judge.model"): "selector",
+        ("condition", "cwd"): "selector",
+        ("judge", "model"): "selector",
+    }
 
 
 # -- inputs ----------------------------------------------------------------------------------
@@ -676,3 +699,23 @@ def test_every_node_type_is_in_the_union_and_in_the_table() -> None:
         config = part_model(model.model_fields["config"].annotation)
         assert config is not None
         assert issubclass(config, FileModel)
+        assert model.nested_outputs <= set(model.outputs)
+        assert model.trusted_outputs <= set(model.outputs)
+        assert model.previous_output_field in ("", *config.model_fields)
+        assert set(model.variants) <= set(config.model_fields)
+        config.model_validate(model.new_config)  # raises unless it fits
+
+
+def test_a_type_that_is_not_known_does_nothing_and_nothing_of_it_is_trusted() -> None:
+    assert node_model("teleport") is NodeBase
+    assert not NodeBase.has_effects
+    assert NodeBase.opens is None
+    assert not NodeBase.trusted_outputs
+
+
+def test_a_type_with_effects_is_under_a_rule_for_untrusted_values_by_default() -> None:
+    class New(NodeBase):
+        has_effects = True
+
+    assert New.untrusted_rule({}) == "commands"
+    assert NodeBase.untrusted_rule({}) is None

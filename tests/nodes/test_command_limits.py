@@ -12,8 +12,8 @@ import pytest
 from infloop.errors import SettingsError
 from infloop.model.events import StepFinished
 from infloop.nodes import NODE_TYPES
-from infloop.nodes.base import Interpreters, Powers
-from infloop.sandbox.base import SandboxAround
+from infloop.nodes.base import Interpreters, StepContext
+from infloop.sandbox.base import SandboxWrapper
 from infloop.sandbox.levels.host import HostSandbox
 from infloop.settings import load_settings
 from support.canaries import place
@@ -123,7 +123,7 @@ async def test_no_workflow_asks_for_more_than_the_operator_allows(
     assert "the operator's limit for every command (INFLOOP_MAX_COMMAND_MS)" in told(done)
 
 
-class Noted(SandboxAround):
+class Noted(SandboxWrapper):
     """A sandbox that keeps what it was asked for."""
 
     asked: ChildRequest | None = None
@@ -165,21 +165,22 @@ async def noted() -> AsyncIterator[Noted]:
 async def test_a_command_has_a_limit_whether_its_author_thought_of_one_or_not(
     tmp_path: Path, noted: Noted, made: dict[str, Any], most_ms: int, limit_ms: int
 ) -> None:
-    async def room() -> None: ...
+    async def drain() -> None: ...
 
-    async def lets_in(_: str) -> bool:
+    async def allows_directory(_: str) -> bool:
         return True
 
     def provider(_: str) -> Any:
         raise AssertionError
 
-    powers = Powers(
+    step = StepContext(
         run_id="r", path="n", node="n", iteration=0, attempt=1, workdir=str(tmp_path),
-        lets_in=lets_in, say=lambda _text, _stream: None, room=room, sandbox=lambda: noted,
+        allows_directory=allows_directory, write_output=lambda _text, _stream: None, drain=drain,
+        sandbox=lambda: noted,
         environment=lambda extra=None: {**ENV, **(extra or {})}, provider=provider,
         interpreters=Interpreters(), max_output_bytes=1 << 20, max_command_ms=most_ms,
     )  # fmt: skip
-    outcome = await NODE_TYPES[made["type"]](powers, made["config"])
+    outcome = await NODE_TYPES[made["type"]](step, made["config"])
     assert outcome.handle in ("next", "met"), outcome
     assert noted.asked is not None
     assert noted.asked.timeout_ms == limit_ms

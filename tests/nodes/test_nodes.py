@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from infloop.engine.decide import DECISIONS
+from infloop.model.nodes import NODE_MODELS
+from infloop.nodes import NODE_TYPES
 from support.runs import Finished, scripted, world
 from support.workflows import edges, node, workflow
 
@@ -147,7 +150,7 @@ async def test_a_script_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 
 
 async def test_typescript_without_a_runtime_says_what_to_install(tmp_path: Path) -> None:
-    from infloop.app import find_interpreters
+    from infloop.app.interpreters import find_interpreters
     from infloop.settings import Settings
 
     found = find_interpreters(Settings(data_dir=tmp_path, deno_bin="/opt/none/deno"))
@@ -418,3 +421,18 @@ async def test_a_judge_that_breaks_is_not_met(tmp_path: Path) -> None:
     done = await one(tmp_path, made)
     assert done.scope["n"]["met"] is False
     assert "judge error" in done.scope["n"]["detail"]
+
+
+# -- the lists of node types -----------------------------------------------------------------
+
+
+def test_every_type_with_effects_is_performed_by_a_file_and_no_other() -> None:
+    effects = {name for name, model in NODE_MODELS.items() if model.has_effects}
+    assert set(NODE_TYPES) == effects
+
+
+def test_every_type_without_effects_is_decided_or_opens_frames() -> None:
+    passive = {
+        name for name, model in NODE_MODELS.items() if not model.has_effects and not model.opens
+    }
+    assert passive <= set(DECISIONS) <= set(NODE_MODELS)

@@ -11,17 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infloop.errors import EgressError, SettingsError
+from infloop.model.hosts import canonical_host, is_address, parse_authority, parse_url
 from infloop.model.texts import host_pattern
 from infloop.policy.addresses import refuse_answer, refused_range
-from infloop.policy.hosts import (
-    Allowlist,
-    canonical_host,
-    is_address,
-    parse_authority,
-    parse_rule,
-    parse_url,
-    rule_list,
-)
+from infloop.policy.hosts import Allowlist, parse_rule, parse_rules
 from infloop.policy.routes import ROUTES, find_route
 
 
@@ -218,7 +211,7 @@ def test_a_rule_allows_exactly_what_it_says(
     allowlisted: str, host: str, port: int, scheme: str, *, allowed: bool
 ) -> None:
     assert scheme in ("http", "https")
-    ruling = Allowlist((rule_list("a list", [allowlisted]),)).judge(host, port, scheme)  # type: ignore[arg-type]
+    ruling = Allowlist((parse_rules("a list", [allowlisted]),)).judge(host, port, scheme)  # type: ignore[arg-type]
     assert ruling.allowed is allowed
     assert ruling.rule == (str(parse_rule(allowlisted)) if allowed else "")
 
@@ -267,7 +260,7 @@ def test_the_manifests_that_come_with_infloop_list_the_hosts_of_their_apis(
 ) -> None:
     manifest = files("infloop.providers") / "shipped" / f"{provider}.json"
     listed = json.loads(manifest.read_text(encoding="utf-8"))["egressAllowlist"]
-    allowed = Allowlist((rule_list(f"provider {provider!r}", listed),))
+    allowed = Allowlist((parse_rules(f"provider {provider!r}", listed),))
     assert allowed.judge(host, 443, "https").allowed
     assert not allowed.judge(f"evil.{host}", 443, "https").allowed
 
@@ -275,11 +268,11 @@ def test_the_manifests_that_come_with_infloop_list_the_hosts_of_their_apis(
 def test_lists_add_up_and_the_operators_denial_wins() -> None:
     allowed = Allowlist(
         (
-            rule_list("provider 'claude'", ["api.example.test", "*.example.test:8443"]),
-            rule_list("workflow 'nightly'", ["docs.example.test"]),
-            rule_list("the operator", ["mirror.example.test:8080"]),
+            parse_rules("provider 'claude'", ["api.example.test", "*.example.test:8443"]),
+            parse_rules("workflow 'nightly'", ["docs.example.test"]),
+            parse_rules("the operator", ["mirror.example.test:8080"]),
         ),
-        rule_list("the operator", ["docs.example.test", "*.bad.example.test", "198.51.100.9"]),
+        parse_rules("the operator", ["docs.example.test", "*.bad.example.test", "198.51.100.9"]),
     )
     assert allowed.judge("api.example.test", 443, "https").reason == (
         "in the allowlist of provider 'claude'"
@@ -297,7 +290,7 @@ def test_lists_add_up_and_the_operators_denial_wins() -> None:
     )
 
 
-@pytest.mark.parametrize("allowed", [Allowlist(), Allowlist((rule_list("provider 'x'", []),))])
+@pytest.mark.parametrize("allowed", [Allowlist(), Allowlist((parse_rules("provider 'x'", []),))])
 def test_an_empty_list_allows_nothing(allowed: Allowlist) -> None:
     assert not allowed.judge("example.test", 443, "https").allowed
     assert not allowed.judge("127.0.0.1", 443, "https").allowed
@@ -390,7 +383,7 @@ def test_nothing_that_python_calls_not_global_passes(address: object) -> None:
 )
 @pytest.mark.claim("I41")
 def test_one_bad_address_refuses_the_whole_answer(answer: list[str], *, refused: bool) -> None:
-    allowed = Allowlist((rule_list("a list", ["example.test"]),))
+    allowed = Allowlist((parse_rules("a list", ["example.test"]),))
     why = refuse_answer(answer, lambda one: allowed.refuse_address("example.test", 443, one))
     assert bool(why) is refused
 
@@ -401,7 +394,7 @@ def test_one_bad_address_refuses_the_whole_answer(answer: list[str], *, refused:
 )
 @pytest.mark.claim("I41")
 def test_a_listed_address_is_the_only_exception(rule: str, refused: str) -> None:
-    allowed = Allowlist((rule_list("a list", ["inside.example.test", rule]),))
+    allowed = Allowlist((parse_rules("a list", ["inside.example.test", rule]),))
     assert refused in allowed.refuse_address("inside.example.test", 443, ip_address("10.0.0.5"))
     assert allowed.refuse_address("inside.example.test", 443, ip_address("10.0.0.7"))
 

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infloop.policy.protected_paths import RULES, changes_scripts, is_package, protected
+from infloop.policy.protected_paths import (
+    RULES,
+    changes_scripts,
+    is_package_manifest,
+    protection_reason,
+)
 from support.repositories import git
 from support.user_machine import agent, machine
 
@@ -43,12 +48,12 @@ PLAIN = [
 
 @pytest.mark.parametrize("path", PROTECTED)
 def test_a_path_is_protected(path: str) -> None:
-    assert protected(path) in RULES
+    assert protection_reason(path) in RULES
 
 
 @pytest.mark.parametrize("path", PLAIN)
 def test_a_path_is_not_protected(path: str) -> None:
-    assert protected(path) == ""
+    assert protection_reason(path) == ""
 
 
 def manifest(**fields: object) -> bytes:
@@ -81,7 +86,7 @@ def test_a_manifest_is_protected_if_its_scripts_change(
     ("path", "so"), [("package.json", True), ("a/Package.JSON", True), ("package.json.x", False)]
 )
 def test_manifests_are_known_by_their_name(path: str, so: bool) -> None:
-    assert is_package(path) is so
+    assert is_package_manifest(path) is so
 
 
 @pytest.mark.parametrize("to", [[], ["--to", "result"]])

@@ -9,7 +9,7 @@ import pytest
 from infloop.model.parsing import parse_workflow
 from infloop.model.values import compact_json
 from infloop.model.workflow import Workflow
-from infloop.policy.taint import reached, refusals
+from infloop.policy.taint import find_violations, tainted_fields
 from support.workflows import edges, node, workflow
 
 Raw = dict[str, Any]
@@ -34,7 +34,8 @@ def flow(*nodes: Raw, untrusted: Raw | None = None, id: str = "w", **more: Any) 
 def arrivals(root: Raw, *called: Raw, outside: tuple[str, ...] = ("x",)) -> list[str]:
     workflows = {each["id"]: each for each in (root, *called)}
     return [
-        f"{one.workflow}/{one.node}.{one.field}" for one in reached(workflows, root["id"], outside)
+        f"{one.workflow}/{one.node}.{one.field}"
+        for one in tainted_fields(workflows, root["id"], outside)
     ]
 
 
@@ -42,8 +43,8 @@ def refused(
     root: Raw, *called: Raw, outside: tuple[str, ...] = ("x",), confined: bool = True
 ) -> list[str]:
     workflows = {each["id"]: each for each in (root, *called)}
-    found = refusals(workflows, root["id"], outside, confined=confined)
-    return [f"{one.reached.node}.{one.reached.field}" for one in found]
+    found = find_violations(workflows, root["id"], outside, confined=confined)
+    return [f"{one.at.node}.{one.at.field}" for one in found]
 
 
 # -- following -------------------------------------------------------------------------------------
@@ -167,7 +168,7 @@ def test_a_called_workflow_gets_what_it_is_passed_and_gives_it_back() -> None:
     )
     root = flow(call, agent("last", prompt="{{call.said}}"))
     (in_child,) = [
-        one for one in reached({"w": root, "child": child}, "w", ("x",)) if one.node == "a"
+        one for one in tainted_fields({"w": root, "child": child}, "w", ("x",)) if one.node == "a"
     ]
     assert (in_child.workflow, in_child.references) == ("child", ("inputs.q",))
     assert "w/last.prompt" in arrivals(root, child)
@@ -243,7 +244,7 @@ def test_a_rule_refuses_what_it_says(field: str, number: int) -> None:
 def test_by_default_no_text_from_outside_stands_in_a_shell_line() -> None:
     root = flow(agent("a", prompt="{{inputs.x}}"), command("c", "test '{{a.result}}' = ok"))
     workflows = {"w": root}
-    (refusal,) = refusals(workflows, "w", ("x",), confined=True)
+    (refusal,) = find_violations(workflows, "w", ("x",), confined=True)
     assert str(refusal) == (
         "a value from outside reaches 'command.cmd' of condition 'c' in workflow 'w' through "
         "{{a.result}}, and `untrusted.commands` allows 'env'; pass it in the command's `env` and "
@@ -275,7 +276,7 @@ def test_the_rules_are_part_of_the_file_and_a_misspelt_one_is_an_error() -> None
     assert isinstance(parsed.workflow, Workflow)
     plain = parsed.workflow.to_json()
     assert plain["untrusted"] == {"agents": "never", "commands": "env"}
-    assert len(refusals({"w": plain}, "w", ("x",), confined=True)) == 1
+    assert len(find_violations({"w": plain}, "w", ("x",), confined=True)) == 1
     for wrong in ({"agents": "nevr"}, {"agent": "never"}, "never"):
         broken = parse_workflow(compact_json({**raw, "untrusted": wrong}).encode())
         assert not broken.usable

@@ -23,6 +23,7 @@ import yaml  # type: ignore[import-untyped]
 
 from support.containers import NAME, built_image, podman, run_flags
 from support.eventually import eventually
+from support.parts import need_program
 from support.paths import ROOT
 
 UID = 10_001
@@ -237,10 +238,8 @@ def test_system_calls_are_those_of_a_list() -> None:
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The project's image, built here; removed after the last test of this file."""
-    if not os.environ.get("INFLOOP_TEST_CONTAINER"):
-        pytest.skip("`make test-container` builds and runs the image")
     for program in ("podman", "runc"):
-        assert shutil.which(program), f"{program} is missing; `make test-container` installs it"
+        need_program(program)
     assert os.geteuid() == 0, "runc is started by root here"
     folder = tmp_path_factory.mktemp("image")
     with built_image(ROOT, folder) as name:
@@ -327,7 +326,7 @@ def told(image: str, asked: dict[str, Any], *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.container
 @pytest.mark.claim("I37")
 def test_inside_nobody_has_or_gains_a_privilege(server: Server) -> None:
     status = server.python(
@@ -362,7 +361,7 @@ print(json.dumps(sorted(found)))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.container
 @pytest.mark.claim("I37")
 def test_inside_only_the_volumes_and_tmp_can_be_written(server: Server) -> None:
     assert server.python(WRITABLE) == ["/tmp", HOME, WORKSPACES]
@@ -384,7 +383,7 @@ print(json.dumps([place for place in places if os.lstat(place).st_mode & 0o6000]
 """
 
 
-@pytest.mark.slow
+@pytest.mark.container
 def test_inside_no_program_is_set_uid(server: Server) -> None:
     assert server.python(SET_UID) == []
 
@@ -408,7 +407,7 @@ print(json.dumps([len(children), error]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.container
 @pytest.mark.claim("I37")
 def test_inside_a_fork_bomb_ends_at_the_limit(server: Server) -> None:
     count, error = server.python(BOMB)
@@ -428,19 +427,19 @@ print(json.dumps([first("memory.max", "memory/memory.limit_in_bytes"),
 """
 
 
-@pytest.mark.slow
+@pytest.mark.container
 def test_inside_memory_and_processors_are_bounded(server: Server) -> None:
     assert server.python(LIMITS) == [str(4 << 30), "200000"]
 
 
-@pytest.mark.slow
+@pytest.mark.container
 def test_the_server_answers_on_the_published_port_and_wants_its_token(server: Server) -> None:
     assert server.get("/healthz")[0] == 200
     assert server.get("/api/runs")[0] == 401
     assert server.get("/api/runs", Authorization=f"Bearer {server.token}")[0] == 200
 
 
-@pytest.mark.slow
+@pytest.mark.container
 def test_the_engine_finds_the_server_healthy(server: Server) -> None:
     assert podman("healthcheck", "run", server.name, check=False).returncode == 0
 
@@ -478,7 +477,7 @@ WORKFLOW = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.container
 def test_a_run_inside_completes_behind_its_own_fence(server: Server) -> None:
     project, file = f"{WORKSPACES}/project", f"{WORKSPACES}/inside.workflow.json"
     server.python(
@@ -494,7 +493,7 @@ def test_a_run_inside_completes_behind_its_own_fence(server: Server) -> None:
     assert made == "here"
 
 
-@pytest.mark.slow
+@pytest.mark.container
 def test_the_whole_battery_of_attacks_is_withstood_inside(server: Server) -> None:
     found = json.loads(server.infloop("doctor", "--level", "container", "--attack", "--json"))
     assert found["levels"] == [{"level": "container", "holds": True, "reason": ""}]
@@ -502,17 +501,17 @@ def test_the_whole_battery_of_attacks_is_withstood_inside(server: Server) -> Non
     assert [each for each in found["attacks"][0]["findings"] if not each["holds"]] == []
 
 
-@pytest.mark.slow
+@pytest.mark.container
 def test_the_demo_turns_green_inside(image: str) -> None:
     assert "what happened: 3 rounds" in told(image, service(), "demo")
 
 
-@pytest.mark.slow
+@pytest.mark.container
 def test_without_a_token_the_server_does_not_start(image: str) -> None:
     assert "will not listen on '0.0.0.0' without INFLOOP_API_TOKEN" in told(image, service())
 
 
-@pytest.mark.slow
+@pytest.mark.container
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -534,7 +533,7 @@ def test_a_container_that_lacks_a_piece_is_not_level_container(
     assert f"container no: level 'container' needs {named}\n" in said
 
 
-@pytest.mark.slow
+@pytest.mark.container
 def test_an_engine_that_refuses_a_needed_system_call_is_found_out(
     image: str, tmp_path: Path
 ) -> None:
@@ -549,7 +548,7 @@ def test_an_engine_that_refuses_a_needed_system_call_is_found_out(
     assert "container no: a promise was broken (use_proxy: " in said
 
 
-@pytest.mark.slow
+@pytest.mark.container
 def test_the_server_stops_in_order_and_what_it_kept_outlives_the_container(image: str) -> None:
     made = Server(f"{NAME}-stopped", free_port(), secrets.token_hex(32))
     try:

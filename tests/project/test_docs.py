@@ -16,9 +16,9 @@ import pytest
 
 from infloop import cli
 from infloop.model.check import check_workflow
+from infloop.model.nodes import NODE_MODELS
 from infloop.model.parsing import parse_workflow
 from infloop.model.schema import FileModel, part_model
-from infloop.model.workflow import NODE_MODELS
 from infloop.settings import Settings, load_settings, variable
 from support.paths import ROOT
 

@@ -153,7 +153,10 @@ def test_the_security_file_says_how_to_report_and_lists_advisories() -> None:
 
 def test_the_check_that_decides_can_be_run() -> None:
     assert os.access(ROOT / ".ci/run", os.X_OK)
-    assert "make check" in (ROOT / ".ci/run").read_text()
+    commands = (ROOT / ".ci/run").read_text().splitlines()
+    assert "export INFLOOP_TEST_REQUIRE_PARTS=1" in commands
+    assert commands.index("tools/test_parts.sh") < commands.index("make test")
+    assert {"make lint", "make test"} < set(commands)
 
 
 # -- the first steps on a new machine ------------------------------------------------------------
@@ -260,3 +263,16 @@ def test_another_system_than_linux_is_refused(tmp_path: Path) -> None:
     made = Machine(tmp_path, uname="#!/bin/sh\necho Darwin\n").bootstrap()
     assert made.returncode == 1
     assert "infloop runs on Linux" in made.stderr
+
+
+def test_every_path_in_the_table_of_changes_exists() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## Where a change goes")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.+?) \| (.+) \|$", table, re.MULTILINE)[1:]
+    assert len(rows) == 22
+    for change, files in rows:
+        named = re.findall(r"`([^`]+)`", files)
+        paths = [path for path in named if "NAME" not in path]
+        missing = [path for path in paths if not (SOURCE / path).exists()]
+        assert not missing, f"{change}: {missing}"
+        assert len(named) <= 3, change

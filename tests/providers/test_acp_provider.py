@@ -18,14 +18,14 @@ from infloop.errors import StepError
 from infloop.model.events import StepFinished
 from infloop.model.provider import AcpProvider, Permissions, parse_provider
 from infloop.policy.environment import child_environment
-from infloop.policy.permissions import KINDS, rule_on
+from infloop.policy.permissions import KINDS, decide_permission
 from infloop.providers.acp.agent import AcpAgent
-from infloop.providers.acp.files import MOST_BYTES, AgentFiles
+from infloop.providers.acp.files import MAX_BYTES, AgentFiles
 from infloop.providers.base import (
+    AnswerPart,
     Cost,
     Done,
-    Notice,
-    Part,
+    ProviderNotice,
     Request,
     Session,
     Stderr,
@@ -52,11 +52,11 @@ async def sandbox() -> AsyncIterator[HostSandbox]:
     await made.close()
 
 
-def notices(parts: Sequence[Part]) -> list[str]:
-    return [part.line for part in parts if isinstance(part, Notice)]
+def notices(parts: Sequence[AnswerPart]) -> list[str]:
+    return [part.line for part in parts if isinstance(part, ProviderNotice)]
 
 
-def said(parts: Sequence[Part]) -> str:
+def said(parts: Sequence[AnswerPart]) -> str:
     return "".join(part.text for part in parts if isinstance(part, Text))
 
 
@@ -86,7 +86,9 @@ def test_without_permissions_everything_is_denied() -> None:
     read, problems = parse_provider(manifest())
     assert isinstance(read, AcpProvider)
     assert problems == []
-    assert {rule_on(read.permissions, kind).allowed for kind in (*KINDS, "new")} == {False}
+    assert {decide_permission(read.permissions, kind).allowed for kind in (*KINDS, "new")} == {
+        False
+    }
 
 
 @pytest.mark.parametrize(
@@ -127,11 +129,11 @@ def test_a_permission_that_is_misspelt_is_a_problem(permissions: object, place: 
 def test_the_kind_of_a_tool_decides(
     permissions: dict[str, Any], kind: str, allowed: bool, why: str
 ) -> None:
-    assert rule_on(Permissions(**permissions), kind) == (allowed, why, "'ask'" in why)
+    assert decide_permission(Permissions(**permissions), kind) == (allowed, why, "'ask'" in why)
 
 
 def test_a_node_that_skips_prompts_allows_everything() -> None:
-    ruling = rule_on(Permissions(edit="deny"), "edit", skips_prompts=True)
+    ruling = decide_permission(Permissions(edit="deny"), "edit", skips_prompts=True)
     assert ruling == (True, "this node skips permission prompts", False)
 
 
@@ -212,7 +214,7 @@ async def test_the_kind_may_have_been_told_before(tmp_path: Path, sandbox: HostS
     parts = await bench.parts()
     assert parts[1:3] == [
         Tool("edit", "Edit x"),
-        Notice("[permissions] allowed: edit Edit x (permissions.edit is 'allow')"),
+        ProviderNotice("[permissions] allowed: edit Edit x (permissions.edit is 'allow')"),
     ]
 
 
@@ -260,7 +262,7 @@ async def test_a_conversation_becomes_parts_in_order(tmp_path: Path, sandbox: Ho
         Text("I look."),
         Tool("read", "Read x.txt"),
         ToolResult("line 1↵line 2"),
-        Notice("[plan] 1 of 2 done write it"),
+        ProviderNotice("[plan] 1 of 2 done write it"),
         Tool("execute", "Run it"),
         ToolResult('{"code":1}'),
         Text("\nAll well\nIt is DONE"),
@@ -272,9 +274,9 @@ async def test_a_conversation_becomes_parts_in_order(tmp_path: Path, sandbox: Ho
     }
 
 
-def merged(parts: Sequence[Part]) -> list[Part]:
+def merged(parts: Sequence[AnswerPart]) -> list[AnswerPart]:
     """The parts with text that came in pieces in one piece: how much comes at once is chance."""
-    whole: list[Part] = []
+    whole: list[AnswerPart] = []
     for part in parts:
         if isinstance(part, Text) and whole and isinstance(whole[-1], Text):
             part = Text(whole.pop().text + part.text)  # type: ignore[union-attr]
@@ -397,7 +399,7 @@ async def test_an_agent_that_cannot_continue_a_session_begins_a_new_one_and_it_i
     bench = Bench(tmp_path, sandbox, STOP, initialize={"agentCapabilities": {}})
     parts = await bench.parts(session_id="sess-9")
     assert parts[:2] == [
-        Notice("[session] the agent cannot continue sessions: a new one begins"),
+        ProviderNotice("[session] the agent cannot continue sessions: a new one begins"),
         Session("sess-1"),
     ]
 
@@ -462,13 +464,13 @@ BROKE_OFF = "the agent's output broke off before its result"
         ({"before": [{"exit": 0}]}, Done(0, None, BROKE_OFF)),
         ({"before": [{"exit": 2}]}, Done(2, None, "the agent left with exit code 2")),
         ({"initialize": {"protocolVersion": 2}}, Done(None, None, "the agent speaks version 2 of")),
-        ({"initialize": {"protocolVersion": "new"}}, Done(None, None, "the agent's greeting coul")),
+        ({"initialize": {"protocolVersion": "new"}}, Done(None, None, "the agent's reply to init")),
         ({"session": {"sessionId": None}}, Done(None, None, "the agent opened a session without")),
         ({"session": {"sessionId": ["x"]}}, Done(None, None, "the agent opened a session without")),
         ({"session": {"sessionId": "x" * 5000}}, Done(None, None, "the agent opened a session wi")),
-        ({"before": [{"raw": '{"id": 1, "result": 7}'}]}, Done(None, None, "the agent's greeting")),
+        ({"before": [{"raw": '{"id": 1, "result": 7}'}]}, Done(None, None, "the agent's reply to")),
         ({"before": [{"raw": '{"id": 1, "error": {}}'}]}, Done(None, None, "it gave no reason")),
-        ({"do": [{"flood": 100_000}, STOP]}, Done(None, None, "the agent asks and asks, and does")),
+        ({"do": [{"flood": 100_000}, STOP]}, Done(None, None, "the agent sends requests and do")),
         ({"do": [STOP, {"say": "more"}, {"stop": "refusal"}]}, Done(0)),
         ({"do": [STOP, {"exit": 1}]}, Done(0)),
     ],
@@ -522,10 +524,10 @@ async def test_an_update_of_another_session_is_not_heard(
 
 async def test_a_program_that_does_not_greet_is_ended(tmp_path: Path, sandbox: HostSandbox) -> None:
     silent = [{"wait": "never"}]
-    bench = Bench(tmp_path, sandbox, before=silent, settings={"greeting_ms": 400})
+    bench = Bench(tmp_path, sandbox, before=silent, settings={"handshake_timeout_ms": 400})
     done = await bench.done()
     assert done.exit_code is None
-    assert "did not greet us within 400 ms: does it speak ACP" in done.error
+    assert "did not answer within 400 ms: does it speak ACP" in done.error
 
 
 @pytest.mark.parametrize("at", ["before", "do"])
@@ -569,14 +571,14 @@ async def test_a_long_talk_is_heard_to_its_end_in_bounded_memory(
 ) -> None:
     words = [{"say": "x" * 1_000_000}, {"think": "y" * 1_000_000}] * 50
     bench = Bench(tmp_path, sandbox, *words, {"say": "DONE"}, STOP)
-    process, spoken = psutil.Process(), 0
+    process, message_text = psutil.Process(), 0
     before = most = process.memory_info().rss
     async with asyncio.timeout(DEADLINE_S), aclosing(bench.ask()) as parts:
         async for part in parts:
             if isinstance(part, Text):
-                spoken += len(part.text)
+                message_text += len(part.text)
             most = max(most, process.memory_info().rss)
-    assert spoken == 50_000_004
+    assert message_text == 50_000_004
     assert most - before < 64 << 20
 
 
@@ -748,7 +750,7 @@ def tree(tmp_path: Path) -> Path:
     (root / "link").symlink_to(tmp_path / "secret")
     (root / "out").symlink_to(tmp_path)
     (root / "loop").symlink_to("loop")
-    (root / "large").write_bytes(b"x" * (MOST_BYTES + 1))
+    (root / "large").write_bytes(b"x" * (MAX_BYTES + 1))
     os.mkfifo(root / "pipe")
     return root
 

@@ -16,21 +16,23 @@ from msgspec.structs import replace
 from infloop.errors import StepError
 from infloop.model.provider import CliProvider, parse_provider
 from infloop.nodes.agent import perform
-from infloop.nodes.base import Interpreters, Outcome, Powers
+from infloop.nodes.base import Interpreters, Outcome, StepContext
 from infloop.policy.environment import child_environment
+from infloop.providers import SHIPPED_DIR
 from infloop.providers.base import (
     Answer,
+    AnswerPart,
     Cost,
     Done,
-    Notice,
-    Part,
+    ProviderNotice,
     RateLimited,
     Stderr,
     Text,
     Usage,
 )
-from infloop.providers.cli.agent import SHIPPED_DIR, CliAgent, bin_variable
-from infloop.providers.cli.arguments import command_for
+from infloop.providers.cli.agent import CliAgent
+from infloop.providers.cli.arguments import command_line
+from infloop.providers.programs import program_variable
 from infloop.sandbox.levels.host import HostSandbox
 from support.cli_agents import CLAUDE_TEXT, DEADLINE_S, Bench, manifest, request
 from support.eventually import eventually_async
@@ -53,11 +55,11 @@ async def sandbox() -> AsyncIterator[HostSandbox]:
     await made.close()
 
 
-def notices(parts: Sequence[Part]) -> list[str]:
-    return [part.line for part in parts if isinstance(part, Notice)]
+def notices(parts: Sequence[AnswerPart]) -> list[str]:
+    return [part.line for part in parts if isinstance(part, ProviderNotice)]
 
 
-def said(parts: Sequence[Part]) -> str:
+def said(parts: Sequence[AnswerPart]) -> str:
     return "".join(part.text for part in parts if isinstance(part, Text))
 
 
@@ -92,14 +94,14 @@ ODD = "$& $1 `x` \\n {agent} {prompt}"
 def test_values_take_the_places_in_the_arguments(
     args: list[str], fields: dict[str, Any], argv: list[str]
 ) -> None:
-    command = command_for(manifest(args=args), request(**fields))
+    command = command_line(manifest(args=args), request(**fields))
     assert command.argv == ("agent", *argv)
     assert command.stdin is None
 
 
 def test_by_stdin_the_prompt_goes_there_and_its_place_is_left_alone() -> None:
     by_stdin = manifest(args=["-", "{prompt}"], promptVia="stdin")
-    command = command_for(by_stdin, request("--danger \0 $&\n"))
+    command = command_line(by_stdin, request("--danger \0 $&\n"))
     assert command.argv == ("agent", "-", "{prompt}")
     assert command.stdin == b"--danger \0 $&\n"
 
@@ -117,8 +119,8 @@ def test_added_arguments_come_before_the_prompt(
     args: list[str], extras: list[str], argv: list[str]
 ) -> None:
     some = manifest(args=args, dangerousArgs=extras)
-    assert command_for(some, request(skip_permissions=True)).argv == ("agent", *argv)
-    assert "--yes" not in command_for(some, request()).argv
+    assert command_line(some, request(skip_permissions=True)).argv == ("agent", *argv)
+    assert "--yes" not in command_line(some, request()).argv
 
 
 def test_a_session_is_continued_with_the_arguments_for_it() -> None:
@@ -126,9 +128,9 @@ def test_a_session_is_continued_with_the_arguments_for_it() -> None:
         args=["exec", "-"], promptVia="stdin", resumeArgs=["resume", "{session}"],
         dangerousArgs=["--yes"],
     )  # fmt: skip
-    both = command_for(some, request(session_id="a-1", skip_permissions=True))
+    both = command_line(some, request(session_id="a-1", skip_permissions=True))
     assert both.argv == ("agent", "exec", "--yes", "resume", "a-1", "-")
-    assert command_for(some, request()).argv == ("agent", "exec", "-")
+    assert command_line(some, request()).argv == ("agent", "exec", "-")
 
 
 @pytest.mark.parametrize(
@@ -149,16 +151,17 @@ def test_what_cannot_be_a_command_is_refused_with_the_way_out(
     fields: dict[str, Any], asked: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(StepError, match=reason):
-        command_for(manifest(**fields), request(**asked))
+        command_line(manifest(**fields), request(**asked))
 
 
 def test_what_a_manifest_cannot_do_for_a_request_is_noticed() -> None:
     asked = request(agent="rev", model="m", session_id="s", skip_permissions=True)
     topics = [
-        notice.line.split()[0] for notice in command_for(manifest(args=["{prompt}"]), asked).notices
+        notice.line.split()[0]
+        for notice in command_line(manifest(args=["{prompt}"]), asked).notices
     ]
     assert topics == ["[permissions]", "[session]", "[agent]", "[model]"]
-    assert command_for(manifest(args=["{prompt}"]), request()).notices == ()
+    assert command_line(manifest(args=["{prompt}"]), request()).notices == ()
 
 
 @pytest.mark.parametrize(
@@ -166,7 +169,7 @@ def test_what_a_manifest_cannot_do_for_a_request_is_noticed() -> None:
     [("claude", "INFLOOP_PROVIDER_BIN_CLAUDE"), ("my-agent.2", "INFLOOP_PROVIDER_BIN_MY_AGENT_2")],
 )
 def test_the_variable_that_names_another_program(provider: str, variable: str) -> None:
-    assert bin_variable(provider) == variable
+    assert program_variable(provider) == variable
 
 
 # -- the manifests that come with infloop ------------------------------------------------------
@@ -182,7 +185,7 @@ def test_four_programs_come_with_infloop_as_manifests() -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_manifest_leaves_permission_prompts_on(name: str) -> None:
     words = ("danger", "skip-perm", "bypass", "yolo", "auto", "approv", "trust", "full-access")
-    argv = command_for(shipped(name), request(agent="a", model="m", session_id="s")).argv
+    argv = command_line(shipped(name), request(agent="a", model="m", session_id="s")).argv
     assert [argument for argument in argv if any(word in argument for word in words)] == []
     assert shipped(name).dangerous_args
 
@@ -191,10 +194,10 @@ def test_a_shipped_manifest_leaves_permission_prompts_on(name: str) -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_skipping_permissions_adds_the_dangerous_arguments_to_that_request_alone(name: str) -> None:
     agent = shipped(name)
-    with_them = command_for(agent, request(skip_permissions=True)).argv
+    with_them = command_line(agent, request(skip_permissions=True)).argv
     assert set(agent.dangerous_args) <= set(with_them)
     left = tuple(one for one in with_them if one not in agent.dangerous_args)
-    assert left == command_for(agent, request()).argv
+    assert left == command_line(agent, request()).argv
 
 
 @pytest.mark.claim("I43")
@@ -217,7 +220,7 @@ def test_a_shipped_manifest_names_the_hosts_of_its_api_one_by_one(name: str, hos
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_manifest_takes_any_prompt(name: str) -> None:
     prompt = "--dangerously-skip-permissions\n$& {agent}" + "x" * 300_000
-    command = command_for(shipped(name), request(prompt))
+    command = command_line(shipped(name), request(prompt))
     assert command.stdin == prompt.encode()
 
 
@@ -439,20 +442,20 @@ async def test_two_hundred_megabytes_of_frames_are_heard_to_their_end_in_bounded
     begin, rest = "head -n 5 claude.text", "tail -n +6 claude.text"
     flood = f"{begin}; i=0; while [ $i -lt {pieces} ]; do cat piece; i=$((i+1)); done; {rest}"
     bench = Bench(tmp_path, sandbox, flood, **CLAUDE)
-    process, spoken, ending = psutil.Process(), 0, None
+    process, message_text, ending = psutil.Process(), 0, None
     before = most = process.memory_info().rss
     async with asyncio.timeout(4 * DEADLINE_S), aclosing(bench.ask()) as parts:
         async for part in parts:
             match part:
                 case Text(text):
-                    spoken += len(text)
+                    message_text += len(text)
                     most = max(most, process.memory_info().rss)
-                case Notice():
+                case ProviderNotice():
                     raise AssertionError(part)
                 case Done():
                     ending = part
     assert ending == Done(0, "It is DONE")
-    assert spoken == pieces * 1000 * 1000 + len("It is DONE")
+    assert message_text == pieces * 1000 * 1000 + len("It is DONE")
     assert most - before < 64 << 20
 
 
@@ -469,7 +472,8 @@ async def test_a_line_without_end_is_cut_and_the_rest_is_read(
 async def test_a_program_that_says_more_than_is_taken_has_to_wait_and_has_not_stalled(
     tmp_path: Path, sandbox: HostSandbox
 ) -> None:
-    bench = Bench(tmp_path, sandbox, "echo $$ > pids; seq 1000000; touch all-said")
+    flood = "seq -f %0200.0f 50000"  # ten megabytes, which no buffer holds
+    bench = Bench(tmp_path, sandbox, f"echo $$ > pids; {flood}; touch all-said")
     async with asyncio.timeout(DEADLINE_S), aclosing(bench.ask(idle_timeout_ms=500)) as parts:
         heard = [await anext(parts)]
         writer = psutil.Process(bench.running()[0])
@@ -478,7 +482,7 @@ async def test_a_program_that_says_more_than_is_taken_has_to_wait_and_has_not_st
         )
         assert not (tmp_path / "all-said").exists()
         heard += [part async for part in parts]
-    assert said(heard).count("\n") == 1_000_000
+    assert said(heard).count("\n") == 50_000
     assert heard[-1] == Done(0)
 
 
@@ -506,21 +510,21 @@ async def through_the_node(
 ) -> tuple[Outcome, list[tuple[str, str]]]:
     shown: list[tuple[str, str]] = []
 
-    async def room() -> None: ...
+    async def drain() -> None: ...
 
-    async def lets_in(_: str) -> bool:
+    async def allows_directory(_: str) -> bool:
         return True
 
-    powers = Powers(
+    step = StepContext(
         run_id="r",
         path="n",
         node="n",
         iteration=0,
         attempt=1,
         workdir=str(tmp_path),
-        lets_in=lets_in,
-        say=lambda text, stream: shown.append((text, stream)),
-        room=room,
+        allows_directory=allows_directory,
+        write_output=lambda text, stream: shown.append((text, stream)),
+        drain=drain,
         sandbox=lambda: sandbox,
         environment=lambda extra=None: dict(VARIABLES),
         provider=lambda _: agent,
@@ -528,7 +532,7 @@ async def through_the_node(
         max_output_bytes=1 << 20,
         max_command_ms=60_000,
     )
-    return await perform(powers, {"providerId": "some", "prompt": "hello", **config}), shown
+    return await perform(step, {"providerId": "some", "prompt": "hello", **config}), shown
 
 
 @pytest.mark.claim("I1")
@@ -571,15 +575,15 @@ async def test_skipping_permissions_on_a_node_reaches_its_program_and_no_other(
 
 def test_an_answer_adds_up_what_was_used() -> None:
     answer = Answer(1 << 10)
-    for part in (Usage(10, 1, 5, 2, "m"), Usage(5, 2), RateLimited(7), Notice("[x] y")):
+    for part in (Usage(10, 1, 5, 2, "m"), Usage(5, 2), RateLimited(7), ProviderNotice("[x] y")):
         answer.add(part)
     assert answer.usage == Usage(15, 3, 5, 2, "m")
     assert answer.rate_limited_until_ms == 7
     assert "[x] y" in answer.transcript
-    assert answer.said == ""
+    assert answer.text == ""
 
 
 def test_usage_beyond_what_was_counted_is_never_less_than_nothing() -> None:
     counted = Usage(10, 10, 10, 10)
-    assert Usage(15, 5, 10, 12, "m").beyond(counted) == Usage(5, 0, 0, 2, "m")
-    assert replace(counted, model="m").beyond(counted).counts is False
+    assert Usage(15, 5, 10, 12, "m").since(counted) == Usage(5, 0, 0, 2, "m")
+    assert replace(counted, model="m").since(counted).has_tokens is False

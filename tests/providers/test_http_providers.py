@@ -15,21 +15,21 @@ import pytest
 
 from infloop.errors import StepError
 from infloop.model.provider import HttpProvider, parse_provider
+from infloop.providers import SHIPPED_DIR
 from infloop.providers.base import (
     Answer,
+    AnswerPart,
     Cost,
     Done,
-    Notice,
-    Part,
+    ProviderNotice,
     RateLimited,
     Request,
     Text,
     Usage,
 )
-from infloop.providers.cli.agent import SHIPPED_DIR
 from infloop.providers.http.agent import HttpAgent
-from infloop.providers.http.models import offered_profiles
-from infloop.providers.http.refusals import lifted_at
+from infloop.providers.http.error_responses import retry_at
+from infloop.providers.http.models import list_profiles
 from infloop.providers.http.server_sent import ServerEvents
 from infloop.providers.prices import PriceList
 from support.eventually import eventually_async
@@ -58,8 +58,8 @@ DIALECTS = {
 }
 
 
-def asked(agent: HttpAgent, request: Request) -> AsyncGenerator[Part]:
-    return cast("AsyncGenerator[Part]", agent.ask(request))
+def asked(agent: HttpAgent, request: Request) -> AsyncGenerator[AnswerPart]:
+    return cast("AsyncGenerator[AnswerPart]", agent.ask(request))
 
 
 PLAIN = Request("Say DONE", "/")
@@ -71,28 +71,28 @@ async def parts_of(
     *,
     variables: Mapping[str, str] | None = None,
     max_stream_bytes: int = 64 << 20,
-) -> list[Part]:
+) -> list[AnswerPart]:
     """All that an agent says."""
     agent = HttpAgent(provider, variables or {}, max_stream_bytes=max_stream_bytes, now=lambda: NOW)
     async with asyncio.timeout(DEADLINE_S), aclosing(asked(agent, request)) as parts:
         return [part async for part in parts]
 
 
-def answer_of(parts: Sequence[Part]) -> Answer:
+def answer_of(parts: Sequence[AnswerPart]) -> Answer:
     answer = Answer(1 << 20)
     for part in parts:
         answer.add(part)
     return answer
 
 
-def ending(parts: Sequence[Part]) -> Done:
+def ending(parts: Sequence[AnswerPart]) -> Done:
     """The one end, which must be the last part."""
     assert [part for part in parts if isinstance(part, Done)] == [parts[-1]]
     return cast("Done", parts[-1])
 
 
-def notices(parts: Sequence[Part]) -> list[str]:
-    return [part.line for part in parts if isinstance(part, Notice)]
+def notices(parts: Sequence[AnswerPart]) -> list[str]:
+    return [part.line for part in parts if isinstance(part, ProviderNotice)]
 
 
 def speaking(dialect: str, said: str = "It is DONE") -> Act:
@@ -112,7 +112,7 @@ async def test_an_answer_is_heard_in_every_dialect(dialect: str) -> None:
         parts = await parts_of(in_dialect(stage.url, dialect))
     assert ending(parts) == Done(0)
     answer = answer_of(parts)
-    assert answer.said == "It is DONE"
+    assert answer.text == "It is DONE"
     assert answer.usage == Usage(100, 20, 30, 0, "gpt-5.4")
     assert [request.path for request in stage.asked] == [f"/v1{DIALECTS[dialect][0]}"]
 
@@ -332,7 +332,7 @@ async def test_a_rate_limit_says_when_it_is_lifted(headers: dict[str, str], unti
 
 @pytest.mark.parametrize("value", ["", "soon", "-5", "nan", "inf", "٣", "1,2", "Sun, 99 Nov"])
 def test_a_retry_after_that_means_nothing_is_no_time(value: str) -> None:
-    found = lifted_at({"retry-after": value}, NOW)
+    found = retry_at({"retry-after": value}, NOW)
     assert found in (None, NOW.replace(second=3))
 
 
@@ -472,7 +472,7 @@ async def test_a_strange_answer_is_read_all_the_same(case: str) -> None:
     async with Stage(act) as stage:
         parts = await parts_of(manifest(stage.url))
     assert ending(parts) == Done(0)
-    assert answer_of(parts).said == said
+    assert answer_of(parts).text == said
     assert notices(parts) == noticed
 
 
@@ -591,7 +591,7 @@ async def test_messages_of_one_response_stand_on_lines_of_their_own() -> None:
     said = responses([Say("first"), Say('{"winner_index": 0}')], "m", 1)
     async with Stage([STREAM, *events(said)]) as stage:
         parts = await parts_of(in_dialect(stage.url, "openai-responses"))
-    assert answer_of(parts).said == 'first\n{"winner_index": 0}'
+    assert answer_of(parts).text == 'first\n{"winner_index": 0}'
 
 
 def test_events_are_cut_from_any_pieces_of_the_stream() -> None:
@@ -749,7 +749,7 @@ async def test_an_answer_that_comes_slowly_is_not_stalled() -> None:
     async with Stage([STREAM, *slowly, event("[DONE]")]) as stage:
         parts = await parts_of(manifest(stage.url), request)
     assert ending(parts) == Done(0)
-    assert answer_of(parts).said == "It is DONE" * 20
+    assert answer_of(parts).text == "It is DONE" * 20
 
 
 # -- which models there are ------------------------------------------------------------------------
@@ -762,7 +762,7 @@ async def test_the_models_are_listed_as_the_server_tells_them() -> None:
         provider = manifest(
             stage.url, profilesEndpoint="/models", auth={"type": "bearer", "token": KEY}
         )
-        offer = await offered_profiles(provider, {})
+        offer = await list_profiles(provider, {})
     assert [(one.id, one.label) for one in offer.profiles] == [("a", "A"), ("b", None)]
     assert offer.source == "live"
     assert (stage.asked[0].path, stage.asked[0].headers["authorization"]) == (
@@ -787,10 +787,10 @@ async def test_a_server_that_lists_nothing_leaves_the_manifests_list(case: str) 
         auth = {"type": "bearer", "token": KEY}
         bare = manifest(stage.url, profilesEndpoint="/models", auth=auth)
         with pytest.raises(StepError, match=reason) as raised:
-            await offered_profiles(bare, {})
+            await list_profiles(bare, {})
         assert KEY not in str(raised.value)
         listing = manifest(stage.url, profilesEndpoint="/models", profiles=[{"id": "small"}])
-        offer = await offered_profiles(listing, {})
+        offer = await list_profiles(listing, {})
     assert ([one.id for one in offer.profiles], offer.source) == (["small"], "static")
 
 
@@ -832,7 +832,7 @@ def flow(*nodes: dict[str, Any]) -> dict[str, Any]:
     edges = [{"source": a, "sourceHandle": "next", "target": b} for a, b in pairwise(names)]
     return {
         "id": "asking",
-        "name": "Asking",
+        "name": "ApprovalRequests",
         "nodes": [{"id": "start", "type": "start"}, *nodes],
         "edges": edges,
     }

@@ -14,8 +14,8 @@ from typing import Any, cast
 import pytest
 
 from infloop.cli import run as infloop
-from infloop.providers.base import Cost, Done, Part, Request, Text, Usage
-from infloop.providers.prices import Priced, PriceList
+from infloop.providers.base import AnswerPart, Cost, Done, Request, Text, Usage
+from infloop.providers.prices import PricedProvider, PriceList
 from support.runs import world
 
 OPENAI = PriceList("openai")
@@ -39,7 +39,7 @@ PRICES: dict[str, tuple[PriceList, Usage, Sequence[str], float | None]] = {
     "the first name that is known": (OPENAI, Usage(1_000_000), ["", "my-alias", "gpt-5"], 1.25),
     "a dated name": (OPENAI, Usage(1_000_000), ["gpt-5-2025-08-07"], 1.25),
     "a long question": (OPENAI, Usage(1_000_000), ["gpt-5.4"], 5.0),
-    "many short questions": (PriceList("openai", sums=True), Usage(1_000_000), ["gpt-5.4"], 2.5),
+    "many short questions": (PriceList("openai", summed=True), Usage(1_000_000), ["gpt-5.4"], 2.5),
     "a cache larger than all": (OPENAI, Usage(10, 0, 30, 30), ["gpt-5"], 10 * 0.125 / 1e6),
     "no tokens": (OPENAI, Usage(), ["gpt-5"], 0.0),
     "an unknown model": (OPENAI, Usage(1_000_000), ["frog-1"], None),
@@ -62,16 +62,16 @@ class Told:
 
     id = "told"
 
-    def __init__(self, *parts: Part) -> None:
+    def __init__(self, *parts: AnswerPart) -> None:
         self._parts = parts
 
-    async def ask(self, request: Request) -> AsyncIterator[Part]:
+    async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         for part in self._parts:
             yield part
 
 
-async def parts_of(request: Request, *told: Part) -> list[Part]:
-    parts = cast("AsyncGenerator[Part]", Priced(Told(*told), OPENAI).ask(request))
+async def parts_of(request: Request, *told: AnswerPart) -> list[AnswerPart]:
+    parts = cast("AsyncGenerator[AnswerPart]", PricedProvider(Told(*told), OPENAI).ask(request))
     async with asyncio.timeout(30), aclosing(parts):
         return [part async for part in parts]
 
@@ -204,7 +204,7 @@ def test_a_cost_that_nobody_knows_is_shown_as_unknown_and_never_as_nothing(
     assert infloop(["costs", "--by", "provider"]) == 0
     table = capsys.readouterr().out
     assert "coder          3    6.0k      60  unknown +" in table
-    assert "3 calls ended without saying what they cost" in table
+    assert "3 calls did not report their cost" in table
     assert "$0.00" not in table
     assert infloop(["show", "last"]) == 0
     assert "cost         unknown" in capsys.readouterr().out

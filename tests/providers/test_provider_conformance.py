@@ -10,7 +10,16 @@ from typing import cast
 
 import pytest
 
-from infloop.providers.base import Answer, Done, Notice, Part, Provider, Request, Stderr, Text
+from infloop.providers.base import (
+    Answer,
+    AnswerPart,
+    Done,
+    Provider,
+    ProviderNotice,
+    Request,
+    Stderr,
+    Text,
+)
 from infloop.sandbox.levels.host import HostSandbox
 from support.eventually import eventually_async
 from support.provider_conformance import STANDS, Stand
@@ -31,16 +40,16 @@ async def sandbox() -> AsyncIterator[HostSandbox]:
     await made.close()
 
 
-def asked(provider: Provider, folder: Path) -> AsyncGenerator[Part]:
-    return cast("AsyncGenerator[Part]", provider.ask(Request("Say DONE", str(folder))))
+def asked(provider: Provider, folder: Path) -> AsyncGenerator[AnswerPart]:
+    return cast("AsyncGenerator[AnswerPart]", provider.ask(Request("Say DONE", str(folder))))
 
 
-async def all_of(provider: Provider, folder: Path) -> list[Part]:
+async def all_of(provider: Provider, folder: Path) -> list[AnswerPart]:
     async with asyncio.timeout(DEADLINE_S), aclosing(asked(provider, folder)) as parts:
         return [part async for part in parts]
 
 
-def answer_of(parts: list[Part]) -> Answer:
+def answer_of(parts: list[AnswerPart]) -> Answer:
     answer = Answer(1 << 20)
     for part in parts:
         answer.add(part)
@@ -57,7 +66,7 @@ async def test_it_starts_and_ends_with_one_done(
     ending = parts[-1]
     assert isinstance(ending, Done)
     assert (ending.exit_code, ending.error) == (0, "")
-    assert answer_of(parts).said == stand.said
+    assert answer_of(parts).text == stand.said
 
 
 @on("text")
@@ -68,7 +77,7 @@ async def test_it_streams(stand: Stand, tmp_path: Path, sandbox: HostSandbox) ->
         assert not isinstance(first, Done)
         (tmp_path / "go").touch()
         rest = [part async for part in parts]
-    assert answer_of([first, *rest]).said == stand.said
+    assert answer_of([first, *rest]).text == stand.said
 
 
 @on("text")
@@ -85,9 +94,9 @@ async def test_it_counts_tokens_and_money(
 @on("denied")
 async def test_a_denied_tool_is_noticed(stand: Stand, tmp_path: Path, sandbox: HostSandbox) -> None:
     parts = await all_of(stand.provider("denied", tmp_path, sandbox), tmp_path)
-    (notice,) = [part for part in parts if isinstance(part, Notice)]
+    (notice,) = [part for part in parts if isinstance(part, ProviderNotice)]
     assert notice.line.startswith("[permissions] denied: ")
-    assert "[permissions]" not in answer_of(parts).said
+    assert "[permissions]" not in answer_of(parts).text
 
 
 @on("text")
@@ -96,7 +105,7 @@ async def test_nothing_is_noticed_when_nothing_was_denied(
 ) -> None:
     (tmp_path / "go").touch()
     parts = await all_of(stand.provider("text", tmp_path, sandbox), tmp_path)
-    assert [part for part in parts if isinstance(part, Notice)] == []
+    assert [part for part in parts if isinstance(part, ProviderNotice)] == []
 
 
 @on("hang")
@@ -171,9 +180,9 @@ async def test_garbage_does_not_keep_the_rest_from_being_read(
     ending = parts[-1]
     assert isinstance(ending, Done)
     assert (ending.exit_code, ending.error) == (0, "")
-    assert answer_of(parts).said.endswith(stand.said)
+    assert answer_of(parts).text.endswith(stand.said)
     for part in parts:
         if isinstance(part, Text | Stderr):
             part.text.encode()
-    noticed = [part.line for part in parts if isinstance(part, Notice)]
+    noticed = [part.line for part in parts if isinstance(part, ProviderNotice)]
     assert noticed == ["[output] a line was cut after 8388608 characters"]

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from infloop.providers.base import (
     Answer,
+    AnswerPart,
     Cost,
     Done,
-    Notice,
-    Part,
+    ProviderNotice,
     RateLimited,
     Session,
     Stderr,
@@ -27,10 +27,10 @@ from infloop.providers.base import (
     Usage,
 )
 from infloop.providers.cli.claude_stream import ClaudeStream
-from infloop.providers.cli.codex_json import CodexJson, limit_ends
+from infloop.providers.cli.codex_json import CodexJson, limit_lifted_ms
 from infloop.providers.cli.plain import PlainText
 from infloop.providers.lines import Line, Lines
-from infloop.providers.output_reader import Reader
+from infloop.providers.output_reader import OutputParser
 from support.paths import TRANSCRIPTS
 
 NOW = datetime(2026, 11, 15, 21, 0, tzinfo=UTC)
@@ -48,7 +48,7 @@ def codex() -> CodexJson:
 JSON_FORMATS = [claude, codex]
 
 
-def read(reader: Reader, text: str) -> list[Part]:
+def read(reader: OutputParser, text: str) -> list[AnswerPart]:
     lines = Lines()
     return [
         part
@@ -65,15 +65,15 @@ def frames(*objects: Any) -> str:
     return "".join(f"{json.dumps(one)}\n" for one in objects)
 
 
-def said(parts: list[Part]) -> str:
+def said(parts: list[AnswerPart]) -> str:
     return "".join(part.text for part in parts if isinstance(part, Text))
 
 
-def used(parts: list[Part]) -> Usage:
+def used(parts: list[AnswerPart]) -> Usage:
     return sum((part for part in parts if isinstance(part, Usage)), Usage())
 
 
-def only(parts: list[Part], kind: type) -> list[Any]:
+def only(parts: list[AnswerPart], kind: type) -> list[Any]:
     return [part for part in parts if isinstance(part, kind)]
 
 
@@ -111,7 +111,7 @@ def test_claude_uses_a_tool_apart_from_what_it_says() -> None:
 @pytest.mark.claim("I36")
 def test_claude_is_denied_a_tool_and_a_notice_says_which() -> None:
     parts = read(claude(), transcript("claude.denied"))
-    (notice,) = only(parts, Notice)
+    (notice,) = only(parts, ProviderNotice)
     assert notice.line.startswith("[permissions] denied: Write /workspace/hello.txt (")
     assert parts[-1] == Done(None, "It is DONE")
 
@@ -185,9 +185,9 @@ def test_codex_uses_tools_apart_from_what_it_says() -> None:
 @pytest.mark.claim("I36")
 def test_codex_is_denied_a_tool_and_a_notice_says_why() -> None:
     told = (TRANSCRIPTS / "codex.denied.stderr").read_text()
-    notices = [part for line in told.splitlines() for part in codex().diagnose(Line(line))]
+    notices = [part for line in told.splitlines() for part in codex().read_stderr(Line(line))]
     (notice,) = notices
-    assert isinstance(notice, Notice)
+    assert isinstance(notice, ProviderNotice)
     assert notice.line.startswith("[permissions] denied: patch rejected: writing is blocked by")
 
 
@@ -217,7 +217,7 @@ def test_a_transcript_cut_anywhere_is_no_worse_than_cut(name: str) -> None:
     for end in range(0, len(text), 97):
         reader = claude() if name.startswith("claude") else codex()
         parts = read(reader, text[:end])
-        assert reader.is_owed == (end > text.index("\n") and not only(parts, Done))
+        assert reader.expects_result == (end > text.index("\n") and not only(parts, Done))
         assert '{"type"' not in said(parts)
 
 
@@ -283,12 +283,12 @@ def test_a_limit_that_was_overcome_does_not_fail_the_agent() -> None:
 def test_an_attempt_to_reach_the_api_again_is_noticed() -> None:
     retry = {"attempt": 1, "max_retries": 10, "retry_delay_ms": 558.2, "error": "overloaded"}
     parts = read(claude(), frames({"type": "system", "subtype": "api_retry", **retry}))
-    assert parts == [Notice("[retry] overloaded: attempt 1 of 10 in 1 s")]
+    assert parts == [ProviderNotice("[retry] overloaded: attempt 1 of 10 in 1 s")]
 
 
 def test_of_many_denials_the_first_are_named() -> None:
     denials = [{"tool_name": "Bash", "tool_input": {"command": f"rm {n}"}} for n in range(9)]
-    (notice,) = only(read(claude(), frames(result(permission_denials=denials))), Notice)
+    (notice,) = only(read(claude(), frames(result(permission_denials=denials))), ProviderNotice)
     assert "Bash rm 4; and 4 more" in notice.line
     assert "rm 5" not in notice.line
 
@@ -367,14 +367,14 @@ def test_what_a_tool_answered_is_shown_in_one_line(content: Any, shown: str) -> 
         ({"type": "something new", "text": "DONE"}, []),
     ],
 )  # fmt: skip
-def test_items_of_codex_are_tools_or_nothing(item: Any, shown: list[Part]) -> None:
+def test_items_of_codex_are_tools_or_nothing(item: Any, shown: list[AnswerPart]) -> None:
     assert read(codex(), frames({"type": "item.completed", "item": {"id": "1", **item}})) == shown
 
 
 def test_a_command_that_codex_declined_is_a_denial() -> None:
     item = {"id": "1", "type": "command_execution", "command": "rm -r /", "status": "declined"}
     parts = read(codex(), frames({"type": "item.completed", "item": item}))
-    (notice,) = only(parts, Notice)
+    (notice,) = only(parts, ProviderNotice)
     assert notice.line.startswith("[permissions] denied: rm -r / (")
 
 
@@ -404,7 +404,7 @@ EAST = timezone(timedelta(hours=2))
 def test_the_end_of_a_limit_is_told_in_local_time(
     message: str, now: datetime, ends: datetime
 ) -> None:
-    assert limit_ends(message, now) == int(ends.timestamp() * 1000)
+    assert limit_lifted_ms(message, now) == int(ends.timestamp() * 1000)
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ def test_the_end_of_a_limit_is_told_in_local_time(
     ],
 )
 def test_a_limit_without_a_time_has_no_end(message: str) -> None:
-    assert limit_ends(message, NOW) is None
+    assert limit_lifted_ms(message, NOW) is None
 
 
 # -- lines that nobody expects -------------------------------------------------------------------
@@ -447,14 +447,14 @@ def test_a_limit_without_a_time_has_no_end(message: str) -> None:
     ],
 )
 def test_a_line_that_is_no_frame_is_kept_but_a_broken_frame_is_not_said(
-    make: Callable[[], Reader], text: str, parts: list[Part] | None
+    make: Callable[[], OutputParser], text: str, parts: list[AnswerPart] | None
 ) -> None:
     got = read(make(), text)
     assert got == parts if parts is not None else only(got, Text) == []
 
 
 @pytest.mark.parametrize("make", JSON_FORMATS)
-def test_a_frame_after_garbage_is_read(make: Callable[[], Reader]) -> None:
+def test_a_frame_after_garbage_is_read(make: Callable[[], OutputParser]) -> None:
     frame = delta("hi") if make is claude else {
         "type": "item.completed", "item": {"type": "agent_message", "text": "hi"}
     }  # fmt: skip
@@ -470,7 +470,7 @@ def test_half_a_character_is_replaced() -> None:
 @pytest.mark.parametrize("make", JSON_FORMATS)
 @pytest.mark.parametrize("bad", ["../../x", "a b", "", "x" * 129, "é", 7, None, "-\n", ["a"]])
 def test_a_session_id_that_could_be_a_path_or_a_flood_is_none(
-    make: Callable[[], Reader], bad: Any
+    make: Callable[[], OutputParser], bad: Any
 ) -> None:
     text = frames(
         {"type": "system", "subtype": "init", "session_id": bad},
@@ -491,7 +491,7 @@ def test_a_sentinel_cannot_match_inside_a_tool_call() -> None:
     answer = Answer(1 << 20)
     for part in read(claude(), transcript("claude.subagent")):
         answer.add(part)
-    assert "DONE" not in answer.said
+    assert "DONE" not in answer.text
     assert "[tool: Bash] echo DONE" in answer.transcript
     assert "[subagent: general-purpose] look around" in answer.transcript
     assert "[subagent result] The other is DONE" in answer.transcript
@@ -531,12 +531,14 @@ FRAMES = st.recursive(
 
 @given(st.lists(FRAMES, max_size=6))
 @pytest.mark.parametrize("make", JSON_FORMATS)
-def test_no_frame_breaks_a_reader(make: Callable[[], Reader], given_frames: list[Any]) -> None:
+def test_no_frame_breaks_a_reader(
+    make: Callable[[], OutputParser], given_frames: list[Any]
+) -> None:
     for part in read(make(), frames(*given_frames)):
         match part:
             case Text(text) | Stderr(text):
                 text.encode()
-            case Tool() | ToolResult() | Notice():
+            case Tool() | ToolResult() | ProviderNotice():
                 assert "\n" not in part.line
                 part.line.encode()
             case Cost(usd):
@@ -574,7 +576,7 @@ def test_a_line_that_is_too_long_is_cut_and_the_next_one_is_whole() -> None:
 
 
 @pytest.mark.parametrize("make", JSON_FORMATS)
-def test_a_frame_that_was_cut_says_nothing(make: Callable[[], Reader]) -> None:
+def test_a_frame_that_was_cut_says_nothing(make: Callable[[], OutputParser]) -> None:
     assert make().read(Line('{"type":"result","result":"' + "DONE" * 1000, cut=True)) is None
     assert make().read(Line("DONE" * 1000, cut=True)) is None
 

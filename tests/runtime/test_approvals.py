@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
-from infloop.model.approval import LONGEST_TEXT, MOST_DETAILS, Approval, question
+from infloop.model.approval import MAX_DETAILS_CHARS, MAX_TEXT_CHARS, Approval, question
 from infloop.model.audit import Actor
 from infloop.model.events import Notice
-from infloop.providers.approval_requests import MOST_OPEN
+from infloop.providers.approval_requests import MAX_OPEN_REQUESTS
 from support import forkserver
 from support.acp_agents import RM, STOP, bot
 from support.confinement import need_bubblewrap
@@ -308,7 +308,7 @@ def test_an_answer_that_is_none_changes_nothing(
 async def test_the_caller_that_asked_is_woken_by_an_answer_in_its_own_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infloop.runtime.approvals.LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr("infloop.runtime.approvals.POLL_SECONDS", 3_600.0)
     bot(tmp_path)
     async with world(tmp_path) as here, asyncio.timeout(PATIENCE):
         run_id = await here.start(asks())
@@ -446,7 +446,8 @@ async def test_an_agent_that_leaves_takes_its_question_with_it(tmp_path: Path) -
     permission: dict[str, Any] = {"sessionId": "sess-1", "toolCall": {"toolCallId": "t", **RM}}
     permission["options"] = [{"optionId": "y", "name": "y", "kind": "allow_once"}]
     line = {"jsonrpc": "2.0", "method": "session/request_permission", "params": permission}
-    many = [{"raw": json.dumps({**line, "id": f"q{number}"})} for number in range(MOST_OPEN + 3)]
+    ids = [f"q{number}" for number in range(MAX_OPEN_REQUESTS + 3)]
+    many = [{"raw": json.dumps({**line, "id": name})} for name in ids]
     bot(tmp_path, *many, {"wait": "go"}, STOP)
     async with world(tmp_path) as here:
         run_id = await here.start(asks())
@@ -454,15 +455,16 @@ async def test_an_agent_that_leaves_takes_its_question_with_it(tmp_path: Path) -
         assert approvals is not None
 
         async def as_many_as_may_wait() -> bool:
-            return len(await approvals.waiting()) == MOST_OPEN
+            return len(await approvals.waiting()) == MAX_OPEN_REQUESTS
 
         await eventually_async(as_many_as_may_wait)
         (here.folder / "go").touch()
         ended = await here.finish(run_id)
         gone = await approvals.listed("withdrawn")
-        assert [each.details for each in gone] == [{}] * MOST_OPEN
-    assert ended.said("tool").count(f"({MOST_OPEN} questions wait for an answer already)") == 3
-    assert [state for _, state in stored(tmp_path)] == ["withdrawn"] * MOST_OPEN
+        assert [each.details for each in gone] == [{}] * MAX_OPEN_REQUESTS
+    denied = f"({MAX_OPEN_REQUESTS} questions wait for an answer already)"
+    assert ended.said("tool").count(denied) == 3
+    assert [state for _, state in stored(tmp_path)] == ["withdrawn"] * MAX_OPEN_REQUESTS
 
 
 # -- hostile questions ---------------------------------------------------------------------------
@@ -487,7 +489,7 @@ async def test_a_hostile_question_is_harmless_wherever_it_is_shown(
         run_id = await here.start(asks())
         question = await asked(here)
         assert len(question.title) < 400
-        assert len(json.dumps(question.details)) <= MOST_DETAILS
+        assert len(json.dumps(question.details)) <= MAX_DETAILS_CHARS
         shown = (await asyncio.to_thread(infloop, tmp_path, "approvals")).stdout
         assert shown.replace("\n", "").isprintable()
         assert not any(line.startswith("1f3a9c2e") for line in shown.splitlines())
@@ -506,7 +508,7 @@ def nested(depth: int) -> dict[str, Any]:
         ({"command": "ls"}, {"command": "ls"}),
         ({"n": [1, 2.5, None, True]}, {"n": [1, 2.5, None, True]}),
         ({"n": 10**400, "x": 1e999}, {"n": "[int, not shown]", "x": "[float, not shown]"}),
-        ({"c": "y" * (LONGEST_TEXT + 5)}, {"c": "y" * LONGEST_TEXT + "… (5 more characters)"}),
+        ({"c": "y" * (MAX_TEXT_CHARS + 5)}, {"c": "y" * MAX_TEXT_CHARS + "… (5 more characters)"}),
         ({"m": [0] * 60}, {"m": [0] * 50 + ["… 10 more members"]}),
         (
             dict.fromkeys(map(str, range(60)), 0),

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.runtime.confinement.homes import Homes, furnished
+from infloop.runtime.confinement.homes import Homes, linked_home
+from support.parts import ruled_out
 from support.prompt_agent import NOBODY, agent_folder, asking, manifest, settings, theirs
 from support.runs import Finished, World, scripted, world
 from support.workflows import edges, node, workflow
@@ -266,7 +267,7 @@ def test_what_an_agent_left_in_the_way_leads_nowhere(
     plant(kept, outside)
     before = sorted(outside.rglob("*"))
     login = str(real / ".it/login")
-    with furnished(str(kept), str(real), [], [login], mounted=False):
+    with linked_home(str(kept), str(real), [], [login], mounted=False):
         pass
     assert sorted(outside.rglob("*")) == before
     assert (real / ".it/login").read_text() == "real"
@@ -287,7 +288,7 @@ def test_only_a_plain_file_is_brought_back(homes: tuple[Path, Path, Path], repla
     kept, real, outside = homes
     (outside / "secret").write_text("secret")
     login = str(real / ".it/login")
-    with furnished(str(kept), str(real), [], [login], mounted=False):
+    with linked_home(str(kept), str(real), [], [login], mounted=False):
         (kept / ".it/login").unlink()
         replace_by(kept / ".it/login", outside)
     assert (real / ".it/login").read_text() == "real"
@@ -295,11 +296,11 @@ def test_only_a_plain_file_is_brought_back(homes: tuple[Path, Path, Path], repla
 
 def test_a_login_of_somebody_else_is_not_replaced(homes: tuple[Path, Path, Path]) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root can give files away")
+        ruled_out("only root can give files away")
     kept, real, _ = homes
     os.chown(kept, NOBODY, NOBODY)
     login = str(real / ".it/login")
-    with furnished(str(kept), str(real), [], [login], mounted=False):
+    with linked_home(str(kept), str(real), [], [login], mounted=False):
         (kept / ".it/login").unlink()
         (kept / ".it/login").write_text("forged")
         os.chown(kept / ".it/login", NOBODY, NOBODY)
@@ -315,6 +316,6 @@ async def test_homes_of_runs_that_are_over_are_removed(tmp_path: Path) -> None:
         return run_id == "over"
 
     await homes.recover(is_over)
-    assert not homes.is_there("over", "a")
-    assert homes.is_there("going-on", "a")
-    assert not homes.is_there("going-on", "b")
+    assert not homes.exists("over", "a")
+    assert homes.exists("going-on", "a")
+    assert not homes.exists("going-on", "b")

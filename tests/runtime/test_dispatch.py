@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from infloop.engine.graph import Definition
+from infloop.runtime.runs.definitions import PreparedDefinition
 from infloop.store.interfaces.queue import Enqueued
 from infloop.store.sqlite import writer
 from infloop.store.sqlite.store import DATABASE_FILE
@@ -145,14 +145,14 @@ async def test_a_run_that_is_refused_when_its_turn_comes_says_why(tmp_path: Path
 async def test_what_can_neither_begin_nor_be_given_back_waits_again_as_soon_as_the_disk_allows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "BUSY_S", 0.05)
+    monkeypatch.setattr(writer, "BUSY_SECONDS", 0.05)
     put_workflow(tmp_path / "data", workflow("tiny", "true"))
     async with here(tmp_path) as served:
         dispatcher = served.server.dispatcher
         load, other = dispatcher._load, sqlite3.connect(tmp_path / "data" / DATABASE_FILE)
         tried = asyncio.Event()
 
-        async def load_and_block(workflow_id: str) -> Definition:
+        async def load_and_block(workflow_id: str) -> PreparedDefinition:
             """Let another process hold the database from after the entry was taken."""
             if not tried.is_set():
                 other.execute("BEGIN IMMEDIATE")
@@ -163,7 +163,7 @@ async def test_what_can_neither_begin_nor_be_given_back_waits_again_as_soon_as_t
         run_id = await queued(served, "tiny")
         async with asyncio.timeout(20):
             await tried.wait()
-        await eventually_async(lambda: dispatcher._unbegun)
+        await eventually_async(lambda: dispatcher._not_started)
         other.rollback()
         other.close()
         found = await asyncio.to_thread(served.client.finished, run_id)
@@ -208,9 +208,9 @@ async def test_a_spent_budget_refuses_new_runs_and_keeps_the_waiting_ones_for_a_
 async def queued(served: Here, workflow_id: str) -> str:
     """Put a run into the queue as a trigger does, which is not refused."""
     from infloop.model.events import Cause
-    from infloop.runtime.runs.dispatch import Asked
+    from infloop.runtime.runs.dispatch import RunRequest
 
-    asked = Asked(workflow_id, {}, Cause("webhook"), "/", "cid_x")
+    asked = RunRequest(workflow_id, {}, Cause("webhook"), "/", "cid_x")
     put = await served.server.dispatcher.put(asked)
     assert isinstance(put, Enqueued)
     return put.run_id

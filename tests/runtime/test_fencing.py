@@ -19,6 +19,7 @@ from infloop.engine.graph import Definition
 from infloop.errors import SettingsError, WorkflowError
 from infloop.model.events import Cause, Notice, RunStarted
 from support.eventually import eventually_async
+from support.parts import ruled_out
 from support.runs import Finished, world
 from support.workflows import edges, node, workflow
 
@@ -192,7 +193,7 @@ def outside(check: dict[str, Any], **more: Any) -> Definition:
 
 async def test_a_run_that_somebody_outside_causes_is_not_run_unconfined(tmp_path: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("another user than root can be confined")
+        ruled_out("another user than root can be confined")
     async with world(tmp_path, isolation="auto") as here:
         with pytest.raises(WorkflowError, match="INFLOOP_ISOLATION=host"):
             await here.service.start(
@@ -222,7 +223,7 @@ async def test_text_from_outside_never_stands_in_a_shell_line(tmp_path: Path) ->
 def nobodys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Give a place that the user `nobody` can enter and whose `work` belongs to them."""
     if os.geteuid() != 0:
-        pytest.skip("only root can run children as another user")
+        ruled_out("only root can run children as another user")
     import shutil
     import tempfile
 
@@ -308,7 +309,7 @@ def run(port):
 
 async def test_a_level_that_does_not_hold_is_refused_by_name(tmp_path: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("another user than root can be confined")
+        ruled_out("another user than root can be confined")
     with pytest.raises(SettingsError, match="does not confine root"):
         async with world(tmp_path, isolation="sandbox"):
             pass
@@ -321,7 +322,7 @@ async def test_a_service_user_that_is_not_there_is_named(tmp_path: Path) -> None
 
 
 def test_the_shipped_manifest_of_claude_says_how_its_key_is_brokered() -> None:
-    from infloop.providers.cli.agent import SHIPPED_DIR
+    from infloop.providers import SHIPPED_DIR
 
     manifest = json.loads((Path(SHIPPED_DIR) / "claude.json").read_text())
     assert manifest["broker"]["keyVariable"] == "ANTHROPIC_API_KEY"

@@ -20,13 +20,19 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from infloop.application import costs
 from infloop.cli.commands.costs import WIDTH, bar, table
 from infloop.errors import BudgetError, StepError
 from infloop.model.events import BudgetExceeded, RunFinished, StepStarted
-from infloop.policy.spending import Budget, Window, used_up, window_began
-from infloop.providers.base import Cost, Done, Part, Request, Text, Usage
+from infloop.policy.spending import Budget, Window, used_up, window_start
+from infloop.providers.base import AnswerPart, Cost, Done, Request, Text, Usage
 from infloop.runtime.clock import SetClock
-from infloop.runtime.spending.ledger import Ledger, Metered, abandon_dead_calls, window_start_ms
+from infloop.runtime.spending.ledger import (
+    Ledger,
+    MeteredProvider,
+    abandon_dead_calls,
+    window_start_ms,
+)
 from infloop.store.interfaces.ledger import Bill, CallFilter, NewCall, Spending
 from infloop.store.interfaces.store import Store
 from infloop.store.sqlite.store import DATABASE_FILE
@@ -58,10 +64,10 @@ class Playing:
 
     id = "fake"
 
-    def __init__(self, *parts: Part | BaseException | Callable[[], Any]) -> None:
+    def __init__(self, *parts: AnswerPart | BaseException | Callable[[], Any]) -> None:
         self._parts = parts
 
-    async def ask(self, request: Request) -> AsyncIterator[Part]:
+    async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         for part in self._parts:
             if isinstance(part, BaseException):
                 raise part
@@ -85,10 +91,12 @@ class Books:
     def ledger(self, budget: Budget | None = None) -> Ledger:
         return Ledger(self.store.ledger, self.instance, self.clock, budget or CAPPED)
 
-    def metered(self, *parts: Any, budget: Budget | None = None, run_usd: float = 0.0) -> Metered:
-        return Metered(Playing(*parts), self.ledger(budget), "w", run_usd)
+    def metered(
+        self, *parts: Any, budget: Budget | None = None, run_usd: float = 0.0
+    ) -> MeteredProvider:
+        return MeteredProvider(Playing(*parts), self.ledger(budget), "w", run_usd)
 
-    async def ask(self, *parts: Any, budget: Budget | None = None, **more: Any) -> list[Part]:
+    async def ask(self, *parts: Any, budget: Budget | None = None, **more: Any) -> list[AnswerPart]:
         run_usd = more.pop("run_usd", 0.0)
         provider = self.metered(*parts, budget=budget, run_usd=run_usd)
         return [part async for part in provider.ask(request(**more))]
@@ -291,7 +299,7 @@ def test_a_cap_is_used_up_when_what_was_spent_reaches_it(
     ],
 )
 def test_a_window_begins_with_a_day(window: Window, today: date, began: date | None) -> None:
-    assert window_began(window, today) == began
+    assert window_start(window, today) == began
 
 
 @pytest.mark.parametrize(
@@ -331,7 +339,7 @@ async def test_nothing_more_is_asked_once_the_cap_is_reached(tmp_path: Path) -> 
         with pytest.raises(BudgetError, match=r"spent \$1\.0000, and the limit is \$1\.0000"):
             await here.ask(lambda: asked.append("asked"), Done(0), budget=budget)
         with pytest.raises(BudgetError, match="wait for tomorrow or raise"):
-            await here.ledger(budget).refuse_if_spent()
+            await here.ledger(budget).check_budget()
         assert not asked
         assert (await here.store.ledger.total()).calls == 2
 
@@ -363,13 +371,13 @@ async def test_a_new_window_begins_with_nothing_spent(
         ledger = here.ledger(budget)
         await here.ask(Cost(1.0), Done(0), budget=budget)
         with pytest.raises(BudgetError):
-            await ledger.refuse_if_spent()
+            await ledger.check_budget()
         here.clock.forward((days or 400) * 86_400_000)
         if days is None:  # time does not matter to it, only another process does
             with pytest.raises(BudgetError):
-                await ledger.refuse_if_spent()
+                await ledger.check_budget()
             here.instance = "another"
-        await here.ledger(budget).refuse_if_spent()
+        await here.ledger(budget).check_budget()
         await here.ask(Cost(1.0), Done(0), budget=budget)
 
 
@@ -385,10 +393,10 @@ async def test_a_run_may_not_ask_for_more_than_its_own_cap(tmp_path: Path) -> No
     ("parts", "refused"),
     [
         ([Cost(0.1), Done(0)], ""),
-        ([Done(0)], r"provider 'fake' \(m-1\) did not say what a call cost, and INFLOOP_REQUIRE"),
-        ([Usage(5), Done(1, error="boom")], "what a call cost (it failed: boom)"),
+        ([Done(0)], r"'fake' \(m-1\) did not report the cost of a call, and INFLOOP_REQUIRE"),
+        ([Usage(5), Done(1, error="boom")], "the cost of a call (it failed: boom)"),
         ([Text("hi")], "it failed: it ended without a result"),
-        ([Cost(nan), Done(0)], "did not say"),
+        ([Cost(nan), Done(0)], "did not report"),
     ],
 )
 async def test_a_call_of_unknown_cost_can_be_refused_once_it_shows(
@@ -581,7 +589,7 @@ async def test_a_run_fails_when_an_agent_does_not_say_what_it_cost_and_it_must(
     async with world(tmp_path) as here:
         lenient = await here.run(tree)
     assert strict.status == "failed"
-    assert "provider 'fake' did not say what a call cost" in strict.result.error
+    assert "provider 'fake' did not report the cost of a call" in strict.result.error
     assert strict.said() == "hm"
     assert lenient.status == "succeeded"
 
@@ -800,8 +808,17 @@ def test_a_bar_shows_a_share(share: float, width: int, drawn: str) -> None:
 
 
 def test_a_table_fits_on_a_terminal() -> None:
-    def row(key: str) -> Spending:
-        return Spending(key, 123_456, 98_765.4321, 10**12, 10**12, 0, 1, 1, 1)
+    def row(key: str) -> costs.Cost:
+        return costs.Cost(
+            key=key,
+            calls=123_456,
+            cost_usd=98_765.4321,
+            complete=False,
+            unknown=1,
+            open=1,
+            abandoned=1,
+            tokens=costs.Tokens(input=10**12, output=10**12, cached=0),
+        )
 
     lines = list(table("workflow", [row("w" * 200), row("\x1b[2J")], row("")))
     assert max(map(len, lines)) <= WIDTH

@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.model.events import RunFinished
-from infloop.sandbox.keepers.keeper import Process, all_processes, below, read_process, send_signal
+from infloop.sandbox.keepers.keeper import (
+    Process,
+    all_processes,
+    descendants,
+    read_process,
+    send_signal,
+)
 from support.canaries import place
 from support.confinement import need_bubblewrap
 from support.eventually import eventually
@@ -83,7 +89,7 @@ def is_held(pid: int) -> bool:
 
     It may not yet have asked to die with its parent: until the next start it stays as it is.
     """
-    own = (pid, *(each.pid for each in below({pid}, all_processes())))
+    own = (pid, *(each.pid for each in descendants({pid}, all_processes())))
     return all(command_line(each).startswith(b"bwrap\0") for each in own)
 
 
@@ -159,7 +165,7 @@ class Lane:
         """Hold the process, note what is below it, and kill its keepers if they are to go too."""
         with suppress(ProcessLookupError):  # it may just have ended by itself
             os.kill(self.process, signal.SIGSTOP)
-        self.tree = below({self.process}, all_processes())
+        self.tree = descendants({self.process}, all_processes())
         own = range(self.first + self.number, self.first + self.number + 1)
         self.killed_with_children += bool(marked(own))
         keepers = [each for each in self.tree if self.keepers_too and is_keeper(each)]

@@ -13,8 +13,8 @@ import pytest
 
 from infloop.model.events import (
     BudgetExceeded,
-    Limits,
     Notice,
+    RunBudget,
     RunFinished,
     RunResumed,
     StepStarted,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 START = node("s", "start")
 AGENT = workflow([START, agent("a"), node("e", "end")], edges("s next a next e"))
 HOUR = 3_600_000
-PAUSING = Limits(max_cost_usd=1.0, on_budget="pause")
+PAUSING = RunBudget(max_cost_usd=1.0, on_budget="pause")
 
 
 def finished(play: Playbook) -> RunFinished:
@@ -98,7 +98,7 @@ def test_a_run_that_waits_can_be_stopped() -> None:
 
 
 def test_what_a_deferred_attempt_cost_counts() -> None:
-    play = Playbook(AGENT, limits=Limits(max_cost_usd=1.0)).settle()
+    play = Playbook(AGENT, limits=RunBudget(max_cost_usd=1.0)).settle()
     play.defer("a", play.now + HOUR, {"costUsd": 1.5})
     assert play.result.status == "failed"
     assert "$1.5000" in play.result.error
@@ -167,7 +167,7 @@ def test_a_run_out_of_money_pauses_before_the_next_step_that_costs() -> None:
 
 def test_a_paused_run_goes_on_at_the_held_step_when_money_is_granted() -> None:
     play = Playbook(TWO, answers={"a": spent(1.5), "b": spent(0.1)}, limits=PAUSING).settle()
-    play.record(RunResumed(2, Limits(max_cost_usd=5.0, on_budget="pause")))
+    play.record(RunResumed(2, RunBudget(max_cost_usd=5.0, on_budget="pause")))
     play.crash()
     assert play.result.status == "succeeded"
     assert play.paths.count("a") == 1

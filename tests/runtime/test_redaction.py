@@ -28,7 +28,7 @@ from infloop.model.trigger import Trigger
 from infloop.model.values import JsonObject
 from infloop.policy.redaction import MARKER, KnownSecrets
 from infloop.policy.secret_variables import secret_values
-from infloop.runtime.runs.redaction import LeakGuard
+from infloop.runtime.runs.redaction import Redactor
 from support.acp_agents import bot as acp_bot
 from support.runs import Finished, World, world
 from support.user_machine import agent, command, machine, script
@@ -238,14 +238,14 @@ async def test_an_error_that_was_shortened_holds_no_more_than_half_a_secret(tmp_
 
 
 def test_what_is_noted_about_a_step_is_cleaned() -> None:
-    guard = LeakGuard(lambda: [TOKEN, KEY])
-    assert guard.event(Notice(f"no {KEY}!", "a")) == Notice(f"no {MARKER}!", "a")
-    assert guard.event(GuardFailed(TOKEN, "a")) == GuardFailed(MARKER, "a")
-    assert guard.event(BudgetExceeded(TOKEN, "a")) == BudgetExceeded(MARKER, "a")
+    redactor = Redactor(lambda: [TOKEN, KEY])
+    assert redactor.redact_event(Notice(f"no {KEY}!", "a")) == Notice(f"no {MARKER}!", "a")
+    assert redactor.redact_event(GuardFailed(TOKEN, "a")) == GuardFailed(MARKER, "a")
+    assert redactor.redact_event(BudgetExceeded(TOKEN, "a")) == BudgetExceeded(MARKER, "a")
     waiting = StepWaiting("a", "a", "agent", 1, TOKEN, {"said": TOKEN})
     cleaned = StepWaiting("a", "a", "agent", 1, MARKER, {"said": MARKER})
-    assert guard.event(waiting) == cleaned
-    assert guard.event(cleaned) is cleaned
+    assert redactor.redact_event(waiting) == cleaned
+    assert redactor.redact_event(cleaned) is cleaned
 
 
 async def test_what_an_agent_asks_a_person_is_cleaned(tmp_path: Path) -> None:
@@ -458,7 +458,7 @@ def test_a_text_in_pieces_is_cleaned_like_the_whole(data: st.DataObject) -> None
     ends = zip([0, *cuts], [*cuts, len(text)], strict=True)
     shown = [stream.feed(text[begin:end]) for begin, end in ends]
     assert "".join([*shown, stream.finish()]) == by_hand(text, secrets)
-    assert known.clean(text) == by_hand(text, secrets)
+    assert known.redact(text) == by_hand(text, secrets)
 
 
 @given(SECRETS, st.text("abc", max_size=40))
@@ -477,26 +477,26 @@ def test_a_value_without_a_secret_is_the_same_value() -> None:
         "a": ["x" * 100, {"b": None, "c": 1.5, "d": True}],
         "long enough to hold one": "ghp_",
     }
-    assert KnownSecrets([TOKEN]).clean(value) is value
-    assert KnownSecrets().clean(value) is value
+    assert KnownSecrets([TOKEN]).redact(value) is value
+    assert KnownSecrets().redact(value) is value
 
 
 def test_a_value_with_a_secret_is_left_as_it_was() -> None:
     value: JsonObject = {"a": [TOKEN, {TOKEN: 1}], "b": {"c": "x"}}
-    cleaned = KnownSecrets([TOKEN]).clean(value)
+    cleaned = KnownSecrets([TOKEN]).redact(value)
     assert cleaned == {"a": [MARKER, {MARKER: 1}], "b": {"c": "x"}}
     assert value == {"a": [TOKEN, {TOKEN: 1}], "b": {"c": "x"}}
 
 
 def test_what_is_short_is_not_looked_for() -> None:
     known = KnownSecrets(["1234567", "", "12345678"])
-    assert known.clean("1234567 12345678") == f"1234567 {MARKER}"
+    assert known.redact("1234567 12345678") == f"1234567 {MARKER}"
 
 
 def test_what_is_learnt_counts_in_the_middle_of_a_text() -> None:
     known = KnownSecrets(["first-secret"])
     stream = known.stream()
     shown = stream.feed("first-secret second")
-    known.learn(["first-secret", "another-secret"])
+    known.add(["first-secret", "another-secret"])
     shown += stream.feed(" another-") + stream.feed("secret.") + stream.finish()
     assert shown == f"{MARKER} second {MARKER}."

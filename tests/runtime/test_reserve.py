@@ -11,7 +11,7 @@ import pytest
 from infloop.engine.graph import Definition
 from infloop.errors import GuardError, StoreError
 from infloop.model.events import GuardFailed
-from infloop.runtime.confinement.disk_reserve import shown_size
+from infloop.runtime.confinement.disk_reserve import format_size
 from support.canaries import place
 from support.eventually import eventually, eventually_async
 from support.processes import alive, new_token
@@ -207,4 +207,4 @@ def test_the_command_line_says_what_to_do(tmp_path: Path) -> None:
     ],
 )
 def test_a_size_is_shown_for_people(size: int, shown: str) -> None:
-    assert shown_size(size) == shown
+    assert format_size(size) == shown

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from infloop.model.audit import Entry, Wanted
+from infloop.model.audit import AuditEntry, AuditFilter
 from infloop.store.audit.reading import newest
 from support.eventually import eventually
 from support.runs import world
@@ -22,13 +22,13 @@ from support.workflows import workflow as graph
 LINE = "touch begun; until test -e go; do sleep 0.02; done"
 
 
-def told(folder: Path, run_id: str = "") -> list[Entry]:
+def told(folder: Path, run_id: str = "") -> list[AuditEntry]:
     """What the log says of runs, or of one, the oldest first."""
-    wanted = Wanted(event="run", run=run_id)
+    wanted = AuditFilter(event="run", run=run_id)
     return newest(folder / "data/audit", wanted, 10_000).entries[::-1]
 
 
-def brief(entries: list[Entry]) -> list[tuple[str, str, str]]:
+def brief(entries: list[AuditEntry]) -> list[tuple[str, str, str]]:
     return [(entry.event, entry.actor.kind, entry.outcome) for entry in entries]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from support.confinement import need_bubblewrap
+from support.parts import need_program, ruled_out
 from support.paths import CHILDREN
 
 GUEST = CHILDREN / "cgroup_guest.py"
 INIT = f"""#!/bin/sh
-PYTHONDONTWRITEBYTECODE=1 {sys.executable} {GUEST} 2>&1
+TMPDIR=/run PYTHONDONTWRITEBYTECODE=1 {sys.executable} {GUEST} 2>&1
 /bin/mount -t proc proc /proc 2>/dev/null
 echo o > /proc/sysrq-trigger
 sleep 60
@@ -29,15 +29,10 @@ sleep 60
 
 
 def kernel() -> str:
-    found = shutil.which("linux.uml")
-    if not found:
-        pytest.skip("needs a kernel that runs as a program (Debian: user-mode-linux)")
     if os.geteuid() != 0:
-        pytest.skip("root's files are this machine's, and root is whom the kernel begins as")
-    if GUEST.is_relative_to("/tmp"):
-        pytest.skip("the kernel has a /tmp of its own, in which there is no checkout")
+        ruled_out("the kernel starts as root, and reads this machine's files as root")
     need_bubblewrap()
-    return found
+    return need_program("linux.uml")
 
 
 @pytest.mark.slow

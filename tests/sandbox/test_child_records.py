@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infloop.sandbox.keepers.child_records import MARK
-from infloop.sandbox.keepers.keeper import Process, all_processes, below, send_signal
+from infloop.sandbox.keepers.child_records import RECORD_VARIABLE
+from infloop.sandbox.keepers.keeper import Process, all_processes, descendants, send_signal
 from support.child_records import DEAD, about, bystander, forge, identified, lives, where
 from support.eventually import eventually, text_in
 from support.runs import world
@@ -77,7 +77,7 @@ def kill_with_keepers(server: Server) -> None:
     """Kill a server and its keepers so that none of them can act on the death of another."""
     table = all_processes()
     own = [identified(server.process.pid)]
-    own += [each for each in below({server.process.pid}, table) if is_keeper(each)]
+    own += [each for each in descendants({server.process.pid}, table) if is_keeper(each)]
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for each in own:
             send_signal(each, number)
@@ -171,7 +171,11 @@ def complaints(folder: Path) -> str:
 
 @pytest.mark.claim("I59")
 def test_a_process_is_ended_by_its_whole_identity_and_never_by_an_id_alone(tmp_path: Path) -> None:
-    with bystander() as real, bystander() as other, bystander(**{MARK: f"{DEAD}.3"}) as marked:
+    with (
+        bystander() as real,
+        bystander() as other,
+        bystander(**{RECORD_VARIABLE: f"{DEAD}.3"}) as marked,
+    ):
         forge(tmp_path, f"{DEAD}.1", about(), {"pid": real.pid, "start": real.start})
         forge(tmp_path, f"{DEAD}.2", about(), {"pid": other.pid, "start": other.start - 1})
         forge(tmp_path, f"{DEAD}.3", about())
@@ -186,7 +190,7 @@ def test_a_process_is_ended_by_its_whole_identity_and_never_by_an_id_alone(tmp_p
 def test_a_record_of_another_boot_or_namespace_is_dropped(tmp_path: Path, place: str) -> None:
     boot, namespace = where().split()
     there = f"{boot} pid:[1]" if place == "another namespace" else f"{'0' * 36} {namespace}"
-    with bystander(**{MARK: f"{DEAD}.1"}) as innocent:
+    with bystander(**{RECORD_VARIABLE: f"{DEAD}.1"}) as innocent:
         known = {"pid": innocent.pid, "start": innocent.start}
         forge(tmp_path, f"{DEAD}.1", about(where=there), known)
         with process(tmp_path, isolation="host") as server:
@@ -251,7 +255,7 @@ async def test_a_link_and_a_pipe_among_the_records_are_removed_and_not_followed(
 
 
 def test_a_record_torn_by_the_crash_still_leads_to_its_processes(tmp_path: Path) -> None:
-    with bystander(**{MARK: f"{DEAD}.1"}) as marked:
+    with bystander(**{RECORD_VARIABLE: f"{DEAD}.1"}) as marked:
         torn = forge(tmp_path, f"{DEAD}.1", about())
         torn.write_text(f'{torn.read_text()}{{"pid": 1')
         with process(tmp_path, isolation="host") as server:
@@ -264,5 +268,5 @@ def test_a_child_that_cannot_be_put_on_record_is_not_started(tmp_path: Path) -> 
         (tmp_path / "data/pids").rmdir()
         run = server.client.finished(start(server, "w", f"touch {tmp_path}/ran"))
         assert run["status"] == "failed"
-        assert "could not be put on record" in str(run)
+        assert "could not be recorded" in str(run)
     assert not (tmp_path / "ran").exists()

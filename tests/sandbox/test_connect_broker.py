@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import shutil
 import socket
 import struct
 import threading
@@ -15,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvloop
 
+from infloop.sandbox.access import Access
 from infloop.sandbox.base import ChildRequest, ChildResult
-from infloop.sandbox.fence import Fence
 from infloop.sandbox.kernel.connect_broker import Peer, destination
-from infloop.sandbox.levels import guard
 from infloop.sandbox.levels.guard import GuardSandbox
 from support.canaries import PATH, PYTHON, USER, directory_for_children, outside, place
+from support.confinement import need_guard
+from support.parts import need_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,11 +35,7 @@ PEERS: dict[Peer, Peer] = {
 
 @pytest.fixture(autouse=True)
 def _this_machine_can_guard() -> None:
-    if piece := guard.missing_piece():
-        said = f"level 'guard' needs {piece}"
-        if "CI" in os.environ:
-            pytest.fail(said)
-        pytest.skip(said)
+    need_guard()
 
 
 # The decision
@@ -123,7 +118,7 @@ async def connect_from_inside(
     argv: tuple[str, ...],
     on_listening: Callable[..., Any],
     env: Mapping[str, str] | None = None,
-    **fence: Any,
+    **access: Any,
 ) -> ChildResult:
     workspace = str(parent / "workspace")
     scratch = parent / "scratch"
@@ -132,7 +127,7 @@ async def connect_from_inside(
         argv,
         workspace,
         {"PATH": PATH, **(env or {})},
-        fence=Fence(write=(workspace,), network="proxy", on_listening=on_listening, **fence),
+        access=Access(write=(workspace,), network="proxy", on_listening=on_listening, **access),
     )
     sandbox = GuardSandbox(str(scratch), user=USER)
     try:
@@ -183,8 +178,7 @@ def test_a_child_reaches_its_proxy_under_the_other_event_loop() -> None:
 
 
 async def test_node_reaches_its_proxy() -> None:
-    if shutil.which("node", path=PATH) is None:
-        pytest.skip("node is not installed here")
+    need_program("node", PATH)
     proxy = Proxy()
     code = "require('net').connect(3128, '127.0.0.1').on('data', d => process.stdout.write(d))"
     with place() as parent:
@@ -337,9 +331,9 @@ for n, s in enumerate(kept):
         directory_for_children(parent, "workspace")
         workspace, scratch = str(parent / "workspace"), parent / "scratch"
         scratch.mkdir(0o711)
-        fence = Fence(write=(workspace,), network="proxy", on_listening=never_accept)
+        access = Access(write=(workspace,), network="proxy", on_listening=never_accept)
         argv, env = (PYTHON, "-c", code), {"PATH": PATH}
-        child = ChildRequest(argv, workspace, env, None, 1_500, 0, fence=fence)
+        child = ChildRequest(argv, workspace, env, None, 1_500, 0, access=access)
         sandbox = GuardSandbox(str(scratch), user=USER)
         async with asyncio.timeout(DEADLINE_S):
             result = await sandbox.run(child)
@@ -358,8 +352,8 @@ async def test_no_descriptor_or_thread_is_left_of_a_broker() -> None:
         scratch.mkdir(0o711)
         sandbox = GuardSandbox(str(scratch), user=USER)
         code = IMPORTS + WAYS["plainly"]
-        fence = Fence(write=(workspace,), network="proxy", on_listening=proxy.listen)
-        child = ChildRequest((PYTHON, "-c", code), workspace, {"PATH": PATH}, fence=fence)
+        access = Access(write=(workspace,), network="proxy", on_listening=proxy.listen)
+        child = ChildRequest((PYTHON, "-c", code), workspace, {"PATH": PATH}, access=access)
         counts = []
         for _ in range(4):
             await sandbox.run(child)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import secrets
-import shutil
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.errors import SettingsError
+from infloop.sandbox.access import Access, ResourceLimits
 from infloop.sandbox.base import ChildRequest, ChildResult, Sandbox
-from infloop.sandbox.fence import Fence, Limits
 from infloop.sandbox.keepers.pool import KeeperPool
-from infloop.sandbox.launch import Launch
-from infloop.sandbox.levels import guard
 from infloop.sandbox.levels.guard import GuardSandbox
+from infloop.sandbox.spawn_request import SpawnRequest
 from support.canaries import PATH, PYTHON, USER, directory_for_children, outside, place
+from support.confinement import need_guard
+from support.parts import need_program, ruled_out
 from support.sandbox_attacks import ATTACKS, attack_request
 
 if TYPE_CHECKING:
@@ -32,11 +32,7 @@ ENV = {"PATH": PATH}
 
 @pytest.fixture(autouse=True)
 def _this_machine_can_guard() -> None:
-    if piece := guard.missing_piece():
-        said = f"level 'guard' needs {piece}"
-        if "CI" in os.environ:
-            pytest.fail(said)
-        pytest.skip(said)
+    need_guard()
 
 
 @contextlib.asynccontextmanager
@@ -84,13 +80,13 @@ async def test_the_same_attack_succeeds_on_an_unconfined_child(attack: dict[str,
         request = attack_request(attack, world)
         pool = KeeperPool(user=USER)
         try:
-            launch = Launch(PYTHON, request.argv, request.env, request.cwd)
+            launch = SpawnRequest(PYTHON, request.argv, request.env, request.cwd)
             result = await pool.run(request, launch, None, None)
         finally:
             await pool.close()
         tripped = world.tripped(result)
     if not tripped and attack.get("free") == "maybe":
-        pytest.skip("this machine refuses it to everyone")
+        ruled_out(f"this machine refuses it to everyone: {attack['name']}")
     assert tripped, result
 
 
@@ -148,8 +144,7 @@ thread = threading.Thread(target=tempfile.TemporaryFile); thread.start(); thread
 
 @pytest.mark.parametrize(("program", "script"), TOOLS.items(), ids=TOOLS)
 async def test_a_tool_works_inside(program: str, script: str) -> None:
-    if shutil.which(program, path=PATH) is None:
-        pytest.skip(f"{program} is not installed here")
+    need_program(program, PATH)
     result = await shell(script)
     assert (result.exit_code, result.error, result.leftovers) == (0, "", 0), result
 
@@ -166,9 +161,9 @@ async def test_a_path_of_the_fence_is_reached_as_it_says(writable: bool) -> None
         listed = directory_for_children(parent, "listed")
         (listed / "file").write_text("content")
         paths = (str(listed),)
-        fence = Fence(read=paths, write=(str(workspace), *(paths if writable else ())))
+        access = Access(read=paths, write=(str(workspace), *(paths if writable else ())))
         script = "cat ../listed/file; echo new > ../listed/new"
-        child = ChildRequest(("sh", "-c", script), str(workspace), ENV, fence=fence)
+        child = ChildRequest(("sh", "-c", script), str(workspace), ENV, access=access)
         result = await run(child, parent)
         assert (result.stdout, (listed / "new").exists()) == ("content", writable)
 
@@ -176,8 +171,8 @@ async def test_a_path_of_the_fence_is_reached_as_it_says(writable: bool) -> None
 async def test_a_fence_may_name_what_is_not_there() -> None:
     with place() as parent:
         workspace = directory_for_children(parent, "workspace")
-        fence = Fence(read=("/nowhere",), write=(str(workspace), "/nowhere/else"))
-        result = await run(ChildRequest(("true",), str(workspace), ENV, fence=fence), parent)
+        access = Access(read=("/nowhere",), write=(str(workspace), "/nowhere/else"))
+        result = await run(ChildRequest(("true",), str(workspace), ENV, access=access), parent)
         assert (result.exit_code, result.error) == (0, "")
 
 
@@ -189,7 +184,7 @@ socket.socket(type=socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", int(E["UDP"])))
 """
         attack = attack_request({"code": code}, world)
         child = ChildRequest(
-            attack.argv, attack.cwd, attack.env, fence=Fence(write=(attack.cwd,), network="open")
+            attack.argv, attack.cwd, attack.env, access=Access(write=(attack.cwd,), network="open")
         )
         assert world.tripped(await run(child, parent)) == ["TCP", "UDP"]
 
@@ -275,12 +270,12 @@ async def test_a_cancelled_child_leaves_nothing() -> None:
 # Limits
 
 
-async def with_limits(code: str, limits: Limits) -> tuple[ChildResult, dict[str, int]]:
+async def with_limits(code: str, limits: ResourceLimits) -> tuple[ChildResult, dict[str, int]]:
     """Run Python code under limits; return the result and the sizes of what it wrote."""
     with place() as parent:
         workspace = directory_for_children(parent, "workspace")
-        fence = Fence(write=(str(workspace),), limits=limits)
-        child = ChildRequest((PYTHON, "-c", code), str(workspace), ENV, fence=fence)
+        access = Access(write=(str(workspace),), limits=limits)
+        child = ChildRequest((PYTHON, "-c", code), str(workspace), ENV, access=access)
         result = await run(child, parent)
         return result, {path.name: path.stat().st_size for path in workspace.iterdir()}
 
@@ -295,7 +290,7 @@ try:
 except BlockingIOError:
     print("limit", flush=True)
 """
-    result, _ = await with_limits(code, Limits(processes=20))
+    result, _ = await with_limits(code, ResourceLimits(processes=20))
     assert result.stdout == "limit\n"
 
 
@@ -312,7 +307,7 @@ with open("full", "wb") as f:
     try: f.write(bytes(1 << 21))
     except OSError: pass
 """
-    _, sizes = await with_limits(code, Limits(file_bytes=1 << 20))
+    _, sizes = await with_limits(code, ResourceLimits(file_bytes=1 << 20))
     assert set(sizes) == {"sparse", "full"}
     assert max(sizes.values()) <= 1 << 20
 
@@ -327,7 +322,7 @@ for fd in range(3, 100): os.closerange(3, 200)
 try: bytearray(1 << 30)
 except MemoryError: print("memory")
 """
-    result, _ = await with_limits(code, Limits(open_files=100, memory_bytes=256 << 20))
+    result, _ = await with_limits(code, ResourceLimits(open_files=100, memory_bytes=256 << 20))
     assert result.stdout.splitlines() == ["(1, 1)", "descriptors", "memory"]
 
 
@@ -339,7 +334,7 @@ async def test_a_child_that_cannot_be_confined_never_begins() -> None:
         workspace = directory_for_children(parent, "workspace")
         null = os.open(os.devnull, os.O_RDWR)
         request = ChildRequest(("touch", "began"), str(workspace), ENV)
-        launch = Launch(
+        launch = SpawnRequest(
             "/usr/bin/touch", request.argv, ENV, str(workspace), (null, null, null), guard=True
         )
         pool = KeeperPool(user=USER, modules=("guard_child",))
@@ -358,8 +353,8 @@ async def test_a_proxy_that_cannot_start_keeps_the_child_from_beginning() -> Non
 
     with place() as parent:
         workspace = directory_for_children(parent, "workspace")
-        fence = Fence(write=(str(workspace),), network="proxy", on_listening=refuse)
-        child = ChildRequest(("touch", "began"), str(workspace), ENV, fence=fence)
+        access = Access(write=(str(workspace),), network="proxy", on_listening=refuse)
+        child = ChildRequest(("touch", "began"), str(workspace), ENV, access=access)
         result = await run(child, parent)
         assert "no proxy today" in result.error
         assert list(workspace.iterdir()) == []
@@ -412,7 +407,7 @@ async def test_a_fence_around_what_is_hidden_is_refused() -> None:
         sandbox = GuardSandbox(str(parent), hidden=[str(data)], user=USER)
         outcomes = []
         for path in (workspace, data, mine):
-            request = ChildRequest(("true",), "/", ENV, fence=Fence(write=(str(path),)))
+            request = ChildRequest(("true",), "/", ENV, access=Access(write=(str(path),)))
             outcomes.append((await sandbox.run(request)).error)
         await sandbox.close()
         assert [bool(error) for error in outcomes] == [True, True, False]
@@ -422,8 +417,8 @@ async def test_a_home_that_is_kept_is_used_and_stays() -> None:
     with place() as parent:
         workspace = directory_for_children(parent, "workspace")
         home = directory_for_children(parent, "home")
-        fence = Fence(write=(str(workspace),), home=str(home))
-        child = ChildRequest(("sh", "-c", 'echo kept > "$HOME/file"'), "/", ENV, fence=fence)
+        access = Access(write=(str(workspace),), home=str(home))
+        child = ChildRequest(("sh", "-c", 'echo kept > "$HOME/file"'), "/", ENV, access=access)
         await run(child, parent)
         assert (home / "file").read_text() == "kept\n"
 

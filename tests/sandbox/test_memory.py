@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.sandbox.keepers.orphans import KEEPERS
+from infloop.sandbox.keepers.orphans import KEEPER_PIDS
 from infloop.sandbox.kernel.resource_limits import memory_here
 from support.canaries import place
 from support.prompt_agent import agent_folder, asking, manifest, settings, theirs
@@ -24,7 +24,7 @@ LEVELS = ["host", "guard", "sandbox"]
 MIB = 1 << 20
 LIMIT = 512 * MIB
 DEADLINE_S = 40.0
-HINT = "the kernel may have ended it for want of memory; its limit was 512 MB"
+HINT = "the kernel may have ended it for lack of memory; its limit was 512 MB"
 
 SCORE = "return {'score': int(open('/proc/self/oom_score_adj').read())}"
 KILLS_ITSELF = "import os\nos.kill(os.getpid(), 9)"
@@ -64,7 +64,7 @@ async def test_when_memory_runs_out_children_go_first(level: str) -> None:
         async with world(parent, **settings_at(level)) as app, asyncio.timeout(DEADLINE_S):
             assert await score_of_a_child(app) == max(own, 500)
             assert await score_of_a_child(app) == max(own, 500)
-            scores = [Path(f"/proc/{pid}/oom_score_adj").read_text() for pid in KEEPERS]
+            scores = [Path(f"/proc/{pid}/oom_score_adj").read_text() for pid in KEEPER_PIDS]
     assert scores
     assert {int(each) for each in scores} == {own}
     assert int(Path("/proc/self/oom_score_adj").read_text()) == own

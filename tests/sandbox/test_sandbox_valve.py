@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infloop.sandbox.base import ChildRequest, Stream, Valve
+from infloop.sandbox.base import ChildRequest, FlowControl, Stream
 from infloop.sandbox.levels.host import HostSandbox
 from support.eventually import eventually_async
 
@@ -22,17 +22,17 @@ async def sandbox() -> AsyncIterator[HostSandbox]:
     await made.close()
 
 
-def shell(script: str, cwd: Path, valve: Valve | None, limit: int = 1 << 16) -> ChildRequest:
+def shell(script: str, cwd: Path, flow: FlowControl | None, limit: int = 1 << 16) -> ChildRequest:
     variables = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     command = ("/bin/sh", "-c", script)
-    return ChildRequest(command, str(cwd), variables, max_output_bytes=limit, valve=valve)
+    return ChildRequest(command, str(cwd), variables, max_output_bytes=limit, flow_control=flow)
 
 
 def waits_for_a_reader(pid: int) -> bool:
     return "pipe_write" in Path(f"/proc/{pid}/wchan").read_text()
 
 
-async def test_with_a_valve_all_output_is_shown_and_little_is_kept(
+async def test_with_flow_control_all_output_is_shown_and_little_is_kept(
     tmp_path: Path, sandbox: HostSandbox
 ) -> None:
     shown = {"stdout": 0, "stderr": 0}
@@ -42,24 +42,24 @@ async def test_with_a_valve_all_output_is_shown_and_little_is_kept(
 
     script = "head -c 30000000 /dev/zero; head -c 20000000 /dev/zero >&2"
     async with asyncio.timeout(DEADLINE_S):
-        result = await sandbox.run(shell(script, tmp_path, Valve()), on_output=hear)
+        result = await sandbox.run(shell(script, tmp_path, FlowControl()), on_output=hear)
     assert shown == {"stdout": 30_000_000, "stderr": 20_000_000}
     assert len(result.stdout) + len(result.stderr) < 200_000
     assert result.stdout_omitted == 30_000_000 - (1 << 16)
 
 
-async def test_while_the_valve_is_closed_the_child_waits(
+async def test_while_the_output_is_paused_the_child_waits(
     tmp_path: Path, sandbox: HostSandbox
 ) -> None:
-    valve = Valve()
+    flow = FlowControl()
     heard: list[str] = []
 
     def hear(_: Stream, text: str) -> None:
         heard.append(text)
-        valve.turn(closed=True)
+        flow.pause()
 
     script = "echo $$ > pid; exec head -c 10000000 /dev/zero"
-    running = asyncio.create_task(sandbox.run(shell(script, tmp_path, valve), on_output=hear))
+    running = asyncio.create_task(sandbox.run(shell(script, tmp_path, flow), on_output=hear))
     pieces = 0
     await eventually_async(lambda: bool(heard))
     child = int((tmp_path / "pid").read_text())
@@ -67,47 +67,47 @@ async def test_while_the_valve_is_closed_the_child_waits(
         await eventually_async(lambda: waits_for_a_reader(child))
         pieces += 1
         assert len(heard) == pieces  # and not one more by itself
-        valve.turn(closed=False)
+        flow.resume()
         await eventually_async(lambda seen=pieces: len(heard) > seen)  # type: ignore[misc]
-    opened = asyncio.create_task(keep_open(valve))
+    opened = asyncio.create_task(keep_open(flow))
     async with asyncio.timeout(DEADLINE_S):
         await running
     opened.cancel()
     assert sum(map(len, heard)) == 10_000_000
 
 
-async def keep_open(valve: Valve) -> None:
+async def keep_open(flow: FlowControl) -> None:
     while True:
-        valve.turn(closed=False)
+        flow.resume()
         await asyncio.sleep(0)
 
 
-async def test_what_a_child_leaves_behind_comes_through_a_closed_valve(
+async def test_what_a_child_leaves_in_its_pipes_is_delivered_although_paused(
     tmp_path: Path, sandbox: HostSandbox
 ) -> None:
-    valve = Valve()
+    flow = FlowControl()
     heard: list[str] = []
 
     def hear(_: Stream, text: str) -> None:
         heard.append(text)
-        valve.turn(closed=True)
+        flow.pause()
 
     script = "echo first; while [ ! -e go ]; do sleep 0.02; done; echo last"
-    running = asyncio.create_task(sandbox.run(shell(script, tmp_path, valve), on_output=hear))
-    await eventually_async(lambda: valve.closed)
+    running = asyncio.create_task(sandbox.run(shell(script, tmp_path, flow), on_output=hear))
+    await eventually_async(lambda: flow.paused)
     (tmp_path / "go").touch()
     async with asyncio.timeout(DEADLINE_S):
         result = await running
     assert "".join(heard) == result.stdout == "first\nlast\n"
 
 
-async def test_a_child_that_waits_at_a_closed_valve_can_be_cancelled(
+async def test_a_child_whose_output_is_paused_can_be_cancelled(
     tmp_path: Path, sandbox: HostSandbox
 ) -> None:
-    valve = Valve()
-    valve.turn(closed=True)
+    flow = FlowControl()
+    flow.pause()
     script = "echo $$ > pid; exec head -c 10000000 /dev/zero"
-    running = asyncio.create_task(sandbox.run(shell(script, tmp_path, valve)))
+    running = asyncio.create_task(sandbox.run(shell(script, tmp_path, flow)))
     file = tmp_path / "pid"
     await eventually_async(
         lambda: file.exists() and waits_for_a_reader(int(file.read_text() or "0"))

@@ -12,6 +12,7 @@ import pytest
 
 from infloop.lowlevel.remove_tree import remove_tree
 from infloop.sandbox.view.scratch import scratch_directory
+from support.parts import ruled_out
 
 HOLD = """
 import sys, tempfile
@@ -66,7 +67,7 @@ def test_a_directory_of_somebody_else_is_not_touched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root can give a directory away")
+        ruled_out("only root can give a directory away")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     planted = tmp_path / "infloop-children-planted"
     planted.mkdir()

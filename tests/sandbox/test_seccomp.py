@@ -17,7 +17,8 @@ import pytest
 
 from infloop.errors import MissingPart
 from infloop.sandbox.kernel import seccomp
-from infloop.sandbox.kernel.seccomp import ALLOW, ASK, KILL, guard_filter, sandbox_filter
+from infloop.sandbox.kernel.seccomp import ALLOW, KILL, NOTIFY, guard_filter, sandbox_filter
+from support.parts import ruled_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,12 +27,12 @@ MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 PROGRAMS: dict[str, Callable[[str], bytes]] = {
     "sandbox": sandbox_filter,
     "guard open": lambda machine: guard_filter("open", machine),
-    "guard asked": lambda machine: guard_filter("asked", machine),
+    "guard brokered": lambda machine: guard_filter("brokered", machine),
     "guard refused": lambda machine: guard_filter("refused", machine),
 }
 EVERYWHERE = set(PROGRAMS)
 GUARD = EVERYWHERE - {"sandbox"}
-CLOSED = {"guard asked", "guard refused"}
+CLOSED = {"guard brokered", "guard refused"}
 HIGH = 0xDEADBEEF << 32
 
 
@@ -71,7 +72,7 @@ def number_of(name: str, machine: str) -> int | None:
     tables: dict[str, Any] = {
         **seccomp._DENIED,
         **seccomp._DENIED_WITHOUT_NAMESPACES,
-        **seccomp._JUDGED,
+        **seccomp._CONDITIONAL,
     }
     found: int | None = tables[name][list(MACHINES).index(machine)]
     return found
@@ -181,7 +182,7 @@ JUDGED: list[tuple[str, tuple[int, ...], int, set[str]]] = [
     ("socketpair", (UNIX, DGRAM, 0), BAD_PROTOCOL, EVERYWHERE),
     ("socketpair", (30, STREAM, 0), BAD_FAMILY, EVERYWHERE),
     ("connect", (3, 4096, 16), ALLOW, EVERYWHERE - CLOSED),
-    ("connect", (3, 4096, 16), ASK, {"guard asked"}),
+    ("connect", (3, 4096, 16), NOTIFY, {"guard brokered"}),
     ("connect", (3, 4096, 16), refused(errno.EACCES), {"guard refused"}),
     ("listen", (3, 1), ALLOW, EVERYWHERE - CLOSED),
     ("listen", (3, 1), refused(errno.EACCES), CLOSED),
@@ -318,7 +319,7 @@ def test_the_kernel_refuses_what_the_filter_denies() -> None:
 
 def test_the_kernel_kills_a_call_of_the_other_kind() -> None:
     if os.uname().machine != "x86_64":
-        pytest.skip("only x86_64 has a second kind")
+        ruled_out("only x86_64 has a second kind")
     done = run_filtered("sandbox", "libc.syscall(ctypes.c_long(0x40000000 + 39))")
     assert done.returncode == -signal.SIGSYS
     assert run_filtered("none", "libc.syscall(ctypes.c_long(0x40000000 + 39))").returncode == 0
@@ -326,7 +327,7 @@ def test_the_kernel_kills_a_call_of_the_other_kind() -> None:
 
 def test_the_kernel_kills_a_call_through_the_old_gate() -> None:
     if os.uname().machine != "x86_64":
-        pytest.skip("only x86_64 has an old gate")
+        ruled_out("only x86_64 has an old gate")
     code = """
         page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         page.write(bytes.fromhex("b814000000cd80c3"))
@@ -335,7 +336,7 @@ def test_the_kernel_kills_a_call_through_the_old_gate() -> None:
         os._exit(0)
     """
     if run_filtered("none", code).stdout != "True\n":
-        pytest.skip("this kernel has closed the old gate for all")
+        ruled_out("this kernel has closed the old gate for all")
     assert run_filtered("guard", code).returncode == -signal.SIGSYS
 
 

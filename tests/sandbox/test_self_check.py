@@ -14,19 +14,29 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.errors import MissingPart, SettingsError
-from infloop.model.isolation import LEVELS
-from infloop.sandbox.levels.choice import Choice, Place, choose, open_level, prove
-from infloop.sandbox.levels.guard import missing_piece
+from infloop.model.isolation import LEVELS, UNCONFINED
+from infloop.sandbox.levels import LEVEL_CLASSES
+from infloop.sandbox.levels.choice import (
+    LevelChoice,
+    check_level,
+    choose,
+    level_class,
+    open_level,
+)
 from infloop.sandbox.levels.host import HostSandbox
+from infloop.sandbox.levels.keeper_sandbox import SandboxOptions
+from infloop.sandbox.promises import PROMISES
 from infloop.sandbox.self_check import probes
-from infloop.sandbox.self_check.battery import ATTEMPTS, PROMISED, PROMISES, QUICK, self_check
-from infloop.sandbox.self_check.canaries import decoys
+from infloop.sandbox.self_check.battery import ATTEMPTS, QUICK, self_check
+from infloop.sandbox.self_check.canaries import canaries_in
 from support.canaries import USER, place
-from support.confinement import need_bubblewrap
+from support.confinement import need_bubblewrap, need_guard
+from support.parts import ruled_out, ruled_out_if
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from infloop.model.isolation import Level
     from infloop.sandbox.base import Sandbox
 
 ALL = {name for names in ATTEMPTS.values() for name in names}
@@ -45,7 +55,7 @@ OPEN_EVERYWHERE = {
 async def opened(level: Any) -> AsyncIterator[tuple[Sandbox, str]]:
     need(level)
     with place() as folder:
-        sandbox = open_level(level, Place(str(folder), user=USER))
+        sandbox = open_level(level, SandboxOptions(str(folder), user=USER))
         try:
             yield sandbox, str(folder)
         finally:
@@ -56,10 +66,8 @@ async def opened(level: Any) -> AsyncIterator[tuple[Sandbox, str]]:
 def need(level: str) -> None:
     if level == "sandbox":
         need_bubblewrap()
-    if level == "guard" and (piece := missing_piece()):
-        if "CI" in os.environ:
-            pytest.fail(piece)
-        pytest.skip(piece)
+    if level == "guard":
+        need_guard()
 
 
 # The battery
@@ -82,11 +90,11 @@ async def test_the_canaries_are_in_reach_of_an_unconfined_child() -> None:
 
 
 @pytest.mark.parametrize("level", ["guard", "sandbox"])
-async def test_a_level_that_promises_more_than_it_keeps_is_found_out(level: str) -> None:
+async def test_a_level_that_promises_more_than_it_keeps_is_found_out(level: Level) -> None:
     class Pretender(HostSandbox):
-        pass
+        promises = level_class(level).promises
+        shared_process_limit = level_class(level).shared_process_limit
 
-    Pretender.level = level
     sandbox = Pretender(user=USER)
     with place() as folder:
         try:
@@ -95,7 +103,7 @@ async def test_a_level_that_promises_more_than_it_keeps_is_found_out(level: str)
             await sandbox.close()
     assert not check.holds
     broken = {finding.attempt for finding in check.broken}
-    promised = {name for promise in PROMISED[level] for name in ATTEMPTS[promise]}
+    promised = {name for promise in sandbox.promises for name in ATTEMPTS[promise]}
     assert OPEN_EVERYWHERE & promised <= broken
     assert "use_proxy" in broken
 
@@ -107,7 +115,7 @@ async def test_a_sandbox_in_which_nothing_starts_does_not_hold() -> None:
     assert "/no/such/python" in check.error
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be root")
+@ruled_out_if(os.geteuid() != 0, "only root can be root")
 async def test_nothing_is_tried_as_root() -> None:
     sandbox = HostSandbox()
     with place() as folder:
@@ -126,7 +134,12 @@ def test_every_attempt_belongs_to_one_promise_and_says_what_it_tries() -> None:
     assert all(attempt.__doc__ for attempt in probes.ATTEMPTS)
     assert set(ATTEMPTS) == set(PROMISES)
     assert set(QUICK) <= set(named)
-    assert set(PROMISED) == set(LEVELS)
+
+
+def test_the_classes_of_the_levels_have_the_order_of_their_names() -> None:
+    assert tuple(each.level for each in LEVEL_CLASSES) == LEVELS
+    assert [each.level for each in LEVEL_CLASSES if not each.confines] == [UNCONFINED]
+    assert all(each.promises <= set(PROMISES) for each in LEVEL_CLASSES)
 
 
 # The choice
@@ -135,9 +148,11 @@ def test_every_attempt_belongs_to_one_promise_and_says_what_it_tries() -> None:
 async def test_auto_takes_the_strongest_level_that_holds(tmp_path: Path) -> None:
     need_bubblewrap()
     with place() as folder:
-        choice = await choose("auto", Place(str(folder), user=USER), tmp_path / "proofs.json")
+        choice = await choose(
+            "auto", SandboxOptions(str(folder), user=USER), tmp_path / "proofs.json"
+        )
     assert choice.level == "sandbox"
-    assert [proof.level for proof in choice.proofs] == ["container", "sandbox"]
+    assert [check.level for check in choice.checks] == ["container", "sandbox"]
     assert "container" in choice.reasons[0]
 
 
@@ -145,7 +160,7 @@ async def test_a_proof_is_remembered_until_the_circumstances_change(tmp_path: Pa
     need_bubblewrap()
     cache = tmp_path / "proofs.json"
     with place() as folder:
-        where = Place(str(folder), user=USER)
+        where = SandboxOptions(str(folder), user=USER)
         assert (await choose("sandbox", where, cache)).level == "sandbox"
     # Where nothing can be put up any more only memory can say that it holds.
     assert (await choose("sandbox", where, cache)).level == "sandbox"
@@ -161,29 +176,29 @@ async def test_a_proof_is_remembered_until_the_circumstances_change(tmp_path: Pa
 
 async def test_a_level_asked_for_by_name_that_does_not_hold_is_refused() -> None:
     with place() as folder, pytest.raises(SettingsError, match="'container' does not hold here"):
-        await choose("container", Place(str(folder), user=USER))
+        await choose("container", SandboxOptions(str(folder), user=USER))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root needs another user")
+@ruled_out_if(os.geteuid() != 0, "only root needs another user")
 async def test_root_without_a_user_for_children_is_left_with_host_and_told_why() -> None:
     with place() as folder:
-        choice = await choose("auto", Place(str(folder)))
+        choice = await choose("auto", SandboxOptions(str(folder)))
     assert choice.level == "host"
     assert len(choice.reasons) == 3
     assert all("another user" in reason for reason in choice.reasons[1:])
 
 
 async def test_host_needs_no_proof() -> None:
-    assert await choose("host", Place("/no/such/place")) == Choice("host")
+    assert await choose("host", SandboxOptions("/no/such/place")) == LevelChoice("host")
 
 
 async def test_what_is_missing_is_named() -> None:
     with place() as folder:
-        proof = await prove("container", Place(str(folder), user=USER))
-    assert not proof.holds
-    assert "read-only root" in proof.reason
+        check = await check_level("container", SandboxOptions(str(folder), user=USER))
+    assert not check.holds
+    assert "read-only root" in check.reason
     with pytest.raises(MissingPart):
-        open_level("container", Place("/", user=USER))
+        open_level("container", SandboxOptions("/", user=USER))
 
 
 # The command
@@ -235,7 +250,7 @@ def test_the_doctor_fails_for_a_level_that_is_not_there() -> None:
 
 async def test_nothing_is_done_as_root_where_the_canaries_user_could_put_links() -> None:
     if USER is None:
-        pytest.skip("only root gives its canaries away")
+        ruled_out("only root gives its canaries away")
     done: list[tuple[str, str]] = []
     watching = True
 
@@ -246,7 +261,7 @@ async def test_nothing_is_done_as_root_where_the_canaries_user_could_put_links()
     sys.addaudithook(note)
     try:
         with place() as parent:
-            async with decoys(str(parent), USER) as made:
+            async with canaries_in(str(parent), USER) as made:
                 top = str(made.workspace.parent)
                 below = [each for each in done if each[1].startswith(top)]
     finally:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.sandbox.levels.guard import missing_piece
 from infloop.sandbox.view.path_permissions import can_reach
-from support.confinement import need_bubblewrap
+from support.confinement import need_bubblewrap, need_guard
+from support.parts import missing, need_program
 from support.runs import world
 from support.workflows import edges, node, workflow
 
@@ -113,11 +113,11 @@ async def test_a_tool_works_inside(
 ) -> None:
     if level == "sandbox":
         need_bubblewrap()
-    elif piece := missing_piece():
-        pytest.skip(f"level 'guard' needs {piece}")
-    program = shutil.which("python3" if tool == "pytest" else tool, path=path_of(tool))
-    if program is None or (os.geteuid() == 0 and not can_reach(program, NOBODY)):
-        pytest.skip(f"{tool} is not installed where another user can run it")
+    else:
+        need_guard()
+    program = need_program("python3" if tool == "pytest" else tool, path_of(tool))
+    if os.geteuid() == 0 and not can_reach(program, NOBODY):
+        missing(f"{program} cannot be run by another user: install {tool} in /usr/bin")
     monkeypatch.setenv("PATH", path_of(tool))
     monkeypatch.setenv("HOME", str(workshop / "home"))
     bench = Path(tempfile.mkdtemp(prefix=f"{tool}-", dir=workshop / "work"))

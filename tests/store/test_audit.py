@@ -19,21 +19,21 @@ from typing import Any, get_args
 
 import pytest
 
-from infloop import app
+from infloop.app.storage import open_audit
 from infloop.errors import AuditError, StoreError
 from infloop.lowlevel.directory_lock import lock_directory
 from infloop.model.audit import (
     ACTORS,
     EVENTS,
-    MOST_DETAILS,
+    MAX_DETAILS_CHARS,
     SYSTEM,
     WITHHELD,
     Actor,
     ActorKind,
-    Entry,
+    AuditEntry,
+    AuditFilter,
     EventName,
-    Wanted,
-    mark_of,
+    fingerprint,
 )
 from infloop.runtime.clock import SetClock
 from infloop.settings import load_settings
@@ -44,7 +44,7 @@ from support.audit_logs import open_audit_log
 from support.hostile_text import HOSTILE, unsafe
 from support.paths import CHILDREN
 
-ALL = Wanted()
+ALL = AuditFilter()
 CHILD = CHILDREN / "audit_writer.py"
 SMALL = 4096
 MEMBERS = [
@@ -68,14 +68,14 @@ def lines(folder: Path) -> list[bytes]:
     return current(folder).read_bytes().splitlines(keepends=True)
 
 
-def entries(folder: Path) -> list[Entry]:
+def entries(folder: Path) -> list[AuditEntry]:
     """All entries, the oldest first."""
     found = newest(folder, ALL, 1_000_000)
     assert found.unreadable == 0
     return found.entries[::-1]
 
 
-def numbers(found: list[Entry]) -> list[Any]:
+def numbers(found: list[AuditEntry]) -> list[Any]:
     return [entry.details["number"] for entry in found if "number" in entry.details]
 
 
@@ -246,9 +246,9 @@ async def test_whether_there_is_a_secret_is_no_secret(tmp_path: Path) -> None:
 
 
 def test_a_credential_is_recognised_by_its_mark_and_not_told_by_it() -> None:
-    assert mark_of("a-trigger-id-1234") == mark_of("a-trigger-id-1234")
-    assert mark_of("a-trigger-id-1234") != mark_of("a-trigger-id-1235")
-    assert "trigger" not in mark_of("a-trigger-id-1234")
+    assert fingerprint("a-trigger-id-1234") == fingerprint("a-trigger-id-1234")
+    assert fingerprint("a-trigger-id-1234") != fingerprint("a-trigger-id-1235")
+    assert "trigger" not in fingerprint("a-trigger-id-1234")
 
 
 ODD: dict[str, Any] = {
@@ -272,7 +272,7 @@ async def test_an_entry_is_bounded_and_readable_whatever_is_given(
     async with open_audit_log(tmp_path) as log:
         await log.record("workflow.saved", Actor("cli", "y" * 9999), details={"odd": ODD[name]})
     (line,) = lines(tmp_path)
-    assert len(line) < MOST_DETAILS + 4_000
+    assert len(line) < MAX_DETAILS_CHARS + 4_000
     assert verify(tmp_path).flaw is None
     assert len(entries(tmp_path)) == 1
 
@@ -351,7 +351,7 @@ async def test_the_log_is_rotated_by_the_settings_and_goes_on_in_one_chain(tmp_p
         "INFLOOP_AUDIT_MAX_BYTES": str(SMALL),
         "INFLOOP_AUDIT_MAX_FILES": "3",
     }
-    async with app.open_audit(load_settings(environ)) as log:
+    async with open_audit(load_settings(environ)) as log:
         for number in range(100):
             await log.record("login.failed", Actor("open"), details={"number": number})
     folder = tmp_path / "audit"
@@ -689,20 +689,23 @@ def test_a_log_that_does_not_exist_is_intact_and_empty(tmp_path: Path) -> None:
 
 START = 1_782_907_200_000
 
-SOUGHT: dict[str, tuple[Wanted, list[int]]] = {
-    "everything": (Wanted(), [5, 4, 3, 2, 1, 0]),
-    "an event": (Wanted(event="run.started"), [4, 3]),
-    "an area": (Wanted(event="run"), [5, 4, 3]),
-    "not half a word": (Wanted(event="ru"), []),
-    "a kind of actor": (Wanted(actor="webhook"), [3, 2]),
-    "a name": (Wanted(actor="build"), [3, 2]),
-    "a run": (Wanted(run="r-2"), [5, 4]),
-    "the beginning of a run": (Wanted(run="r-"), [5, 4, 3]),
-    "a request": (Wanted(correlation_id="cid_2"), [3, 2]),
-    "since": (Wanted(since=START + 3000), [5, 4, 3]),
-    "until": (Wanted(until=START + 1000), [1, 0]),
-    "both ends": (Wanted(since=START + 1000, until=START + 2000), [2, 1]),
-    "all at once": (Wanted("run.started", "webhook", "r-1", "cid_2", START, START + 9000), [3]),
+SOUGHT: dict[str, tuple[AuditFilter, list[int]]] = {
+    "everything": (AuditFilter(), [5, 4, 3, 2, 1, 0]),
+    "an event": (AuditFilter(event="run.started"), [4, 3]),
+    "an area": (AuditFilter(event="run"), [5, 4, 3]),
+    "not half a word": (AuditFilter(event="ru"), []),
+    "a kind of actor": (AuditFilter(actor="webhook"), [3, 2]),
+    "a name": (AuditFilter(actor="build"), [3, 2]),
+    "a run": (AuditFilter(run="r-2"), [5, 4]),
+    "the beginning of a run": (AuditFilter(run="r-"), [5, 4, 3]),
+    "a request": (AuditFilter(correlation_id="cid_2"), [3, 2]),
+    "since": (AuditFilter(since=START + 3000), [5, 4, 3]),
+    "until": (AuditFilter(until=START + 1000), [1, 0]),
+    "both ends": (AuditFilter(since=START + 1000, until=START + 2000), [2, 1]),
+    "all at once": (
+        AuditFilter("run.started", "webhook", "r-1", "cid_2", START, START + 9000),
+        [3],
+    ),
 }
 
 
@@ -729,7 +732,9 @@ async def test_entries_are_found_newest_first_by(tmp_path: Path, name: str) -> N
 
 async def test_the_newest_are_found_over_all_files(tmp_path: Path) -> None:
     await write(tmp_path, 60, max_bytes=SMALL, max_files=100)
-    assert numbers(newest(tmp_path, Wanted(event="login"), 45).entries) == list(range(59, 14, -1))
+    assert numbers(newest(tmp_path, AuditFilter(event="login"), 45).entries) == list(
+        range(59, 14, -1)
+    )
 
 
 async def test_a_follower_sees_every_entry_once_through_rotations(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 def add(connection: sqlite3.Connection, headroom: Headroom, number: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("INSERT INTO item VALUES (?, ?)", (number, "x" * 500))
-    headroom.keep()
+    headroom.extend_log_if_full()
     connection.execute("COMMIT")
 
 

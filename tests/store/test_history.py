@@ -205,7 +205,18 @@ async def test_our_own_record_survives_the_way_out_and_in(
             at(2, StepStarted(path, "agent-1", "agent", {"prompt": "p"}, 2)),
             at(3, Output(path, "agent-1", "warn\n", "stderr", 2)),
             at(4, Notice("look", path, level="warning")),
-            at(5, StepFinished(path, "agent-1", "agent", "next", {"stdout": "s"}, 7, "odd")),
+            at(
+                5,
+                StepFinished(
+                    path=path,
+                    node="agent-1",
+                    node_type="agent",
+                    handle="next",
+                    outputs={"stdout": "s"},
+                    duration_ms=7,
+                    error="odd",
+                ),
+            ),
             error="it broke",
         )
         exported = await export_record(here.run_log, "r1")
@@ -241,7 +252,7 @@ async def test_a_run_in_flight_has_no_record_yet(open_store: OpenStore, tmp_path
 async def test_a_record_is_imported_once(open_store: OpenStore, tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
         await import_record(store.run_log, sample())
-        with pytest.raises(UsageError, match="already there"):
+        with pytest.raises(UsageError, match="exists already"):
             await import_record(store.run_log, sample())
         assert await store.run_log.count() == 1
 
@@ -255,8 +266,8 @@ def without(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("bad", "complaint"),
     [
-        (None, "no run record"),
-        ([], "no run record"),
+        (None, "not a run record"),
+        ([], "not a run record"),
         ({}, "runId"),
         (without("scope"), "scope"),
         (without("events"), "events"),
@@ -266,11 +277,11 @@ def without(name: str) -> dict[str, Any]:
         (sample(events=["text"]), "events"),
         (sample(events=[{"nodeId": "no type"}]), "event 0"),
         (sample(events=[{"type": "node_started", "resolvedConfig": 5}]), "event 0"),
-        (sample(run_id="../../etc/passwd"), "no plain name"),
-        (sample(run_id=""), "no plain name"),
-        (sample(run_id=".hidden"), "no plain name"),
-        (sample(run_id="x" * 1000), "no plain name"),
-        (sample(workflowId="a/b"), "no plain name"),
+        (sample(run_id="../../etc/passwd"), "not a plain name"),
+        (sample(run_id=""), "not a plain name"),
+        (sample(run_id=".hidden"), "not a plain name"),
+        (sample(run_id="x" * 1000), "not a plain name"),
+        (sample(workflowId="a/b"), "not a plain name"),
     ],
 )
 async def test_what_is_no_record_is_refused_with_the_reason(

@@ -203,7 +203,7 @@ async def test_a_database_of_a_newer_version_is_refused_by_number(tmp_path: Path
 
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / DATABASE_FILE).write_bytes(b"this is not a database" * 100)
-    with pytest.raises(StoreError, match="no database; move it away"):
+    with pytest.raises(StoreError, match="not a database; move it away"):
         async with store_in(tmp_path):
             pass
     assert (tmp_path / DATABASE_FILE).read_bytes().startswith(b"this is not")

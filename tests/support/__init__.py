@@ -1,6 +1,7 @@
 """What several test files use.
 
     paths               where the project, its tests and their fixtures are
+    parts               programs and kernels that a test needs, and what a skip means
     eventually          waits until something is true, with a deadline
 
 Workflows and runs

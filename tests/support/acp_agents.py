@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from infloop.providers.base import (
+    AnswerPart,
     Done,
-    Part,
     Request,
 )
 from infloop.sandbox.levels.host import HostSandbox
@@ -61,11 +61,11 @@ class Bench:
         script = {"do": [*do], **script}
         self.agent = acp_agent(folder, sandbox, permissions, settings, **script)
 
-    def ask(self, prompt: str = "hello", **fields: Any) -> AsyncGenerator[Part]:
+    def ask(self, prompt: str = "hello", **fields: Any) -> AsyncGenerator[AnswerPart]:
         asked = self.agent.ask(Request(prompt, str(self.folder), **fields))
-        return cast("AsyncGenerator[Part]", asked)
+        return cast("AsyncGenerator[AnswerPart]", asked)
 
-    async def parts(self, prompt: str = "hello", **fields: Any) -> list[Part]:
+    async def parts(self, prompt: str = "hello", **fields: Any) -> list[AnswerPart]:
         async with asyncio.timeout(DEADLINE_S), aclosing(self.ask(prompt, **fields)) as parts:
             return [part async for part in parts]
 

@@ -1,7 +1,7 @@
 """The real agents: installed programs, a fake model, and no network but loopback.
 
-`.agents/` (or `AGENTS_DIR`) holds the programs. The versions are those the transcripts were made
-with; `AGENTS=latest` installs what is newest instead.
+`.agents/` (or `AGENTS_DIR`) holds the programs. `make test-parts` installs them, in the versions of
+`tests/agents/package.json`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
-import shutil
 import socket
 import struct
-import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,19 +19,15 @@ import psutil
 
 from infloop.model.provider import AcpProvider, CliProvider, parse_provider
 from infloop.policy.environment import child_environment
+from infloop.providers import SHIPPED_DIR
 from infloop.providers.acp.agent import AcpAgent
-from infloop.providers.cli.agent import SHIPPED_DIR, CliAgent
+from infloop.providers.cli.agent import CliAgent
 from infloop.sandbox.levels.host import HostSandbox
+from support.parts import missing
 from support.paths import ROOT
 
 AGENTS_DIR = Path(os.environ.get("AGENTS_DIR") or ROOT / ".agents")
 PROGRAMS = AGENTS_DIR / "node_modules/.bin"
-VERSIONS = {
-    "@anthropic-ai/claude-code": "2.1.197",
-    "@openai/codex": "0.166.0",
-    "@agentclientprotocol/claude-agent-acp": "0.49.0",
-    "@zed-industries/codex-acp": "0.16.0",
-}
 INSTALLED = ("claude", "codex", "claude-agent-acp", "codex-acp")
 
 CODEX_CONFIG = """
@@ -64,17 +58,11 @@ _CLONE_NEWUSER, _CLONE_NEWNET = 0x1000_0000, 0x4000_0000
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 
 
-def install() -> None:
-    """Install the programs if they are missing."""
-    if all((PROGRAMS / program).exists() for program in INSTALLED):
-        return
-    npm = shutil.which("npm")
-    assert npm, "npm is needed to install the agents"
-    newest = os.environ.get("AGENTS") == "latest"
-    packages = [f"{name}@{'latest' if newest else version}" for name, version in VERSIONS.items()]
-    options = ["--prefix", str(AGENTS_DIR), "--no-fund", "--no-audit", "--loglevel=error"]
-    AGENTS_DIR.mkdir(parents=True, exist_ok=True)
-    subprocess.run([npm, "install", *options, *packages], check=True, timeout=900)
+def need_agents() -> None:
+    """Return where the programs are installed."""
+    for program in INSTALLED:
+        if not (PROGRAMS / program).exists():
+            missing(f"{program} is not in {AGENTS_DIR}: run `make test-parts`")
 
 
 def leave_the_network() -> None:

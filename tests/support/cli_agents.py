@@ -13,8 +13,8 @@ import psutil
 
 from infloop.model.provider import CliProvider, parse_provider
 from infloop.providers.base import (
+    AnswerPart,
     Done,
-    Part,
     Request,
 )
 from infloop.providers.cli.agent import CliAgent
@@ -47,11 +47,11 @@ class Bench:
         self.manifest = manifest(**{"bin": self.program, "promptVia": "stdin", **fields})
         self.agent = CliAgent(self.manifest, sandbox, lambda _: dict(VARIABLES), **settings)
 
-    def ask(self, prompt: str = "hello", **fields: Any) -> AsyncGenerator[Part]:
+    def ask(self, prompt: str = "hello", **fields: Any) -> AsyncGenerator[AnswerPart]:
         asked = self.agent.ask(request(prompt, cwd=str(self.folder), **fields))
-        return cast("AsyncGenerator[Part]", asked)
+        return cast("AsyncGenerator[AnswerPart]", asked)
 
-    async def parts(self, prompt: str = "hello", **fields: Any) -> list[Part]:
+    async def parts(self, prompt: str = "hello", **fields: Any) -> list[AnswerPart]:
         async with asyncio.timeout(DEADLINE_S), aclosing(self.ask(prompt, **fields)) as parts:
             return [part async for part in parts]
 

@@ -14,8 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
-from infloop.providers.cli.agent import SHIPPED_DIR
+from infloop.providers import SHIPPED_DIR
 from support.agent_programs import PROGRAMS
+from support.parts import ruled_out
 from support.runs import World, world
 from support.workflows import edges, node, workflow
 
@@ -103,7 +104,7 @@ class Place:
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """Make such a place, and an environment for infloop in which the agents are found."""
     if os.geteuid() != 0:
-        pytest.skip("only root can run children as another user")
+        ruled_out("only root can run children as another user")
     folder = Path(tempfile.mkdtemp(prefix="infloop-agents-", dir="/var/tmp"))
     folder.chmod(0o755)
     try:

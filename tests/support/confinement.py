@@ -7,14 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from infloop.errors import MissingPart
 from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
-from infloop.sandbox.levels.guard import GuardSandbox
+from infloop.sandbox.levels.guard import GuardSandbox, missing_part
 from infloop.sandbox.levels.host import HostSandbox
 from infloop.sandbox.levels.trusted_bubblewrap import find_bubblewrap
 from support.canaries import USER
+from support.parts import missing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,13 +24,17 @@ LEVELS = ("host", "guard", "sandbox")
 
 
 def need_bubblewrap() -> None:
-    """Skip where a user's machine has no bubblewrap; in CI that is a failure."""
+    """Return where level `sandbox` can be had."""
     try:
         find_bubblewrap()
     except MissingPart as error:
-        if "CI" in os.environ:
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+        missing(str(error))
+
+
+def need_guard() -> None:
+    """Return where level `guard` can be had."""
+    if piece := missing_part():
+        missing(f"level 'guard' needs {piece}")
 
 
 def give(path: Path) -> Path:
@@ -58,6 +61,7 @@ async def sandbox_at(level: str, parent: Path) -> AsyncIterator[Sandbox]:
         need_bubblewrap()
         sandbox = BubblewrapSandbox(user=USER)
     elif level == "guard":
+        need_guard()
         sandbox = GuardSandbox(str(scratch), user=USER)
     else:
         sandbox = HostSandbox(user=USER)

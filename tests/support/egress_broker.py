@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from infloop.egress.broker import Account, Broker, KeyField
-from infloop.egress.limits import Limits
+from infloop.egress.limits import ProxyLimits
 from infloop.policy.routes import Dialect, Route
 from infloop.providers.base import Usage
 from infloop.providers.http.usage_meter import UsageMeter, usage_meter
@@ -70,7 +70,7 @@ class World:
     run: Run
     far: Far
     provider: Provider
-    books: Books
+    budget: Books
     broker: Broker
 
     def request(self, path: str, *fields: str, method: str = "POST", body: bytes = b"{}") -> bytes:
@@ -98,7 +98,7 @@ async def brokered(
     dialect: Dialect = "anthropic",
     key_field: KeyField = "x-api-key",
     base_path: str = "",
-    limits: Limits | None = None,
+    limits: ProxyLimits | None = None,
 ) -> AsyncIterator[World]:
     provider = provider or Provider()
     books = Books()
@@ -112,7 +112,7 @@ async def brokered(
             private_ok=True,
         )
         async with (
-            Broker([account], token=TOKEN, limits=limits or Limits(), books=books) as broker,
+            Broker([account], token=TOKEN, limits=limits or ProxyLimits(), budget=books) as broker,
             running_proxy(broker=broker, limits=limits) as run,
         ):
             yield World(run, far, provider, books, broker)

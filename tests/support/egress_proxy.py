@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infloop.egress.broker import Broker
-from infloop.egress.limits import Limits, Uploads
+from infloop.egress.limits import ProxyLimits, UploadBudget
 from infloop.egress.proxy import Proxy
-from infloop.egress.reports import Decision, Ended
+from infloop.egress.reports import ConnectionEnded, Decision
 from infloop.egress.resolve import Lookup
-from infloop.policy.hosts import Allowlist, rule_list
+from infloop.policy.hosts import Allowlist, parse_rules
 from support.eventually import eventually_async
 
 PATIENCE_S = 20.0
@@ -110,7 +110,7 @@ class Run:
     port: int
     task: asyncio.Task[None]
     decisions: list[Decision]
-    ended: list[Ended]
+    ended: list[ConnectionEnded]
 
     @property
     def verdicts(self) -> list[tuple[str, str, int]]:
@@ -171,16 +171,18 @@ async def running_proxy(
     denied: Sequence[str] = (),
     token: str = TOKEN,
     lookup: Lookup | None = None,
-    limits: Limits | None = None,
+    limits: ProxyLimits | None = None,
     broker: Broker | None = None,
-    uploads: Uploads | None = None,
+    uploads: UploadBudget | None = None,
 ) -> AsyncIterator[Run]:
     """Serve a run whose provider lists `rules`; names lead to this machine unless `lookup` says."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     port = listener.getsockname()[1]
     decisions: list[Decision] = []
-    ended: list[Ended] = []
-    allowed = Allowlist((rule_list("provider claude", rules),), rule_list("the operator", denied))
+    ended: list[ConnectionEnded] = []
+    allowed = Allowlist(
+        (parse_rules("provider claude", rules),), parse_rules("the operator", denied)
+    )
     proxy = Proxy(
         allowed,
         token=token,

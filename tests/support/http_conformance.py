@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from infloop.providers.base import Part, Provider, Request, Usage
+from infloop.providers.base import AnswerPart, Provider, Request, Usage
 from infloop.providers.http.agent import HttpAgent
-from infloop.providers.prices import Priced, PriceList
+from infloop.providers.prices import PricedProvider, PriceList
 from infloop.sandbox.base import Sandbox
 from support.fake_model import Say, Speech, chat, messages, responses
 from support.scripted_http import (
@@ -61,8 +61,8 @@ class Http:
         return Usage(100, 20, 30, 0, self.model)
 
     def provider(self, scene: str, folder: Path, sandbox: Sandbox) -> Provider:
-        spoken = events(self.speak([Say(self.said)], self.model, 1))
-        begin, rest = spoken[: self.begins_with], spoken[self.begins_with :]
+        message_text = events(self.speak([Say(self.said)], self.model, 1))
+        begin, rest = message_text[: self.begins_with], message_text[self.begins_with :]
 
         def begun() -> bool:
             (folder / "begun").touch()
@@ -92,7 +92,7 @@ class OnStage:
         self._act = act
         self._folder = folder
 
-    async def ask(self, request: Request) -> AsyncIterator[Part]:
+    async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         stand = self._stand
         async with Stage(self._act) as stage:
             described = manifest(
@@ -101,9 +101,11 @@ class OnStage:
                 endpoint=stand.endpoint,
                 defaultProfile=stand.model,
             )
-            agent = Priced(HttpAgent(described, {}), PriceList(stand.price_list))
+            agent = PricedProvider(HttpAgent(described, {}), PriceList(stand.price_list))
             try:
-                async with aclosing(cast("AsyncGenerator[Part]", agent.ask(request))) as parts:
+                async with aclosing(
+                    cast("AsyncGenerator[AnswerPart]", agent.ask(request))
+                ) as parts:
                     async for part in parts:
                         yield part
             finally:

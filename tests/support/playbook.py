@@ -13,11 +13,11 @@ from typing import Any
 
 from infloop.engine.commands import Command, Emit, Interrupt, Perform, Wait
 from infloop.engine.graph import Definition, compile_program
-from infloop.engine.machine import advance, outstanding, shown_scope
+from infloop.engine.machine import advance, outstanding, public_scope
 from infloop.engine.state import State, decode_state, encode_state
 from infloop.model.events import (
     Event,
-    Limits,
+    RunBudget,
     RunFinished,
     RunStarted,
     StepFinished,
@@ -42,7 +42,7 @@ class Playbook:
         *called: dict[str, Any],
         answers: Mapping[str, Answer] | None = None,
         inputs: dict[str, Any] | None = None,
-        limits: Limits | None = None,
+        limits: RunBudget | None = None,
         step_ms: int = 1,
     ) -> None:
         self.definition = Definition(root["id"], {each["id"]: each for each in (root, *called)})
@@ -58,7 +58,7 @@ class Playbook:
         self.now = 1_000
         self.step_ms = step_ms
         self.record(
-            RunStarted(root["id"], root["id"], "hash", inputs or {}, "/", limits or Limits())
+            RunStarted(root["id"], root["id"], "hash", inputs or {}, "/", limits or RunBudget())
         )
 
     def record(self, event: Event) -> None:
@@ -165,7 +165,7 @@ class Playbook:
 
     @property
     def scope(self) -> dict[str, Any]:
-        return shown_scope(self.program, self.state)
+        return public_scope(self.program, self.state)
 
     @property
     def paths(self) -> list[str]:

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
+from support.parts import ruled_out
 from support.workflows import edges, node, workflow
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ exec(sys.stdin.read())
 def agent_folder() -> Iterator[Path]:
     """Make a folder with the agent; its `work` and its `home` belong to `nobody`."""
     if os.geteuid() != 0:
-        pytest.skip("only root can run children as another user")
+        ruled_out("only root can run children as another user")
     made = Path(tempfile.mkdtemp(prefix="infloop-test-", dir="/var/tmp"))
     made.chmod(0o755)
     for name in ("work", "home"):

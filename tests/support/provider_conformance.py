@@ -29,7 +29,7 @@ from infloop.model.provider import AcpProvider, CliProvider
 from infloop.providers.acp.agent import AcpAgent
 from infloop.providers.base import Provider, Usage
 from infloop.providers.cli.agent import CliAgent
-from infloop.providers.scripted import ScriptedProvider
+from infloop.providers.scripted import ScriptedAgent
 from infloop.sandbox.base import Sandbox
 from support.http_conformance import HTTP_STANDS
 from support.paths import CHILDREN, TRANSCRIPTS
@@ -112,7 +112,7 @@ class Scripted(Processes):
         }
         script = folder / "turns.json"
         script.write_text(json.dumps({"turns": [{"do": actions[scene]}]}))
-        return ScriptedProvider(self.name, script, sandbox, lambda: dict(VARIABLES))
+        return ScriptedAgent(self.name, script, sandbox, lambda: dict(VARIABLES))
 
 
 @dataclass(frozen=True)

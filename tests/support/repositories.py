@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from infloop.sandbox.base import ChildRequest
 from infloop.sandbox.levels.host import HostSandbox
-from infloop.workspace.git.program import Finished
+from infloop.workspace.git.program import ProgramResult
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -31,14 +31,14 @@ async def programs() -> AsyncIterator[RunProgram]:
 
     async def run(
         argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes | None
-    ) -> Finished:
+    ) -> ProgramResult:
         request = ChildRequest(
             (*TO_RESULT, *argv), cwd, env, stdin, want_result=True, max_result_bytes=LARGEST_ANSWER
         )
         result = await sandbox.run(request)
         if result.result is None:
-            return Finished(None, b"", result.stderr, result.error or "it printed too much")
-        return Finished(result.exit_code, result.result, result.stderr, result.error)
+            return ProgramResult(None, b"", result.stderr, result.error or "it printed too much")
+        return ProgramResult(result.exit_code, result.result, result.stderr, result.error)
 
     try:
         yield run

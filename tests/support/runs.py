@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infloop.app import open_service
+from infloop.app.runs import open_service
 from infloop.engine.graph import Definition
 from infloop.model.events import Cause, Event, Output, Recorded, RunFinished
 from infloop.settings import Settings

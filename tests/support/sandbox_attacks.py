@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from infloop.sandbox.access import Access
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.fence import Fence
 from support.canaries import PYTHON, numbers
+from support.parts import ruled_out
 from support.paths import ATTACK_TABLES
 
 if TYPE_CHECKING:
@@ -36,17 +37,17 @@ def attack_request(attack: dict[str, Any], world: Any) -> ChildRequest:
     env = {**world.environment(), "NUMBERS": json.dumps(numbers())}
     if attack.get("needs") == "root":
         if os.geteuid() != 0:
-            pytest.skip("only root can make a program that makes root")
+            ruled_out("only root can make a program that makes root")
         env["SETUID_ID"] = str(shutil.copy("/usr/bin/id", world.workspace / "id"))
         (world.workspace / "id").chmod(0o4755)
     if attack.get("needs") in ("TCP6", "LAN") and attack["needs"] not in env:
-        pytest.skip(f"this machine has no address for {attack['needs']}")
+        ruled_out(f"this machine has no address for {attack['needs']}")
     return ChildRequest(
         argv=(PYTHON, "-c", TABLE["prelude"] + attack["code"]),
         cwd=str(world.workspace),
         env=env,
         timeout_ms=20_000,
-        fence=Fence(
+        access=Access(
             write=(str(world.workspace),),
             network="proxy",
             proxy_port=int(env["OTHER_LOOPBACK"]),

@@ -8,11 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from infloop.sandbox.levels.guard import missing_piece
 from support.canaries import PYTHON
-from support.confinement import need_bubblewrap
+from support.confinement import need_bubblewrap, need_guard
+from support.parts import ruled_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +22,7 @@ NOBODY = 65534
 def small_disk(folder: Path, *, megabytes: int = 256, files: int = 100_000) -> Iterator[Path]:
     """Mount a disk of this size at a new folder, which everybody may enter."""
     if os.geteuid() != 0:
-        pytest.skip("only root can mount a disk")
+        ruled_out("only root can mount a disk")
     folder.mkdir()
     options = f"size={megabytes}m,nr_inodes={files},mode=755"
     mounted = subprocess.run(
@@ -34,7 +32,7 @@ def small_disk(folder: Path, *, megabytes: int = 256, files: int = 100_000) -> I
         check=False,
     )
     if mounted.returncode:
-        pytest.skip(f"no disk can be mounted here: {mounted.stderr.strip()}")
+        ruled_out(f"no disk can be mounted here: {mounted.stderr.strip()}")
     try:
         yield folder
     finally:
@@ -45,7 +43,7 @@ def small_disk(folder: Path, *, megabytes: int = 256, files: int = 100_000) -> I
 def deaf_disk(folder: Path) -> Iterator[Path]:
     """Mount a disk at a new folder that never answers a request."""
     if os.geteuid() != 0 or not Path("/dev/fuse").exists():
-        pytest.skip("only root can mount a disk, and only where programs can be disks")
+        ruled_out("only root can mount a disk, and only where programs can be disks")
     folder.mkdir()
     silence = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={silence},rootmode=40000,user_id=0,group_id=0"
@@ -58,7 +56,7 @@ def deaf_disk(folder: Path) -> Iterator[Path]:
     )
     try:
         if mounted.returncode:
-            pytest.skip(f"no disk can be mounted here: {mounted.stderr.strip()}")
+            ruled_out(f"no disk can be mounted here: {mounted.stderr.strip()}")
         yield folder
     finally:
         os.close(silence)
@@ -83,7 +81,7 @@ def settings_at(level: str) -> dict[str, Any]:
     """The settings of a level, with children that are not root; skips where it is not to be had."""
     if level == "sandbox":
         need_bubblewrap()
-    elif level == "guard" and (piece := missing_piece()):
-        pytest.skip(f"level 'guard' needs {piece}")
+    elif level == "guard":
+        need_guard()
     user = "nobody" if os.geteuid() == 0 else ""
     return {"isolation": level, "service_user": user, "python_bin": PYTHON}

@@ -8,12 +8,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from infloop.catalog.lookup import CatalogDesk
+from infloop.catalog.lookup import CatalogLookup
 from infloop.catalog.plugins import PluginFiles
 from infloop.catalog.triggers import TriggerFiles
 from infloop.catalog.workflows import WorkflowCatalog
 from infloop.triggers.firing import Firing
-from infloop.triggers.webhook import Answer, Delivery, Place, Webhooks
+from infloop.triggers.webhook import Delivery, QueuePosition, WebhookAnswer, Webhooks
 
 NOW = 1_700_000_000_000
 ID = "Mp3bBKPc04r3UQGQt71Dsw"
@@ -55,12 +55,12 @@ class Stand:
         for name in ("triggers", "plugins", "workflows"):
             (folder / name).mkdir(parents=True)
         self.write("workflows", "review", WORKFLOW)
-        self.desk = CatalogDesk(
+        self.lookup = CatalogLookup(
             TriggerFiles(folder / "triggers"),
             PluginFiles(folder / "plugins"),
             WorkflowCatalog(folder / "workflows"),
         )
-        self.webhooks = Webhooks(self.desk, self.enqueue, per_minute=per_minute)
+        self.webhooks = Webhooks(self.lookup, self.enqueue, per_minute=per_minute)
 
     def write(self, kind: str, name: str, raw: dict[str, Any], mode: int = 0o600) -> Path:
         path = self.folder / kind / f"{name}.json"
@@ -72,15 +72,15 @@ class Stand:
         raw = {**TRIGGER, **changes}
         self.write("triggers", raw["id"], {k: v for k, v in raw.items() if v is not None})
 
-    async def enqueue(self, firing: Firing) -> Place | None:
+    async def enqueue(self, firing: Firing) -> QueuePosition | None:
         for number, before in enumerate(self.queued):
             if firing.key and before.key == firing.key:
-                return Place(f"q-{number}", number + 1)
+                return QueuePosition(f"q-{number}", number + 1)
         if len(self.queued) >= self.room:
             return None
         self.queued.append(firing)
-        self.desk.fired(firing.trigger_id, NOW)
-        return Place(f"q-{len(self.queued) - 1}", len(self.queued))
+        self.lookup.fired(firing.trigger_id, NOW)
+        return QueuePosition(f"q-{len(self.queued) - 1}", len(self.queued))
 
     async def post(
         self,
@@ -92,7 +92,7 @@ class Stand:
         remote: str = "192.0.2.1",
         query: tuple[tuple[str, str], ...] = (),
         **headers: str,
-    ) -> Answer:
+    ) -> WebhookAnswer:
         sent = {"X-GitHub-Event": "issues", "Content-Type": "application/json"}
         if secret is not None:
             made = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()

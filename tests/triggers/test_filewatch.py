@@ -15,18 +15,11 @@ from infloop.errors import StoreError, UsageError
 from infloop.model.trigger import Trigger, Watch
 from infloop.model.workflow import InputSpec, Workflow
 from infloop.runtime.clock import SystemClock
-from infloop.triggers.filewatch import (
-    AGAIN_MS,
-    LONGEST_DEBOUNCES,
-    MAX_PATHS,
-    BadGlob,
-    Changes,
-    Debounce,
-    FileFilter,
-    OwnWrites,
-)
 from infloop.triggers.firing import prepare
 from infloop.triggers.watcher import Watcher, changed_values
+from infloop.watch.debounce import MAX_DEBOUNCES, MAX_PATHS, RETRY_MS, Changes, Debounce
+from infloop.watch.own_writes import OwnWrites
+from infloop.watch.patterns import BadGlob, FileFilter
 from support.eventually import eventually_async
 
 ID = "Mp3bBKPc04r3UQGQt71Dsw"
@@ -80,11 +73,11 @@ GLOBS: list[tuple[str, str, bool]] = [
 
 @pytest.mark.parametrize(("glob", "path", "counts"), GLOBS)
 def test_a_file_counts_or_not(glob: str, path: str, counts: bool) -> None:
-    assert FileFilter(watch(glob)).counts(path) is counts
+    assert FileFilter([glob]).counts(path) is counts
 
 
 def test_what_is_ignored_does_not_count() -> None:
-    files = FileFilter(watch("**/*.py", "*.md", ignore=("build/**", "**/test_*")))
+    files = FileFilter(["**/*.py", "*.md"], ["build/**", "**/test_*"])
     assert [
         path for path in ("a.py", "b.md", "build/a.py", "x/test_a.py") if files.counts(path)
     ] == [
@@ -102,16 +95,16 @@ def test_what_is_ignored_does_not_count() -> None:
 )
 def test_a_pattern_that_nobody_understands_is_refused(glob: str) -> None:
     with pytest.raises(BadGlob):
-        FileFilter(watch(glob))
+        FileFilter([glob])
 
 
 def test_more_patterns_than_anybody_needs_are_refused() -> None:
     with pytest.raises(BadGlob, match="more than 100 patterns"):
-        FileFilter(watch(*["a"] * 101))
+        FileFilter(["a"] * 101)
 
 
 def test_patterns_take_time_that_grows_with_the_path_alone() -> None:
-    files = FileFilter(watch("/".join(["**"] * 20) + "/*a*a*a*a*a*a*b"))
+    files = FileFilter(["/".join(["**"] * 20) + "/*a*a*a*a*a*a*b"])
     assert not files.counts("a/" * 2_000 + "a" * 2_000)
 
 
@@ -138,7 +131,7 @@ def test_what_never_stops_changing_starts_a_run_all_the_same() -> None:
         debounce.changed(["log"], now)
         if debounce.take(now):
             taken.append(now)
-    assert taken[0] == 100 * LONGEST_DEBOUNCES
+    assert taken[0] == 100 * MAX_DEBOUNCES
     assert 4 <= len(taken) <= 5
 
 
@@ -148,10 +141,10 @@ def test_what_could_not_be_used_is_handed_out_again_after_a_while() -> None:
     taken = debounce.take(0)
     assert taken is not None
     debounce.put_back(taken, 0)
-    assert debounce.wait_ms(0) == AGAIN_MS
-    assert debounce.take(AGAIN_MS - 1) is None
-    assert debounce.take(AGAIN_MS) == taken
-    assert debounce.wait_ms(AGAIN_MS) is None
+    assert debounce.wait_ms(0) == RETRY_MS
+    assert debounce.take(RETRY_MS - 1) is None
+    assert debounce.take(RETRY_MS) == taken
+    assert debounce.wait_ms(RETRY_MS) is None
 
 
 def test_a_flood_of_files_is_counted_and_named_in_part() -> None:

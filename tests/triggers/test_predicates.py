@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from infloop.model.inputs import InputError
+from infloop.model.nodes import StartNode
 from infloop.model.template import MISSING
 from infloop.model.trigger import Predicate, Trigger
-from infloop.model.workflow import InputSpec, StartNode, Workflow
+from infloop.model.workflow import InputSpec, Workflow
 from infloop.triggers.firing import prepare
 from infloop.triggers.payload import Values, request_values
 from infloop.triggers.predicates import holds, map_inputs

@@ -17,8 +17,8 @@ from infloop.runtime.clock import SetClock
 from infloop.triggers.firing import prepare
 from infloop.triggers.schedule import MAX_COUNTED, BadSchedule, Missed, Plan, Timetable
 from infloop.triggers.scheduler import (
-    Marks,
     Scheduler,
+    ScheduleStates,
     schedule_key,
     schedule_values,
 )
@@ -123,11 +123,11 @@ BAD: dict[str, tuple[str, str, str]] = {
     "an unknown sign": ("0 0 * * ?", "UTC", "Bad day-of-week"),
     "without end": ("0," * 5_000 + "0 * * * *", "UTC", "is not a schedule"),
     "letters that look like it": ("\u0661 * * * *", "UTC", "Bad minute"),
-    "no time zone": ("0 0 * * *", "", "is not a time zone"),
-    "an unknown time zone": ("0 0 * * *", "Mars/Olympus", "is not a time zone"),
-    "a time zone that is a path": ("0 0 * * *", "../../etc/passwd", "is not a time zone"),
-    "a time zone with a NUL": ("0 0 * * *", "UTC\0", "is not a time zone"),
-    "a time zone that is a folder": ("0 0 * * *", "Europe", "is not a time zone"),
+    "no time zone": ("0 0 * * *", "", "is not a known time zone"),
+    "an unknown time zone": ("0 0 * * *", "Mars/Olympus", "is not a known time zone"),
+    "a time zone that is a path": ("0 0 * * *", "../../etc/passwd", "is not a known time zone"),
+    "a time zone with a NUL": ("0 0 * * *", "UTC\0", "is not a known time zone"),
+    "a time zone that is a folder": ("0 0 * * *", "Europe", "is not a known time zone"),
 }
 
 
@@ -210,7 +210,7 @@ class Office:
             lambda: self.triggers,
             self._start,
             lambda trigger, message: self.told.append(message),
-            Marks(self.folder / "triggers/schedules.state"),
+            ScheduleStates(self.folder / "triggers/schedules.state"),
             self.clock,
         )
 
@@ -299,14 +299,14 @@ async def test_a_question_survives_a_restart_grows_and_is_answered_once(tmp_path
     office.open()
     await office.at(NINE + 3 * DAY + HOUR)
     missed = Missed(NINE + DAY, NINE + 3 * DAY, 3)
-    assert office.scheduler.asked() == {ID: missed}
+    assert office.scheduler.questions() == {ID: missed}
     office.answers = [False]
     assert not await office.scheduler.answer(office.triggers[0], start=True)
     assert await office.scheduler.answer(office.triggers[0], start=True)
     assert office.started[1:] == [(ID, NINE + 3 * DAY, missed)]
     assert not await office.scheduler.answer(office.triggers[0], start=True)
     office.open()
-    assert office.scheduler.asked() == {}
+    assert office.scheduler.questions() == {}
 
 
 async def test_a_question_may_be_answered_with_no(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ async def test_a_question_may_be_answered_with_no(tmp_path: Path) -> None:
     assert await office.scheduler.answer(office.triggers[0], start=False)
     await office.at(NINE + 2 * HOUR)
     assert office.started == []
-    assert office.scheduler.asked() == {}
+    assert office.scheduler.questions() == {}
 
 
 async def test_what_was_due_before_a_schedule_was_seen_or_changed_is_not_its_own(
@@ -433,8 +433,8 @@ def test_a_broken_state_is_reported_with_the_way_out(tmp_path: Path) -> None:
     path = tmp_path / "schedules.state"
     for content in (b"{", b"[]", b'{"a": 1}', b"\xff"):
         path.write_bytes(content)
-        with pytest.raises(StoreError, match="remove it, and schedules count anew"):
-            Marks(path).load()
+        with pytest.raises(StoreError, match="remove it, and schedules start again"):
+            ScheduleStates(path).load()
 
 
 async def test_the_scheduler_runs_by_itself_until_it_is_stopped(tmp_path: Path) -> None:

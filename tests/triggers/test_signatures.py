@@ -13,7 +13,7 @@ import pytest
 from infloop.catalog.files import read_folder
 from infloop.model.plugin import Plugin, Signature, parse_plugin, parse_shipped_plugin
 from infloop.triggers import SHIPPED_DIR
-from infloop.triggers.signatures import MAX_SIGNATURES, is_secret, sign, verify
+from infloop.triggers.signatures import MAX_SIGNATURES, accepts_secret, sign, verify
 
 PLUGINS: dict[str, Plugin] = {
     plugin.id: plugin for plugin in read_folder(SHIPPED_DIR, parse_shipped_plugin)[0]
@@ -117,7 +117,7 @@ def test_a_sender_of_ones_own_needs_no_code(format: str) -> None:
     plugin, problems = parse_plugin(json.dumps(raw).encode())
     if " " in format:
         assert plugin is None
-        assert "is not how a signature is written" in str(problems[0])
+        assert "is not a signature format" in str(problems[0])
         return
     assert plugin is not None
     assert plugin.signature is not None
@@ -302,7 +302,7 @@ def test_each_of_two_secrets_counts() -> None:
 
 @pytest.mark.parametrize("secret", ["", "whsec_", "whsec_not base64!", "whsec_YQ=", "whsec_é"])
 def test_a_secret_that_is_none_is_a_mistake_of_ours_and_no_key(secret: str) -> None:
-    assert not is_secret(scheme("standard-webhooks"), secret)
+    assert not accepts_secret(scheme("standard-webhooks"), secret)
     found = reason("standard-webhooks", secret, STANDARD, STANDARD_BODY, STANDARD_TIME)
     assert found == "misconfigured"
 
@@ -319,8 +319,8 @@ def test_without_any_secret_nothing_is_genuine() -> None:
 HMAC: dict[str, Any] = {"header": "x-s", "scheme": "hmac-sha256", "format": "hex"}
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no format": ({"format": ""}, "signature.format: is missing"),
-    "an unknown format": ({"format": "rot13"}, "is not how a signature is written"),
-    "a format around it": ({"format": "<hex>;"}, "is not how a signature is written"),
+    "an unknown format": ({"format": "rot13"}, "is not a signature format"),
+    "a format around it": ({"format": "<hex>;"}, "is not a signature format"),
     "a time that is not signed": ({"timestampHeader": "x-t"}, "must hold <timestamp> once"),
     "a time that nobody sends": (
         {"signed": "<timestamp>.<body>"},
@@ -329,7 +329,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an id that is not signed": ({"idHeader": "x-i"}, "must hold <id> once"),
     "no body": ({"signed": "v0"}, "must hold <body> once"),
     "the body twice": ({"signed": "<body><body>"}, "must hold <body> once"),
-    "an unknown part": ({"signed": "<url><body>"}, "nothing stands for '<url>'"),
+    "an unknown part": ({"signed": "<url><body>"}, "'<url>' is not known"),
     "two places for the time": (
         {
             "timestampHeader": "x-t",
@@ -349,7 +349,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no tolerance": ({"toleranceSeconds": 0}, "0 is not a tolerance"),
     "any tolerance": ({"toleranceSeconds": 10**9}, "is not a tolerance"),
-    "a token in a format": ({"scheme": "token"}, "a token is neither written in a format"),
+    "a token in a format": ({"scheme": "token"}, "a token has no format"),
 }
 
 

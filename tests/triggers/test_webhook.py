@@ -22,10 +22,11 @@ from infloop.model.plugin import GENERIC
 from infloop.model.template import Template
 from infloop.model.trigger import is_trigger_id, parse_trigger
 from infloop.policy.rate import RateLimit
-from infloop.triggers.checks import check_trigger, needs_secret
+from infloop.triggers.checks import check_trigger
+from infloop.triggers.kinds.webhook import needs_secret
 from infloop.triggers.payload import Values
 from infloop.triggers.trial import trial_delivery
-from infloop.triggers.webhook import MAX_BODY_BYTES, Answer
+from infloop.triggers.webhook import MAX_BODY_BYTES, WebhookAnswer
 from support.webhooks import BODY, ID, NOW, SECRET, TRIGGER, WORKFLOW, Stand
 
 OTHER = "Qp3bBKPc04r3UQGQt71Dsw"
@@ -146,7 +147,7 @@ async def test_an_unsigned_request_is_taken_where_that_is_said_and_the_log_is_wa
     stand.trigger(secret=None, verifyOptional=True)
     answer = await stand.post(secret=None)
     assert answer.status == 202
-    assert answer.detail == "taken unsigned: nothing proves who sent it"
+    assert answer.detail == "accepted without a signature"
     signed = Stand(tmp_path / "signed")
     signed.trigger(verifyOptional=True)
     assert (await signed.post(secret=None)).status == 401
@@ -175,7 +176,7 @@ async def test_an_old_secret_counts_for_as_long_as_was_said(tmp_path: Path) -> N
 # -- a stranger learns nothing ---------------------------------------------------------------------
 
 
-def told(answer: Answer) -> tuple[int, Any, dict[str, str]]:
+def told(answer: WebhookAnswer) -> tuple[int, Any, dict[str, str]]:
     """What the sender sees of an answer."""
     return answer.status, answer.body, dict(answer.headers)
 
@@ -470,8 +471,8 @@ async def test_an_event_may_be_named_in_the_body(tmp_path: Path) -> None:
         match=[],
         inputs={"title": "{{body.data.object.id}}"},
     )
-    plugin = stand.desk.plugin("stripe")
-    trigger = stand.desk.trigger(ID)
+    plugin = stand.lookup.plugin("stripe")
+    trigger = stand.lookup.trigger(ID)
     assert plugin is not None
     assert trigger is not None
     delivery = trial_delivery(trigger, plugin, NOW, request_id="r")
@@ -485,7 +486,7 @@ async def test_an_event_may_be_named_in_the_body(tmp_path: Path) -> None:
 async def test_a_challenge_is_answered_only_when_it_is_signed(tmp_path: Path) -> None:
     stand = Stand(tmp_path)
     stand.trigger(pluginId="slack", eventType="app_mention", match=[])
-    plugin, trigger = stand.desk.plugin("slack"), stand.desk.trigger(ID)
+    plugin, trigger = stand.lookup.plugin("slack"), stand.lookup.trigger(ID)
     assert plugin is not None
     assert trigger is not None
     body = b'{"type": "url_verification", "challenge": "3eZbrw1a"}'
@@ -545,7 +546,7 @@ async def test_a_full_queue_says_when_to_come_back(tmp_path: Path) -> None:
     stand.trigger()
     answer = await stand.post()
     assert told(answer) == (503, {"error": "queue-full"}, {"Retry-After": "30"})
-    found = stand.desk.trigger(ID)
+    found = stand.lookup.trigger(ID)
     assert found is not None
     assert found.last_fired_at is None
 
@@ -556,7 +557,7 @@ async def test_a_full_queue_says_when_to_come_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("plugin_id", ["generic", "github", "gitlab", "slack", "stripe"])
 async def test_every_shipped_example_fires_its_own_trigger(plugin_id: str, tmp_path: Path) -> None:
     stand = Stand(tmp_path)
-    plugin = stand.desk.plugin(plugin_id)
+    plugin = stand.lookup.plugin(plugin_id)
     assert plugin is not None
     for event in plugin.events:
         stand.trigger(
@@ -566,7 +567,7 @@ async def test_every_shipped_example_fires_its_own_trigger(plugin_id: str, tmp_p
             inputs={},
             secret=None if plugin_id == "generic" else SECRET,
         )
-        trigger = stand.desk.trigger(ID)
+        trigger = stand.lookup.trigger(ID)
         assert trigger is not None
         delivery = trial_delivery(trigger, plugin, NOW, request_id="r")
         answer = await stand.webhooks.receive(delivery, NOW)
@@ -626,8 +627,8 @@ async def test_a_file_that_others_could_read_is_closed_when_the_trigger_fires(
     stand.trigger(note="kept")
     path = tmp_path / f"triggers/{ID}.json"
     path.chmod(0o644)
-    (entry,) = stand.desk.triggers.entries()
-    assert "others may read it" in " ".join(map(str, entry.problems))
+    (entry,) = stand.lookup.triggers.entries()
+    assert "other users can read it" in " ".join(map(str, entry.problems))
     assert (await stand.post()).status == 202
     assert mode(path) == 0o600
     written = json.loads(path.read_text())
@@ -640,32 +641,32 @@ def test_a_trigger_that_fires_all_the_time_is_written_now_and_then(tmp_path: Pat
     path = tmp_path / f"triggers/{ID}.json"
     inodes = set()
     for at in range(NOW, NOW + 2_000, 10):
-        stand.desk.fired(ID, at)
+        stand.lookup.fired(ID, at)
         inodes.add(path.stat().st_mtime_ns)
     assert json.loads(path.read_text())["lastFiredAt"] == NOW + 1_000
     assert len(inodes) == 2
-    stand.desk.triggers.settle()
+    stand.lookup.triggers.flush()
     assert json.loads(path.read_text())["lastFiredAt"] == NOW + 1_990
 
 
 def test_a_trigger_that_was_removed_does_not_come_back_by_firing(tmp_path: Path) -> None:
     stand = Stand(tmp_path)
     stand.trigger()
-    stand.desk.triggers.remove(ID)
-    stand.desk.fired(ID, NOW)
-    assert stand.desk.trigger(ID) is None
+    stand.lookup.triggers.remove(ID)
+    stand.lookup.fired(ID, NOW)
+    assert stand.lookup.trigger(ID) is None
     assert list((tmp_path / "triggers").iterdir()) == []
 
 
 def test_a_trigger_that_fires_never_undoes_what_somebody_changes_meanwhile(tmp_path: Path) -> None:
     stand = Stand(tmp_path)
     stand.trigger(secret="0")
-    found = stand.desk.trigger(ID)
+    found = stand.lookup.trigger(ID)
     assert found is not None
 
     def fire() -> None:
         for at in range(40):
-            stand.desk.fired(ID, NOW + at * 1_000)
+            stand.lookup.fired(ID, NOW + at * 1_000)
 
     firing = threading.Thread(target=fire)
     firing.start()
@@ -682,7 +683,7 @@ async def test_a_new_address_works_and_the_old_one_is_dead_at_once(tmp_path: Pat
     stand = Stand(tmp_path)
     stand.trigger()
     assert (await stand.post()).status == 202
-    made = stand.desk.triggers.regenerate(ID, NOW + 5)
+    made = stand.lookup.triggers.regenerate(ID, NOW + 5)
     assert (made.secret, made.updated_at) == (SECRET, NOW + 5)
     assert (await stand.post()).status == 401
     assert (await stand.post(to=made.id)).status == 202
@@ -694,10 +695,10 @@ async def test_a_new_address_works_and_the_old_one_is_dead_at_once(tmp_path: Pat
 def test_an_id_never_leads_out_of_the_folder(name: str, tmp_path: Path) -> None:
     stand = Stand(tmp_path)
     stand.trigger()
-    assert stand.desk.trigger(name) is None
+    assert stand.lookup.trigger(name) is None
     for act in (
-        stand.desk.triggers.remove,
-        lambda one: stand.desk.triggers.regenerate(one, NOW),
+        stand.lookup.triggers.remove,
+        lambda one: stand.lookup.triggers.regenerate(one, NOW),
     ):
         with pytest.raises(UsageError, match="there is no trigger"):
             act(name)
@@ -710,8 +711,8 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     outside = tmp_path / "outside.json"
     (tmp_path / f"triggers/{ID}.json").rename(outside)
     (tmp_path / f"triggers/{ID}.json").symlink_to(outside)
-    assert stand.desk.trigger(ID) is None
-    (entry,) = stand.desk.triggers.entries()
+    assert stand.lookup.trigger(ID) is None
+    (entry,) = stand.lookup.triggers.entries()
     assert "leads out of its folder" in str(entry.problems[0])
 
 
@@ -719,9 +720,9 @@ def test_a_file_under_another_name_is_no_trigger(tmp_path: Path) -> None:
     stand = Stand(tmp_path)
     stand.write("triggers", OTHER, TRIGGER)
     stand.write("triggers", "short", TRIGGER)
-    assert stand.desk.triggers.all() == []
-    assert stand.desk.trigger(OTHER) is None
-    said = " ".join(str(p) for entry in stand.desk.triggers.entries() for p in entry.problems)
+    assert stand.lookup.triggers.all() == []
+    assert stand.lookup.trigger(OTHER) is None
+    said = " ".join(str(p) for entry in stand.lookup.triggers.entries() for p in entry.problems)
     assert "is not the name of its file" in said
     assert "'short' is not a trigger's id" in said
 
@@ -746,14 +747,14 @@ def test_a_plugin_of_ones_own_takes_the_place_of_a_shipped_one(tmp_path: Path) -
     own = {"id": "github", "displayName": "Mine", "events": [event]}
     stand.write("plugins", "a", own)
     stand.write("plugins", "b", {**own, "displayName": "Second"})
-    found = stand.desk.plugin("github")
+    found = stand.lookup.plugin("github")
     assert found is not None
     assert found.display_name == "Mine"
     stand.write("plugins", "c", {**own, "id": "generic", "displayName": "Hidden"})
-    generic = stand.desk.plugin("generic")
+    generic = stand.lookup.plugin("generic")
     assert generic is not None
     assert generic.display_name == "Generic"
-    _, problems = stand.desk.plugins.load()
+    _, problems = stand.lookup.plugins.load()
     assert "'generic' cannot be a plugin's id" in str(problems[0])
 
 
@@ -766,11 +767,11 @@ def test_triggers_inside_an_older_workflow_become_files(tmp_path: Path) -> None:
         "match": [{"lhs": "{{headers.x-github-event}}", "op": "==", "rhs": "push"}],
         "inputs": {},
     }
-    (made,) = files.adopt("review", [inline], NOW)
+    (made,) = files.import_inline("review", [inline], NOW)
     assert (made.workflow_id, made.plugin_id, made.enabled) == ("review", "generic", True)
-    assert files.adopt("review", [inline], NOW + 1) == []
-    with pytest.raises(UsageError, match="cannot be used"):
-        files.adopt("review", [{**inline, "id": "../x"}], NOW)
+    assert files.import_inline("review", [inline], NOW + 1) == []
+    with pytest.raises(UsageError, match="is invalid"):
+        files.import_inline("review", [{**inline, "id": "../x"}], NOW)
 
 
 # -- what is wrong with a trigger ------------------------------------------------------------------
@@ -792,7 +793,7 @@ PROBLEMS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a secret of another kind": (
         {"pluginId": "standard-webhooks", "eventType": None, "secret": "plain text"},
-        "secret: is none of 'standard-webhooks'",
+        "secret: does not have the format of 'standard-webhooks'",
     ),
     "no workflow": ({"workflowId": "gone"}, "workflowId: there is no workflow 'gone' to run"),
     "an unknown input": ({"inputs": {"titel": "x"}}, "inputs.titel: workflow 'review' has no"),
@@ -812,10 +813,10 @@ def test_what_is_wrong_with_a_trigger_is_said(case: str, tmp_path: Path) -> None
     changes, expected = PROBLEMS[case]
     stand = Stand(tmp_path)
     stand.trigger(**changes)
-    trigger = stand.desk.trigger(ID)
+    trigger = stand.lookup.trigger(ID)
     assert trigger is not None
-    plugin = stand.desk.plugin(trigger.plugin_id)
-    problems = check_trigger(trigger, plugin, stand.desk.workflow(trigger.workflow_id))
+    plugin = stand.lookup.plugin(trigger.plugin_id)
+    problems = check_trigger(trigger, plugin, stand.lookup.workflow(trigger.workflow_id))
     said = "; ".join(map(str, problems))
     assert expected in said
     assert bool(said) == bool(expected)
@@ -831,9 +832,9 @@ def test_a_trigger_whose_runs_would_be_refused_says_so(tmp_path: Path) -> None:
     nodes = [*WORKFLOW["nodes"], node]
     stand.write("workflows", "review", {**WORKFLOW, "nodes": nodes, "edges": [edge]})
     stand.trigger()
-    trigger, workflow = stand.desk.trigger(ID), stand.desk.workflow("review")
+    trigger, workflow = stand.lookup.trigger(ID), stand.lookup.workflow("review")
     assert trigger is not None
-    (problem,) = check_trigger(trigger, stand.desk.plugin("github"), workflow)
+    (problem,) = check_trigger(trigger, stand.lookup.plugin("github"), workflow)
     assert problem.severity == "warning"
     assert "a value from outside reaches 'command.cmd' of condition 'check'" in problem.message
 
@@ -919,7 +920,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "no secret": (["add", "review", "--plugin", "github", "--event", "push"], "secret: is missing"),
     "no workflow": (["add", "gone"], "there is no workflow 'gone'"),
     "a bad schedule": (["add", "review", "--cron", "* * * * * *"], "is not a schedule"),
-    "both": (["add", "review", "--cron", "0 0 * * *", "--files", "*"], "not both"),
+    "both": (["add", "review", "--cron", "0 0 * * *", "--files", "*"], "a trigger has one kind"),
     "no glob": (["add", "review", "--directory", "."], "files.globs: is missing"),
     "a condition without operator": (["add", "review", "--match", "a"], "is not 'LEFT OP RIGHT'"),
     "an input without value": (["add", "review", "--input", "a"], "is not NAME=VALUE"),

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
+from support.parts import need_program
 from support.server import TOKEN, process, put_workflow
 from support.trigger_requests import ECHO, GITHUB, SECRET, make, send, signed
 
-CHROMIUM = shutil.which("chromium")
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no chromium: `make test-browser` installs it, as root"
-)
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
 def page() -> Iterator[Page]:
     """A fresh page of a browser without a sandbox, which as root it must be; it sees only us."""
+    chromium = need_program("chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser.new_page()
         browser.close()
 

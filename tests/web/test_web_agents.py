@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infloop.catalog.agents import MOST_BYTES, MOST_FILES, agents
+from infloop.catalog.agents import MAX_BYTES, MAX_FILES, agents
 from support.server import here
 
 HEAD = "---\nname: {}\ndescription: x\nmodel: {}\n---\nYou are an agent.\n"
@@ -65,7 +65,7 @@ async def test_the_users_agents_and_the_projects_are_listed(
         "---\n  name: x\n---\n",
         "---\nname: a\x1b[2Jb\n---\n",
         f"---\nname: {'x' * 101}\n---\n",
-        f"---\n{'#' * MOST_BYTES}\nname: x\n---\n",
+        f"---\n{'#' * MAX_BYTES}\nname: x\n---\n",
     ],
 )
 def test_a_file_without_a_usable_name_is_no_agent(tmp_path: Path, text: str) -> None:
@@ -90,12 +90,12 @@ def test_no_link_is_followed(tmp_path: Path, linked: str) -> None:
 
 
 def test_what_is_read_is_bounded_and_nothing_keeps_it_waiting(tmp_path: Path) -> None:
-    for number in range(MOST_FILES + 20):
+    for number in range(MAX_FILES + 20):
         put(tmp_path, f"{number:04}.md", HEAD.format(f"a{number:04}", "m"))
     folder = tmp_path / ".claude/agents"
     os.mkfifo(folder / "0000-pipe.md")
     (folder / "0000-folder.md").mkdir()
     (folder / "notes.txt").write_text(HEAD.format("no", "m"))
     found = agents(tmp_path, None)
-    assert len(found) == MOST_FILES - 2
+    assert len(found) == MAX_FILES - 2
     assert found[0].name == "a0000"

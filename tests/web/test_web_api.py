@@ -90,7 +90,7 @@ def test_a_broken_file_is_not_overwritten(served: Process, client: Client, conte
     for version in ({}, {"version": 1}):
         answer = client.ask("PUT", "/api/workflows/broken", {**workflow("broken"), **version})
         assert (answer.status, answer.json()["error"]) == (409, "stale-version")
-        assert "mend it or delete" in answer.json()["message"]
+        assert "fix it or delete" in answer.json()["message"]
     assert file.read_bytes() == content
     assert client.get("/api/workflows").status == 200
     assert client.ask("DELETE", "/api/workflows/broken").status == 204

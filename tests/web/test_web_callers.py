@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from infloop.errors import SettingsError
-from infloop.web.exposure import Asked, Exposure, decide_exposure, refuse_host, refuse_origin
+from infloop.web.exposure import (
+    Exposure,
+    RequestOrigin,
+    decide_exposure,
+    refuse_host,
+    refuse_origin,
+)
 from support.server import TOKEN, Client, process, put_workflow, raw, workflow
 
 
@@ -87,8 +93,8 @@ def test_exactly_one_host_header_is_needed(open_client: Client, head: bytes) -> 
 
 
 def test_the_address_that_a_request_arrived_at_is_a_name_of_the_server() -> None:
-    def asked(host: str, arrived_at: str) -> Asked:
-        return Asked("GET", "/", [host], [], {}, arrived_at)
+    def asked(host: str, arrived_at: str) -> RequestOrigin:
+        return RequestOrigin("GET", "/", [host], [], {}, arrived_at)
 
     assert not refuse_host(asked("192.168.1.7:3000", "192.168.1.7"), Exposure("0.0.0.0"))
     assert not refuse_host(asked("[fd00::7]:3000", "fd00::7"), Exposure("::"))
@@ -448,7 +454,9 @@ def test_a_host_that_is_none_cannot_be_listed() -> None:
 
 
 def test_several_origins_are_no_origin() -> None:
-    asked = Asked("GET", "/api/runs", ["localhost"], ["http://localhost"] * 2, {}, "127.0.0.1")
+    asked = RequestOrigin(
+        "GET", "/api/runs", ["localhost"], ["http://localhost"] * 2, {}, "127.0.0.1"
+    )
     assert refuse_origin(asked)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from infloop.model.events import Recorded, StepFinished
-from infloop.runtime.event_bus import RING_CHARS, RING_ITEMS, News
+from infloop.runtime.event_bus import RING_CHARS, RING_ITEMS, EventBus
 from infloop.web.streams import EventStream, Streams
 from support.eventually import eventually, eventually_async
 from support.runs import world
@@ -178,13 +178,14 @@ async def test_clients_that_went_away_leave_nothing_behind(tmp_path: Path) -> No
     async with here(tmp_path) as served:
         run_id = await in_thread(served, look)
         await eventually_async(lambda: len(served.server.web.streams) == 0)
-        live = served.server.service._live[run_id]
+        live = served.server.service._live.get(run_id)
+        assert live is not None
         assert live.feed._ring.waiting == 0
-        assert served.server.service.news._ring.waiting == 0
+        assert served.server.service.event_bus._ring.waiting == 0
 
 
 async def test_only_so_many_streams_are_open_at_once() -> None:
-    streams = Streams(most=2)
+    streams = Streams(limit=2)
     statuses: list[int] = []
 
     async def nothing() -> Any:
@@ -222,32 +223,32 @@ async def test_a_client_that_never_reads_costs_one_batch(tmp_path: Path) -> None
 
     async with here(tmp_path) as served:
         await in_thread(served, look)
-        assert len(served.server.service.news._ring) <= 2 * RING_ITEMS
+        assert len(served.server.service.event_bus._ring) <= 2 * RING_ITEMS
 
 
 async def test_a_listener_that_falls_behind_is_told_by_a_gap() -> None:
-    news = News()
-    news.watch(lambda _: None)
+    bus = EventBus()
+    bus.subscribe(lambda _: None)
     for number in range(3 * RING_ITEMS):
-        news.publish({"type": "x", "number": number})
-    listening = news.listen(0)
+        bus.publish({"type": "x", "number": number})
+    listening = bus.listen(0)
     first = (await anext(listening))[0]
     assert first.number > 1
-    assert isinstance(first.said, dict)
-    assert first.said["number"] == first.number - 1
+    assert isinstance(first.message, dict)
+    assert first.message["number"] == first.number - 1
     await listening.aclose()
 
 
 async def test_what_steps_return_counts_as_memory_too() -> None:
-    news = News()
-    news.watch(lambda _: None)
+    bus = EventBus()
+    bus.subscribe(lambda _: None)
     large = StepFinished("a", "a", "agent", "next", {"stdout": "x" * 100_000})
     for number in range(1, 1_001):
-        news.publish(Recorded("r", number, 0, "cid", large))
-    assert len(news._ring) * 100_000 <= 2 * RING_CHARS
+        bus.publish(Recorded("r", number, 0, "cid", large))
+    assert len(bus._ring) * 100_000 <= 2 * RING_CHARS
 
 
 async def test_a_process_without_listeners_keeps_nothing(tmp_path: Path) -> None:
     async with world(tmp_path) as here_is:
         await here_is.run(workflow("tiny", "true"))
-        assert here_is.service.news.last == 0
+        assert here_is.service.event_bus.last == 0

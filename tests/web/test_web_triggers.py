@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from infloop.lowlevel.directory_lock import lock_directory
-from infloop.model.audit import mark_of
+from infloop.model.audit import fingerprint
+from infloop.triggers.watcher import Watcher
 from support.eventually import eventually, eventually_async
 from support.server import (
     TOKEN,
@@ -214,7 +215,7 @@ async def test_a_schedule_starts_its_workflow_when_it_is_due(tmp_path: Path) -> 
 
 
 async def considered(served: Here, trigger_id: str) -> None:
-    await eventually_async(lambda: trigger_id in served.server.scheduler._marks)
+    await eventually_async(lambda: trigger_id in served.server.scheduler._states)
 
 
 def only_run(client: Client) -> dict[str, Any]:
@@ -244,7 +245,8 @@ async def test_a_changed_file_starts_its_workflow_once(tmp_path: Path) -> None:
 
 async def heard(served: Here, file: Path) -> None:
     """Change a file until the watch, which begins at a moment of its own, has heard of it."""
-    watcher = served.server.watcher
+    sources = served.server.sources
+    (watcher,) = [source for source in sources if isinstance(source, Watcher)]
 
     def is_heard() -> bool:
         now = served.clock.now_ms()
@@ -285,7 +287,7 @@ async def test_a_webhook_is_taken_although_nobody_can_note_when(
         path = f"/api/triggers/{trigger['id']}"
         eventually(lambda: client.get(path).json()["trigger"]["lastFiredAt"])
         assert trigger["id"] not in caplog.text
-        assert run["cause"]["detail"] == mark_of(trigger["id"])
+        assert run["cause"]["detail"] == fingerprint(trigger["id"])
         assert trigger["id"] not in json.dumps(run)
 
     async with here(tmp_path) as served:

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import pytest
 
-from infloop.app import open_store
+from infloop.app.storage import open_store
 from infloop.model.events import RunStarted
 from infloop.settings import Settings
 from infloop.store.audit.reading import verify

@@ -12,17 +12,18 @@ import pytest
 
 from infloop.errors import StepError
 from infloop.runtime.confinement.programs import confined_in
+from infloop.sandbox.access import Access
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.fence import Fence
 from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
 from infloop.sandbox.levels.guard import GuardSandbox
 from infloop.workspace.applying.apply import Applied, apply
-from infloop.workspace.snapshots.walk import Limits
+from infloop.workspace.snapshots.walk import TreeLimits
 from infloop.workspace.worktrees.clone import read_bundle
-from infloop.workspace.worktrees.pack_size import measure
+from infloop.workspace.worktrees.pack_size import check_pack_size
 from infloop.workspace.worktrees.worktree import Worktrees
 from support.canaries import PATH, USER, place
 from support.confinement import need_bubblewrap
+from support.parts import ruled_out
 from support.repositories import contents, git, programs, repository, write
 
 if TYPE_CHECKING:
@@ -54,10 +55,10 @@ class Stage:
 
     async def agent(self, tree: Worktree, line: str) -> str:
         """Run a shell line as a confined child in a clone."""
-        fence = Fence(read=(str(tree.objects),), write=(str(tree.path),))
+        access = Access(read=(str(tree.objects),), write=(str(tree.path),))
         env = {"PATH": PATH}
         argv = ("/bin/sh", "-c", line)
-        done = await self.sandbox.run(ChildRequest(argv, str(tree.cwd), env, fence=fence))
+        done = await self.sandbox.run(ChildRequest(argv, str(tree.cwd), env, access=access))
         assert done.exit_code == 0, (done.error, done.stderr)
         return done.stdout
 
@@ -207,7 +208,7 @@ async def test_a_clone_that_is_rewound_or_taken_up_belongs_to_the_children_again
         await here.trees.rewind(made, early.id)
         assert await here.agent(made, "cat one; ls; echo more >> one") == "1\na.txt\none\nsrc\n"
         saved = await here.trees.remove(made)
-        other = await here.trees.take_up(saved, "other", early.id, head)
+        other = await here.trees.recreate_for_run(saved, "other", early.id, head)
         said = await here.agent(other, "cat one; git log --format=%s; echo more >> one; ls")
         assert said == "1\none\nfirst\na.txt\none\nsrc\n"
 
@@ -217,7 +218,7 @@ async def test_a_clone_whose_process_died_is_saved_and_removed() -> None:
         made = await here.trees.create(here.repo, "run", "node")
         await here.agent(made, "echo 1 > one; git add -A; git commit -q -m one; echo 2 > two")
         trees = here.another_process()
-        assert [each.status for each in trees.listed()] == ["orphaned"]
+        assert [each.status for each in trees.list_all()] == ["orphaned"]
         (saved,) = await trees.prune()
         trees.close()
         assert not made.path.exists()
@@ -233,7 +234,7 @@ async def test_where_nothing_confines_nobody_looks_into_the_git_of_a_clone() -> 
         trees = here.another_process(confines=False)
         (saved,) = await trees.prune()
         trees.close()
-        assert "nothing here confines" in saved.problem
+        assert "cannot confine the git" in saved.problem
         assert saved.refs == ()
         assert ".git" in saved.repositories
         assert isinstance(await apply(trees.store, saved), Applied)
@@ -266,7 +267,7 @@ async def test_what_was_being_made_when_a_process_died_is_thrown_away() -> None:
         assert await trees.prune() == []
         trees.close()
         assert not made.path.exists()
-        assert trees.listed() == []
+        assert trees.list_all() == []
 
 
 async def test_repositories_that_an_agent_left_inside_are_restored_under_another_name() -> None:
@@ -283,7 +284,7 @@ async def test_repositories_that_an_agent_left_inside_are_restored_under_another
 
 async def test_a_clone_belongs_to_the_children_and_what_is_beside_it_does_not() -> None:
     if USER is None:
-        pytest.skip("children run as the same user")
+        ruled_out("children run as the same user")
     async with stage() as here:
         made = await here.trees.create(here.repo, "run", "node")
         owners = {path.lstat().st_uid for path in (made.path, *made.path.rglob("*"))}
@@ -316,18 +317,22 @@ def test_a_bundle_that_is_none_is_refused(data: bytes, said: str) -> None:
 @pytest.mark.parametrize(
     ("count", "entry", "said"),
     [
-        (1, b"", "broken"),
-        (1, b"\x90" + b"\x80" * 1000, "broken"),
-        (1, b"\x35" + zlib.compress(b"short")[:-5], "broken"),
-        (1, b"\x35" + zlib.compress(bytes(1 << 20)), "broken"),
-        (1, b"\x65\x05" + zlib.compress(b"\xff\xff\xff"), "broken"),
-        (1, b"\x7a" + bytes(20) + zlib.compress(b"\x01" + b"\xff" * 8 + b"\x7f"), "bytes long"),
+        (1, b"", "damaged"),
+        (1, b"\x90" + b"\x80" * 1000, "damaged"),
+        (1, b"\x35" + zlib.compress(b"short")[:-5], "damaged"),
+        (1, b"\x35" + zlib.compress(bytes(1 << 20)), "damaged"),
+        (1, b"\x65\x05" + zlib.compress(b"\xff\xff\xff"), "damaged"),
+        (
+            1,
+            b"\x7a" + bytes(20) + zlib.compress(b"\x01" + b"\xff" * 8 + b"\x7f"),
+            "one of the objects has",
+        ),
         (2_000_000, b"", "2000000 objects"),
     ],
 )
 def test_a_pack_that_lies_is_refused(count: int, entry: bytes, said: str) -> None:
     with pytest.raises(StepError, match=said):
-        measure(b"PACK" + struct.pack(">LL", 2, count) + entry, Limits())
+        check_pack_size(b"PACK" + struct.pack(">LL", 2, count) + entry, TreeLimits())
 
 
 def test_a_bundle_says_which_refs_it_has() -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infloop.errors import InfloopError
-from infloop.workspace.applying.apply import Protected, apply
+from infloop.workspace.applying.apply import ProtectedChanges, apply
 from infloop.workspace.worktrees.worktree import Worktrees
 from support.repositories import git, programs, repository, write
 
@@ -274,7 +274,7 @@ async def use_everything(
                 saved = await trees.remove(worktree)
                 done.add("removed")
                 held = await apply(store, saved, to_branch="result")
-                allow = held.paths if isinstance(held, Protected) else ()
+                allow = held.paths if isinstance(held, ProtectedChanges) else ()
                 await apply(store, saved, to_branch="result", allow=allow)
                 await apply(store, saved, allow=allow)
                 done.add("applied")

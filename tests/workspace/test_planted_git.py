@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.app import open_workspaces
+from infloop.app.runs import open_workspaces
 from infloop.errors import InfloopError
 from infloop.model.events import Notice
 from infloop.settings import Settings
-from infloop.workspace.applying.apply import Applied, Protected, apply
+from infloop.workspace.applying.apply import Applied, ProtectedChanges, apply
 from support.confinement import need_bubblewrap
 from support.paths import ATTACK_TABLES
 from support.repositories import contents, repository
@@ -259,7 +259,7 @@ async def test_a_directory_with_too_many_files_to_look_after_is_not_worked_in(
         ended = await in_place(here, level, "echo > made")
         assert not (here.repositories["none"] / "made").exists()
         assert ended.status == "failed"
-        assert "cannot be looked after" in ended.result.error
+        assert "cannot be protected" in ended.result.error
 
 
 async def test_at_level_host_infloop_itself_runs_nothing_that_was_planted() -> None:
@@ -271,7 +271,7 @@ async def test_at_level_host_infloop_itself_runs_nothing_that_was_planted() -> N
                 await spaces.store.diff(saved.base, saved.final)
                 with suppress(InfloopError):  # some have broken the repository
                     done = await apply(spaces.store, saved)
-                    if isinstance(done, Protected):
+                    if isinstance(done, ProtectedChanges):
                         await apply(spaces.store, saved, allow=done.paths)
                     await spaces.trees.restore(saved, here.place / "restored" / each.name)
         assert here.run == set()
@@ -292,7 +292,7 @@ async def test_what_is_planted_in_a_clone_is_run_by_nobody(level: str) -> None:
                 assert saved is not None
                 await spaces.store.diff(saved.base, saved.final)
                 done = await apply(spaces.store, saved)
-                if isinstance(done, Protected):
+                if isinstance(done, ProtectedChanges):
                     done = await apply(spaces.store, saved, allow=done.paths)
                 assert isinstance(done, Applied)
                 restored = await spaces.trees.restore(saved, here.place / "restored" / each.name)

@@ -95,7 +95,7 @@ def test_a_new_workflow_has_an_agent_in_a_worktree_and_runs(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("loop.workflow.json", "is there already"), ("..json", "cannot be a workflow's id"),
+    [("loop.workflow.json", "exists already"), ("..json", "cannot be a workflow's id"),
      ("no/where.json", "cannot be written"), ("con.json", "cannot be a workflow's id")],
 )  # fmt: skip
 def test_new_overwrites_nothing_and_writes_no_odd_name(
@@ -176,7 +176,7 @@ def test_a_worktree_that_cannot_be_made_fails_the_step_and_says_what_to_do(
 @pytest.mark.parametrize(
     ("field", "values", "said"),
     [
-        ("worktreeRef", ("v1", "v2"), "began at 'v1' and cannot begin again at 'v2'"),
+        ("worktreeRef", ("v1", "v2"), "was created at 'v1' and cannot be created again at 'v2'"),
         ("cwd", ("repo", "other/repo"), "other/repo' is not in it: a node has one worktree"),
         ("cwd", ("repo", "repo/made"), "has no '"),
     ],

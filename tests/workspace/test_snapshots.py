@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from infloop.errors import MissingPart, NotFound, StepError
 from infloop.lowlevel.remove_tree import remove_tree_at
-from infloop.workspace.beneath import opened
-from infloop.workspace.git.commands import Git, Place, version_of
-from infloop.workspace.git.program import Finished
+from infloop.workspace.beneath import open_root
+from infloop.workspace.git.commands import Git, GitContext, version_of
+from infloop.workspace.git.program import ProgramResult
 from infloop.workspace.snapshots.changes import Change
 from infloop.workspace.snapshots.store import SnapshotStore
-from infloop.workspace.snapshots.walk import Limits
+from infloop.workspace.snapshots.walk import TreeLimits
 from support.eventually import eventually_async
 from support.repositories import at, contents, git, programs, repository, write
 
@@ -141,7 +141,7 @@ async def test_a_name_may_be_anything(tmp_path: Path, name: bytes) -> None:
             os.fsdecode(name): "deleted",
             os.fsdecode(name + b"/" + name): "added",
         }
-        assert all(change.shown.isprintable() for change in changes)
+        assert all(change.printable_path.isprintable() for change in changes)
         assert "+two" in await store.patch(taken.id, other.id)
         assert await store.patch(taken.id, other.id, [os.fsdecode(name)])
         await store.restore(root, taken.id)
@@ -303,7 +303,7 @@ async def test_what_cannot_be_kept_is_reported_and_left_alone(tmp_path: Path) ->
     os.mkfifo(root / "pipe")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(root / "socket"))
-    async with store_in(tmp_path, limits=Limits(file_bytes=1000)) as store:
+    async with store_in(tmp_path, limits=TreeLimits(file_bytes=1000)) as store:
         taken = await store.take(root)
         assert {each.path: each.reason for each in taken.skipped} == {
             "large": "too large",
@@ -325,7 +325,7 @@ async def test_a_restore_that_would_lose_something_is_refused(tmp_path: Path) ->
     root = tmp_path / "work"
     write(root / "thing", "a file")
     write(root / "grown", "g")
-    async with store_in(tmp_path, limits=Limits(file_bytes=1000)) as store:
+    async with store_in(tmp_path, limits=TreeLimits(file_bytes=1000)) as store:
         taken = await store.take(root)
         (root / "thing").unlink()
         repository(root / "thing")
@@ -365,7 +365,7 @@ async def test_a_file_that_somebody_changes_meanwhile_is_not_lost(tmp_path: Path
 
         async def interfering(
             argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes | None
-        ) -> Finished:
+        ) -> ProgramResult:
             if "cat-file" in argv:
                 write(root / "file", "somebody's edit")
             return await run(argv, cwd, env, stdin)
@@ -374,8 +374,8 @@ async def test_a_file_that_somebody_changes_meanwhile_is_not_lost(tmp_path: Path
         taken = await store.take(root)
         write(root / "file", "two")
         meddled = SnapshotStore(tmp_path / "store", interfering)
-        await meddled.state(taken.id)
-        with pytest.raises(StepError, match="'file' changed while"):
+        await meddled.stored_tree(taken.id)
+        with pytest.raises(StepError, match="'file' changed during"):
             await meddled.restore(root, taken.id)
     assert (root / "file").read_text() == "somebody's edit"
     assert [path.name for path in root.iterdir()] == ["file"]
@@ -511,7 +511,7 @@ async def test_a_tree_with_too_many_files_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "work"
     for number in range(11):
         write(root / str(number), "")
-    async with store_in(tmp_path, limits=Limits(files=10)) as store:
+    async with store_in(tmp_path, limits=TreeLimits(files=10)) as store:
         with pytest.raises(StepError, match="more than 10 files"):
             await store.take(root)
         (root / "0").unlink()
@@ -523,25 +523,25 @@ async def test_a_tree_that_is_too_large_is_refused_before_it_is_read(tmp_path: P
     for number in range(11):
         write(root / "sub" / str(number), os.urandom(1000))
     write(root / "too large itself", os.urandom(5000))
-    async with store_in(tmp_path, limits=Limits(file_bytes=2000, tree_bytes=10_500)) as store:
+    async with store_in(tmp_path, limits=TreeLimits(file_bytes=2000, tree_bytes=10_500)) as store:
         with pytest.raises(StepError, match="holds more than 0 MiB"):
             await store.take(root)
         assert not list(store.directory.glob("objects/pack/*"))
         whole = await store.take(root, any_size=True)
         assert whole.files == 11
         with pytest.raises(StepError, match="holds more than"):
-            await store.glance(root, "run")
+            await store.take_for_owner(root, "run")
         (root / "sub" / "0").unlink()
-        assert (await store.glance(root, "run")).state.notes.files == 10
+        assert (await store.take_for_owner(root, "run")).stored.metadata.files == 10
 
 
 async def test_what_is_kept_for_somebody_goes_with_them(tmp_path: Path) -> None:
     root = tmp_path / "work"
     async with store_in(tmp_path) as store:
         write(root / "file", "one")
-        one = (await store.glance(root, "run-1")).state.id
+        one = (await store.take_for_owner(root, "run-1")).stored.id
         write(root / "file", "two!")
-        two = (await store.glance(root, "run-2")).state.id
+        two = (await store.take_for_owner(root, "run-2")).stored.id
         store.share("run-2", "run-3")
         assert sorted(store.owners()) == ["run-1", "run-2", "run-3"]
         assert await store.prune(()) == 0
@@ -578,7 +578,7 @@ async def test_a_tree_that_is_deeper_than_paths_can_be_is_no_trap(tmp_path: Path
     async with store_in(tmp_path) as store:
         taken = await store.take(root)
     assert [each.reason for each in taken.skipped] == ["too deep"]
-    with opened(tmp_path) as directory:
+    with open_root(tmp_path) as directory:
         remove_tree_at(directory, b"work")
     assert not root.exists()
     assert not list(tmp_path.glob(".infloop*"))
@@ -652,8 +652,8 @@ async def test_without_git_snapshots_are_taken_and_the_rest_says_what_is_missing
 async def test_a_git_that_is_too_old_is_named(printed: str, fits: bool) -> None:
     async def run(
         argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes | None
-    ) -> Finished:
-        return Finished(0, printed.encode(), "")
+    ) -> ProgramResult:
+        return ProgramResult(0, printed.encode(), "")
 
     if fits:
         await Git(run).check()
@@ -669,7 +669,7 @@ async def test_a_git_that_never_answers_is_given_up(tmp_path: Path) -> None:
     git("config", "include.path", str(tmp_path / "pipe"), cwd=root)
     async with programs() as run:
         with pytest.raises(StepError, match="did not answer within"):
-            await Git(run).call(Place(root), "rev-parse", "HEAD", deadline_s=1)
+            await Git(run).call(GitContext(root), "rev-parse", "HEAD", deadline_s=1)
 
 
 # --- any sequence of edits ------------------------------------------------------------------

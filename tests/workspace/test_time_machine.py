@@ -156,7 +156,7 @@ def test_a_worktree_is_made_again_where_it_was(tmp_path: Path) -> None:
     run = here.run_ids()[0]
     before = users_git(here.repo)
     said = here.infloop("rewind", run, "--to", "l[2]")
-    assert "is made again as it was" in said.stderr
+    assert "is created again as it was" in said.stderr
     place = next(line for line in first.splitlines() if "[worktree]" in line).split()[-1]
     assert f"[worktree] {place}" in said.stdout
     assert f"l[2]/check | {place}" in said.stdout
@@ -293,8 +293,10 @@ def test_a_step_that_kept_no_files_is_named(tmp_path: Path, step: str) -> None:
     here = machine(tmp_path)
     here.infloop("run", here.file("w", [command("c", "true")], steps("c")))
     err = here.infloop("diff", "last", step, code=2).stderr
-    assert f"no files were kept for step '{step}'" in err
-    assert here.infloop("diff", "last", code=2).stderr.startswith("infloop: no files were kept")
+    assert f"there are no snapshots of step '{step}'" in err
+    assert here.infloop("diff", "last", code=2).stderr.startswith(
+        "infloop: there are no snapshots of run"
+    )
 
 
 def test_control_characters_in_a_diff_do_not_reach_the_terminal(tmp_path: Path) -> None:
@@ -397,7 +399,7 @@ def test_snapshots_can_be_turned_off_and_worktrees_still_lose_nothing(tmp_path: 
     nodes = [agent(useWorktree=True), script("s", "open('x', 'w').write('')")]
     here.infloop("run", here.file("w", nodes, steps("work", "s")))
     assert not [m for m in here.messages() if m["type"] in ("tree_saved", "notice")]
-    assert "no files were kept" in here.infloop("diff", "last", code=2).stderr
+    assert "there are no snapshots of run" in here.infloop("diff", "last", code=2).stderr
     here.infloop("rewind", "last", "--to", "s")
     run = here.run_ids()[-1]
     here.infloop("apply", run)

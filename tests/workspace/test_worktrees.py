@@ -17,9 +17,9 @@ import pytest
 
 from infloop.errors import InfloopError, StepError, UsageError
 from infloop.workspace.applying.apply import Applied, apply
-from infloop.workspace.applying.merge import Conflict
+from infloop.workspace.applying.merge import MergeConflict
 from infloop.workspace.snapshots.store import SnapshotStore
-from infloop.workspace.snapshots.walk import Limits
+from infloop.workspace.snapshots.walk import TreeLimits
 from infloop.workspace.worktrees.worktree import Worktrees
 from support.paths import CHILDREN
 from support.repositories import at, contents, git, programs, repository, write
@@ -27,7 +27,7 @@ from support.repositories import at, contents, git, programs, repository, write
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from infloop.workspace.git.program import Finished, RunProgram
+    from infloop.workspace.git.program import ProgramResult, RunProgram
     from infloop.workspace.worktrees.records import Saved
 
 
@@ -36,7 +36,10 @@ async def worktrees_in(directory: Path, **limits: Any) -> AsyncIterator[Worktree
     async with programs() as run:
         data = directory / "data"
         store = SnapshotStore(
-            data / "snapshots", run, exclude=(data,), limits=Limits(**limits) if limits else None
+            data / "snapshots",
+            run,
+            exclude=(data,),
+            limits=TreeLimits(**limits) if limits else None,
         )
         trees = Worktrees(data, run, store=store)
         try:
@@ -106,7 +109,7 @@ async def test_a_ref_that_is_none_is_named_and_nothing_is_left(tmp_path: Path, r
         with pytest.raises(InfloopError) as caught:
             await trees.create(repo, "run", "node", ref=ref)
         assert repr(ref) in str(caught.value)
-        assert trees.listed() == []
+        assert trees.list_all() == []
         assert git_state(repo) == before
 
 
@@ -431,12 +434,12 @@ async def test_what_a_dead_process_left_is_found_and_saved(tmp_path: Path) -> No
         write(left.path / "work", "w\n")
     async with worktrees_in(tmp_path) as trees:
         used = await trees.create(repo, "run-2", "node")
-        states = {each.run_id: each.status for each in trees.listed()}
+        states = {each.run_id: each.status for each in trees.list_all()}
         assert states == {"run-1": "orphaned", "run-2": "in use"}
         assert await trees.prune(["run-3"]) == []
         (saved,) = await trees.prune()
         assert saved.run_id == "run-1"
-        states = {each.run_id: each.status for each in trees.listed()}
+        states = {each.run_id: each.status for each in trees.list_all()}
         assert states == {"run-1": "saved", "run-2": "in use"}
         assert used.path.exists()
         assert not left.path.exists()
@@ -454,7 +457,7 @@ async def test_a_run_that_goes_on_in_another_process_goes_on_in_its_worktree(
     async with worktrees_in(tmp_path) as trees:
         assert await trees.reopen("run", "other") is None
         assert await trees.reopen("run", "node") == left
-        assert [each.status for each in trees.listed()] == ["in use"]
+        assert [each.status for each in trees.list_all()] == ["in use"]
         assert await trees.prune() == []
 
 
@@ -474,7 +477,7 @@ async def test_a_worktree_that_was_removed_is_made_again_where_it_was(tmp_path: 
         later = await trees.remove(again)
         subjects = [git("log", "-1", "--format=%s", ref, cwd=repo) for ref in later.refs]
         assert subjects == ["more", "dropped"]
-        assert len(trees.listed()) == 1
+        assert len(trees.list_all()) == 1
 
 
 async def test_another_run_takes_up_a_worktree_from_an_earlier_moment(tmp_path: Path) -> None:
@@ -488,11 +491,14 @@ async def test_another_run_takes_up_a_worktree_from_an_earlier_moment(tmp_path: 
         repository(made.path / "nested")
         write(made.path / "late", "l\n")
         saved = await trees.remove(made)
-        again = await trees.take_up(saved, "run-2", moment.id, head)
+        again = await trees.recreate_for_run(saved, "run-2", moment.id, head)
         assert (again.path, again.cwd, again.base) == (made.path, made.cwd, made.base)
         assert contents(again.path).keys() == {b"", b"a.txt", b"early", b"src", b"src/b.txt"}
         assert git("log", "-1", "--format=%s", cwd=again.path) == "one"
-        for taken in (trees.take_up(saved, "run-3", moment.id), trees.reopen("run-1", "node")):
+        for taken in (
+            trees.recreate_for_run(saved, "run-3", moment.id),
+            trees.reopen("run-1", "node"),
+        ):
             with pytest.raises(UsageError, match="is in use by run 'run-2'"):
                 await taken
         assert contents(again.path).keys() == {b"", b"a.txt", b"early", b"src", b"src/b.txt"}
@@ -507,8 +513,8 @@ async def test_a_worktree_that_cannot_be_taken_up_leaves_nothing(tmp_path: Path)
         saved, _ = await work_of_an_agent(trees, repo)
         before = git_state(repo)
         with pytest.raises(InfloopError, match="0" * 40):
-            await trees.take_up(saved, "run-2", "0" * 40)
-        assert [each.status for each in trees.listed()] == ["saved"]
+            await trees.recreate_for_run(saved, "run-2", "0" * 40)
+        assert [each.status for each in trees.list_all()] == ["saved"]
         assert git_state(repo) == before
 
 
@@ -558,7 +564,7 @@ async def test_pruning_snapshots_keeps_what_was_saved_until_it_is_forgotten(tmp_
         age()
         await trees.store.prune([])
         assert list(refs.iterdir()) == []
-        assert trees.listed() == []
+        assert trees.list_all() == []
         assert git("for-each-ref", "refs/infloop", cwd=repo) == ""
         with pytest.raises(UsageError, match="no worktree"):
             await trees.forget(saved.name)
@@ -710,9 +716,9 @@ async def test_a_conflict_is_reported_and_nothing_is_changed(tmp_path: Path, nam
         user(repo)
         before = contents(repo, leave_out=())
         done = await apply(trees.store, saved)
-        assert isinstance(done, Conflict)
+        assert isinstance(done, MergeConflict)
         assert contents(repo, leave_out=()) == before
-    assert {clash.path: clash.kind for clash in done.clashes} == clashes
+    assert {clash.path: clash.kind for clash in done.paths} == clashes
     (path,) = clashes
     assert done.report.startswith(f"{path}: ")
     assert len(done.report.splitlines()) == 1
@@ -783,7 +789,7 @@ async def test_work_is_merged_onto_an_existing_branch(tmp_path: Path) -> None:
         git("switch", "-q", "main", cwd=repo)
         state = git_state(repo)
         conflict = await apply(trees.store, saved, to_branch="clashing")
-        assert isinstance(conflict, Conflict)
+        assert isinstance(conflict, MergeConflict)
         assert git_state(repo) == state
 
 
@@ -792,7 +798,7 @@ async def test_a_name_that_no_branch_can_have_is_refused(tmp_path: Path, branch:
     repo = repository(tmp_path / "repo", FILES)
     async with worktrees_in(tmp_path) as trees:
         saved = await saved_work(trees, repo, agent_edits)
-        with pytest.raises(UsageError, match="cannot be the name of a branch"):
+        with pytest.raises(UsageError, match="is not a valid branch name"):
             await apply(trees.store, saved, to_branch=branch)
 
 
@@ -811,8 +817,8 @@ async def test_uncommitted_changes_that_came_along_are_not_applied_again(tmp_pat
         assert (repo / "untracked").read_text() == "u\nagent\n"
         onto = await apply(trees.store, saved, to_branch="result")
         # The agent changed a file that the branch has never seen.
-        assert isinstance(onto, Conflict)
-        assert [clash.path for clash in onto.clashes] == ["untracked"]
+        assert isinstance(onto, MergeConflict)
+        assert [clash.path for clash in onto.paths] == ["untracked"]
 
 
 async def test_a_tree_with_submodules_can_be_applied_to(tmp_path: Path) -> None:
@@ -857,7 +863,7 @@ async def test_an_edit_made_while_work_is_applied_is_kept(tmp_path: Path) -> Non
         saved = await saved_work(trees, repo, agent_edits)
         before = contents(repo)
         meddled = SnapshotStore(trees.store.directory, editing(trees.store.git._run, repo))
-        with pytest.raises(StepError, match=r"'src/b\.txt' changed while"):
+        with pytest.raises(StepError, match=r"'src/b\.txt' changed during"):
             await apply(meddled, saved)
         assert (repo / "src" / "b.txt").read_text() == "somebody's edit"
         write(repo / "src" / "b.txt", "b\n")
@@ -870,7 +876,7 @@ def editing(run: RunProgram, repo: Path) -> RunProgram:
 
     async def runner(
         argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes | None
-    ) -> Finished:
+    ) -> ProgramResult:
         nonlocal merged
         merged = merged or "merge-tree" in argv
         if merged and "--batch" in argv and stdin and b":" not in stdin:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from infloop.catalog import ProviderFiles, WorkflowCatalog
-    from infloop.catalog.lookup import CatalogDesk
-    from infloop.engine.graph import Definition
+    from infloop.catalog.lookup import CatalogLookup
+    from infloop.runtime.runs.definitions import PreparedDefinition
 
 
 def workflow_catalog(chosen: Settings) -> WorkflowCatalog:
@@ -22,13 +22,13 @@ def workflow_catalog(chosen: Settings) -> WorkflowCatalog:
     return WorkflowCatalog(chosen.workflows, chosen.library_dir or LIBRARY_DIR)
 
 
-def trigger_desk(chosen: Settings) -> CatalogDesk:
+def trigger_lookup(chosen: Settings) -> CatalogLookup:
     """Return where triggers, webhook plugins and workflows are looked up."""
-    from infloop.catalog.lookup import CatalogDesk
+    from infloop.catalog.lookup import CatalogLookup
     from infloop.catalog.plugins import PluginFiles
     from infloop.catalog.triggers import TriggerFiles
 
-    return CatalogDesk(
+    return CatalogLookup(
         TriggerFiles(chosen.triggers),
         PluginFiles(chosen.webhook_plugins),
         workflow_catalog(chosen),
@@ -36,10 +36,10 @@ def trigger_desk(chosen: Settings) -> CatalogDesk:
 
 
 def provider_folders(chosen: Settings) -> tuple[ProviderFiles, ...]:
-    """Return where providers are found, first the operator's own: the first with an id counts."""
+    """Return where providers are found, the operator's first: the first with an id wins."""
     from infloop.catalog import ProviderFiles
     from infloop.catalog.connections import connected_providers
-    from infloop.providers.cli.agent import SHIPPED_DIR
+    from infloop.providers import SHIPPED_DIR
 
     return (
         ProviderFiles(chosen.providers),
@@ -53,26 +53,27 @@ def known_providers(chosen: Settings) -> list[str]:
     return list(dict.fromkeys(name for folder in provider_folders(chosen) for name in folder.ids()))
 
 
-def definition_loader(chosen: Settings) -> Callable[[str], Awaitable[Definition]]:
-    """Return the way from a workflow's id to what a run of it executes, read as it is now."""
+def definition_loader(chosen: Settings) -> Callable[[str], Awaitable[PreparedDefinition]]:
+    """Return a function that loads a workflow by its id; it is read again when files change."""
     from infloop.catalog.files import folder_state
     from infloop.engine.graph import Definition
+    from infloop.runtime.runs.definitions import prepare
 
     catalog, folders = workflow_catalog(chosen), provider_folders(chosen)
-    read_before: dict[str, tuple[object, Definition]] = {}
+    cache: dict[str, tuple[object, PreparedDefinition]] = {}
 
-    def read(workflow_id: str, known: frozenset[str]) -> Definition:
+    def read(workflow_id: str, known: frozenset[str]) -> PreparedDefinition:
         bundle = catalog.load_bundle(workflow_id, known_providers=known)
-        return Definition(bundle.root.id, bundle.plain())
+        return prepare(Definition(bundle.root.id, bundle.plain()))
 
-    async def load(workflow_id: str) -> Definition:
-        # Looking whether anything has changed takes less than going to another thread.
+    async def load(workflow_id: str) -> PreparedDefinition:
+        # This check takes less time than a change of thread.
         known = frozenset(name for folder in folders for name in folder.ids())
-        looks = folder_state(catalog.user_dir), folder_state(catalog.library_dir), known
-        before = read_before.get(workflow_id)
-        if before is None or before[0] != looks or None in looks:
-            before = looks, await asyncio.to_thread(read, workflow_id, known)
-            read_before[workflow_id] = before
-        return before[1]
+        state = folder_state(catalog.user_dir), folder_state(catalog.library_dir), known
+        cached = cache.get(workflow_id)
+        if cached is None or cached[0] != state or None in state:
+            cached = state, await asyncio.to_thread(read, workflow_id, known)
+            cache[workflow_id] = cached
+        return cached[1]
 
     return load

@@ -1,4 +1,4 @@
-"""Finds what runs scripts."""
+"""Finds the programs that run scripts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def find_interpreters(chosen: Settings) -> Interpreters:
-    """Find what runs scripts: what the operator named, else Deno, Bun or Node where installed."""
+    """Return the operator's choice, or else Deno, Bun or Node if one is installed."""
     from infloop.nodes.base import Interpreters
 
     typescript = _typescript(chosen)
@@ -29,7 +29,7 @@ def find_interpreters(chosen: Settings) -> Interpreters:
 
 
 def _installed(program: str) -> str | None:
-    """Return where a program is; what is in the working directory does not count."""
+    """Return the path of a program; the working directory is not searched."""
     from infloop.sandbox.levels.keeper_sandbox import find_program
 
     return find_program(program, os.environ.get("PATH", os.defpath))
@@ -49,7 +49,7 @@ def _typescript(chosen: Settings) -> tuple[str, ...]:
 
 
 def _packaged_deno() -> str:
-    """Return the Deno that was installed with the `typescript` extra, or nothing."""
+    """Return the Deno of the `typescript` extra, or an empty text."""
     try:
         import deno
     except ImportError:
@@ -61,7 +61,7 @@ def _packaged_deno() -> str:
 
 
 def _runs_typescript(node: Path) -> bool:
-    """Say whether this Node can run TypeScript as it is, by the headers that come with it."""
+    """Say whether this Node can run TypeScript, by the version in its headers."""
     header = node.resolve().parent.parent / "include/node/node_version.h"
     try:
         text = header.read_text(encoding="utf-8")

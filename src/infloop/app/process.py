@@ -27,7 +27,7 @@ def run_async(main: Coroutine[object, object, Result]) -> Result:
     """Run a coroutine on the fast event loop."""
     import uvloop
 
-    # What a run keeps is plain data without cycles: looking through it for garbage is in vain.
+    # Runs hold plain data without cycles, in which the garbage collector finds nothing.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     gc.enable()
@@ -36,9 +36,9 @@ def run_async(main: Coroutine[object, object, Result]) -> Result:
 
 
 def started_in() -> str:
-    """Return the directory that we were started in, by the name that its user's shell has for it.
+    """Return the working directory as the shell names it.
 
-    The kernel knows it by its own name alone, whatever link led there.
+    The kernel's name for it has all links resolved.
     """
     named = os.environ.get("PWD", "")
     with suppress(OSError, ValueError):
@@ -63,12 +63,12 @@ def service_user(name: str) -> tuple[int, int] | None:
 
 
 def child_source_environment(user: tuple[int, int] | None) -> Mapping[str, str]:
-    """Return what children may inherit from: our environment, with the home that is theirs."""
+    """Return the environment that children may inherit from, with the home of their user."""
     return {**os.environ, "HOME": str(home_of(user))} if user else os.environ
 
 
 def home_of(user: tuple[int, int] | None) -> Path:
-    """Return the home of whoever children run as; ours if they have none."""
+    """Return the home of the user that children run as; ours if there is none."""
     import pwd
 
     theirs = Path(pwd.getpwuid(user[0]).pw_dir) if user else None

@@ -1,4 +1,4 @@
-"""From a provider's id to the provider."""
+"""Finds a provider by its id."""
 
 from __future__ import annotations
 
@@ -17,70 +17,55 @@ if TYPE_CHECKING:
     from infloop.catalog import ProviderFiles
     from infloop.model.provider import ProgramProvider
     from infloop.model.provider import Provider as Manifest
-    from infloop.providers.approval_requests import Ask
+    from infloop.providers.approval_requests import AskPerson
     from infloop.providers.base import Provider
-    from infloop.runtime.confinement.fence import Around, Credential, Needs
+    from infloop.runtime.confinement.fence import Credential, ExtraAccess, MakeSandbox
 
 
 def provider_finder(
     chosen: Settings, passthrough: tuple[str, ...]
-) -> Callable[[str, Around, Ask | None], Provider]:
-    """Return the way from a provider's id to the provider; a changed manifest counts at once."""
-    from infloop.model.provider import AcpProvider, CliProvider, HttpProvider
-    from infloop.model.provider import ScriptedProvider as ScriptedManifest
-    from infloop.providers.cli.agent import CliAgent, bin_variable
-    from infloop.providers.prices import Priced, PriceList
-    from infloop.providers.scripted import ScriptedProvider
-    from infloop.runtime.confinement.fence import NO_NEEDS
+) -> Callable[[str, MakeSandbox, AskPerson | None], Provider]:
+    """Return the function that finds a provider by its id; a changed manifest counts at once."""
+    from infloop.providers.context import ProviderContext
+    from infloop.providers.transports import make_provider
+    from infloop.runtime.confinement.fence import NO_EXTRA_ACCESS
 
     folders = provider_folders(chosen)
     allowed = passthrough
     user = service_user(chosen.service_user)
 
-    def environment(passthrough: Sequence[str] = ()) -> dict[str, str]:
+    def environment(passthrough: Sequence[str]) -> dict[str, str]:
         return child_environment(child_source_environment(user), (*allowed, *passthrough), {})
 
-    def find(provider_id: str, around: Around, ask: Ask | None) -> Provider:
-        match manifest_of(folders, provider_id):
-            case None:
-                raise StepError(
-                    f"unknown provider {provider_id!r}; known are: "
-                    f"{', '.join(known_providers(chosen))}. Put a manifest into "
-                    f"{str(chosen.providers)!r}"
-                )
-            case ScriptedManifest() as manifest:
-                script = chosen.providers / manifest.script
-                return ScriptedProvider(
-                    provider_id, script, around(NO_NEEDS), environment, chosen.max_command_ms
-                )
-            case CliProvider() as manifest:
-                program = os.environ.get(bin_variable(provider_id), "")
-                sandbox = around(_needs(manifest, user))
-                agent = CliAgent(manifest, sandbox, environment, program=program)
-                tells_no_cost = manifest.output_format == "codex-json"
-                return Priced(agent, PriceList("openai", sums=True)) if tells_no_cost else agent
-            case AcpProvider() as manifest:
-                # Only when it is needed: the protocol's messages take half a second to import.
-                from infloop.providers.acp.agent import AcpAgent
-
-                program = os.environ.get(bin_variable(provider_id), "")
-                sandbox = around(_needs(manifest, user))
-                return AcpAgent(manifest, sandbox, environment, consult=ask, program=program)
-            case HttpProvider() as manifest:
-                from infloop.providers.http.agent import HttpAgent
-
-                prices = PriceList(manifest.price_list or "", manifest.base_url)
-                return Priced(HttpAgent(manifest, os.environ), prices)
+    def find(provider_id: str, make_sandbox: MakeSandbox, ask_person: AskPerson | None) -> Provider:
+        manifest = manifest_of(folders, provider_id)
+        if manifest is None:
+            raise StepError(
+                f"unknown provider {provider_id!r}; known are: "
+                f"{', '.join(known_providers(chosen))}. Put a manifest into "
+                f"{str(chosen.providers)!r}"
+            )
+        context = ProviderContext(
+            environment=environment,
+            variables=os.environ,
+            folder=chosen.providers,
+            max_command_ms=chosen.max_command_ms,
+            sandbox=lambda program: make_sandbox(
+                _extra_access(program, user) if program else NO_EXTRA_ACCESS
+            ),
+            ask_person=ask_person,
+        )
+        return make_provider(manifest, context)
 
     return find
 
 
-def _needs(manifest: ProgramProvider, user: tuple[int, int] | None) -> Needs:
-    """Return what an agent that is a program needs beyond its directory.
+def _extra_access(manifest: ProgramProvider, user: tuple[int, int] | None) -> ExtraAccess:
+    """Return what an agent that is a program may reach beyond its directory.
 
-    Who uses a key without having it needs no other login either.
+    An agent that uses a brokered key needs no other login.
     """
-    from infloop.runtime.confinement.fence import Needs
+    from infloop.runtime.confinement.fence import ExtraAccess
     from infloop.sandbox.view.path_permissions import can_reach
 
     home, credential = home_of(user), _credential(manifest)
@@ -89,7 +74,7 @@ def _needs(manifest: ProgramProvider, user: tuple[int, int] | None) -> Needs:
         found = [str(home / path) for path in paths if (home / path).exists()]
         return tuple(path for path in found if user is None or can_reach(path, user))
 
-    return Needs(
+    return ExtraAccess(
         f"provider {manifest.id}",
         manifest.egress_allowlist or (),
         str(home),
@@ -100,7 +85,7 @@ def _needs(manifest: ProgramProvider, user: tuple[int, int] | None) -> Needs:
 
 
 def _credential(manifest: ProgramProvider) -> Credential | None:
-    """Return the key that the agent uses without having it, if we have it."""
+    """Return the key that the agent uses through the broker, if it is set."""
     from infloop.egress.broker import Account
     from infloop.runtime.confinement.fence import Credential
 

@@ -1,4 +1,4 @@
-"""Opens what drives runs: the run service, worktrees, approvals."""
+"""Opens the run service, worktrees and approvals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infloop.app.providers import provider_finder
 from infloop.app.sandbox import OpenedSandbox, open_sandbox
 from infloop.app.storage import open_audit, open_store
 from infloop.errors import StepError
-from infloop.model.events import Limits
+from infloop.model.events import RunBudget
 from infloop.policy.environment import ChildEnvironment, parse_passthrough
 from infloop.policy.spending import Budget
 from infloop.settings import SECRETS, Settings
@@ -40,16 +40,16 @@ async def open_service(
 ) -> AsyncIterator[RunService]:
     """Open everything that is needed to drive runs, and close it again.
 
-    `audit` and `opened_store` are what this process has open already.
+    `audit` and `opened_store` are given if this process has them open already.
     """
     from infloop.runtime.clock import SystemClock
-    from infloop.runtime.confinement.disk_reserve import Reserve
+    from infloop.runtime.confinement.disk_reserve import DiskReserve
     from infloop.runtime.confinement.fence import EgressRules
     from infloop.runtime.confinement.homes import Homes
     from infloop.runtime.confinement.programs import confined_in
-    from infloop.runtime.runs.dependencies import Parts
+    from infloop.runtime.runs.dependencies import RunDependencies
     from infloop.runtime.runs.markers import RunMarkers
-    from infloop.runtime.runs.redaction import LeakGuard
+    from infloop.runtime.runs.redaction import Redactor
     from infloop.runtime.runs.service import RunService
     from infloop.runtime.workspaces import Workspaces
     from infloop.sandbox.keepers.child_records import ChildRecords
@@ -67,14 +67,14 @@ async def open_service(
         nullcontext(opened_store) if opened_store else open_store(chosen) as store,
         open_sandbox(chosen) as opened,
     ):
-        own = HostSandbox()  # for git, which we run ourselves
-        reserve = Reserve(str(chosen.data_dir), chosen.min_free_disk_bytes)
+        own = HostSandbox()  # for infloop's own git
+        reserve = DiskReserve(str(chosen.data_dir), chosen.min_free_disk_bytes)
         workspaces = Workspaces(
             chosen.data_dir,
             own,
             Path.home(),
             snapshots=chosen.snapshots,
-            confine=confined_in(_there(opened)) if opened.sandbox.level != "host" else None,
+            confine=confined_in(_already_open(opened)) if opened.sandbox.confines else None,
             user=user,
             shortage=reserve.shortage,
         )
@@ -82,12 +82,12 @@ async def open_service(
         records = ChildRecords(chosen.data_dir / "pids", instance.id)
         markers = RunMarkers(chosen.data_dir / "active-runs", instance.row)
         try:
-            parts = Parts(
+            dependencies = RunDependencies(
                 sandbox=opened.sandbox,
-                why_host=opened.why_host,
+                unconfined_reason=opened.unconfined_reason,
                 homes=Homes((Path(opened.scratch) if user else chosen.data_dir) / "homes", user),
                 environment=environment,
-                provider=provider_finder(chosen, passthrough),
+                find_provider=provider_finder(chosen, passthrough),
                 egress=EgressRules(
                     chosen.egress_enforce,
                     by_commas(chosen.egress_allowlist),
@@ -95,28 +95,26 @@ async def open_service(
                 ),
                 service_user=user,
                 interpreters=find_interpreters(chosen),
-                limits=Limits(
+                limits=RunBudget(
                     chosen.max_run_node_executions,
                     chosen.max_run_duration_ms,
                     chosen.max_run_cost_usd,
                 ),
-                budget=Budget(
-                    chosen.max_total_cost_usd, chosen.cost_window, chosen.require_known_cost
-                ),
+                budget=total_budget(chosen),
                 history_limit=chosen.run_history_limit,
                 max_output_bytes=chosen.max_output_bytes,
                 max_command_ms=chosen.max_command_ms,
                 child_memory_bytes=chosen.max_child_memory_bytes or memory_here() * 3 // 4,
-                reserve=reserve,
-                own_device=chosen.data_dir.stat().st_dev,
-                leaks=LeakGuard(known_secrets(chosen)),
+                disk_reserve=reserve,
+                data_device=chosen.data_dir.stat().st_dev,
+                redactor=Redactor(known_secrets(chosen)),
                 workspaces=workspaces,
-                records=records,
+                child_records=records,
                 markers=markers,
                 audit=log,
                 approvals=make_approvals(chosen, store, log),
             )
-            async with RunService(store, instance, clock, parts) as service:
+            async with RunService(store, instance, clock, dependencies) as service:
                 yield service
         finally:
             workspaces.close()
@@ -126,14 +124,18 @@ async def open_service(
             await instance.close()
 
 
+def total_budget(chosen: Settings) -> Budget:
+    return Budget(chosen.max_total_cost_usd, chosen.cost_window, chosen.require_known_cost)
+
+
 def known_secrets(chosen: Settings) -> Callable[[], list[str]]:
-    """Return the way to all secrets that this process knows, whenever it is asked."""
-    from infloop.catalog.secrets import FiledSecrets
+    """Return a function that returns all secrets of this process at the time of the call."""
+    from infloop.catalog.secrets import FileSecrets
     from infloop.policy.secret_variables import secret_values
 
     @cache
     def trigger_files() -> TriggerFiles:
-        # Only when there are any: what reads them takes ten milliseconds to import.
+        # Imported only if there are triggers: it takes ten milliseconds.
         from infloop.catalog.triggers import TriggerFiles
 
         return TriggerFiles(chosen.triggers)
@@ -142,14 +144,14 @@ def known_secrets(chosen: Settings) -> Callable[[], list[str]]:
         return trigger_files().all() if chosen.triggers.is_dir() else []
 
     own = [*secret_values(os.environ), *(getattr(chosen, name) for name in SECRETS)]
-    folders = provider_folders(chosen)[:-1]  # what comes with infloop holds no secret
-    filed = FiledSecrets(triggers, folders, os.environ)
+    folders = provider_folders(chosen)[:-1]  # the last is shipped with infloop: no secrets
+    filed = FileSecrets(triggers, folders, os.environ)
     return lambda: [*own, *filed.values()]
 
 
 @asynccontextmanager
 async def open_approvals(chosen: Settings) -> AsyncIterator[Approvals]:
-    """Open what waits for a person, for commands that list and answer it."""
+    """Open the approvals, for commands that list and answer them."""
     async with open_audit(chosen) as audit, open_store(chosen) as store:
         yield make_approvals(chosen, store, audit)
 
@@ -161,9 +163,9 @@ def make_approvals(chosen: Settings, store: Store, audit: AuditLog) -> Approvals
     def missed() -> list[Approval]:
         from infloop.catalog.triggers import TriggerFiles
         from infloop.triggers.questions import missed_schedules
-        from infloop.triggers.scheduler import STATE_FILE, Marks
+        from infloop.triggers.scheduler import STATE_FILE, ScheduleStates
 
-        marks = Marks(chosen.triggers / STATE_FILE).load()
+        marks = ScheduleStates(chosen.triggers / STATE_FILE).load()
         return missed_schedules(TriggerFiles(chosen.triggers).all(), marks) if marks else []
 
     return Approvals(
@@ -179,7 +181,7 @@ def make_approvals(chosen: Settings, store: Store, audit: AuditLog) -> Approvals
 
 @asynccontextmanager
 async def open_workspaces(chosen: Settings) -> AsyncIterator[Workspaces]:
-    """Open the worktrees and snapshots, for commands that look at them or bring work home."""
+    """Open the worktrees and snapshots, for commands that show or apply them."""
     from infloop.runtime.confinement.programs import confined_in
     from infloop.runtime.workspaces import Workspaces
     from infloop.sandbox.levels.host import HostSandbox
@@ -192,30 +194,30 @@ async def open_workspaces(chosen: Settings) -> AsyncIterator[Workspaces]:
             own,
             Path.home(),
             snapshots=chosen.snapshots,
-            confine=confined_in(_when_needed(chosen, stack)),
+            confine=confined_in(_open_when_needed(chosen, stack)),
             user=service_user(chosen.service_user),
         )
         stack.callback(workspaces.close)
         yield workspaces
 
 
-def _there(opened: OpenedSandbox) -> Callable[[], Awaitable[Sandbox]]:
+def _already_open(opened: OpenedSandbox) -> Callable[[], Awaitable[Sandbox]]:
     async def find() -> Sandbox:
         return opened.sandbox
 
     return find
 
 
-def _when_needed(chosen: Settings, stack: AsyncExitStack) -> Callable[[], Awaitable[Sandbox]]:
-    """Return a way to open a sandbox that confines, once, and for as long as the stack is open."""
+def _open_when_needed(chosen: Settings, stack: AsyncExitStack) -> Callable[[], Awaitable[Sandbox]]:
+    """Return a function that opens a confining sandbox once; the stack closes it."""
     found: list[Sandbox] = []
 
     async def find() -> Sandbox:
         if not found:
             opened = await stack.enter_async_context(open_sandbox(chosen))
             found.append(opened.sandbox)
-        if found[0].level == "host":
-            raise StepError("level 'host' confines nothing; see `infloop doctor`")
+        if not found[0].confines:
+            raise StepError(f"level {found[0].level!r} confines nothing; see `infloop doctor`")
         return found[0]
 
     return find

@@ -1,4 +1,4 @@
-"""Opens the sandbox at the level that the operator chose and that holds."""
+"""Opens the sandbox at the isolation level that the operator chose and that works here."""
 
 from __future__ import annotations
 
@@ -17,28 +17,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenedSandbox:
-    """Where children live; `why_host` says why they are not confined, unless that was asked for.
+    """A sandbox, and a directory for temporary files that children can enter.
 
-    `scratch` is a directory that they can enter, as long as this is open.
+    `unconfined_reason` says why children are not confined; empty if the operator chose that.
     """
 
     sandbox: Sandbox
     scratch: str
-    why_host: str = ""
+    unconfined_reason: str = ""
 
 
 @asynccontextmanager
 async def open_sandbox(chosen: Settings) -> AsyncIterator[OpenedSandbox]:
-    """Open the place where children live, at the level that the operator chose and that holds."""
-    from infloop.sandbox.levels.choice import Place, choose, open_level
+    """Open the sandbox, and close it with its temporary files again."""
+    from infloop.sandbox.levels.choice import choose, open_level
+    from infloop.sandbox.levels.keeper_sandbox import SandboxOptions
     from infloop.sandbox.view.scratch import scratch_directory
 
     with scratch_directory() as scratch:
-        place = Place(scratch, (str(chosen.data_dir),), service_user(chosen.service_user))
+        user = service_user(chosen.service_user)
+        options = SandboxOptions(scratch, hidden=(str(chosen.data_dir),), user=user)
         chosen.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        choice = await choose(chosen.isolation, place, chosen.data_dir / "levels.json")
-        sandbox = open_level(choice.level, place)
+        choice = await choose(chosen.isolation, options, chosen.data_dir / "levels.json")
+        sandbox = open_level(choice.level, options)
         try:
-            yield OpenedSandbox(sandbox, scratch, choice.why_host)
+            yield OpenedSandbox(sandbox, scratch, choice.why_unconfined)
         finally:
             await sandbox.close()

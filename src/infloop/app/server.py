@@ -14,7 +14,7 @@ from infloop.app.storage import open_audit, open_store
 from infloop.app.use_cases import driving_resources
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from starlette.types import ASGIApp, Scope
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from infloop.store.audit.log import AuditLog
     from infloop.store.interfaces.store import Store
     from infloop.triggers.scheduler import Scheduler
-    from infloop.triggers.watcher import Watcher
+    from infloop.triggers.services import Source
     from infloop.web.dependencies import WebDependencies
     from infloop.web.exposure import Exposure
 
@@ -48,7 +48,7 @@ class Server:
     service: RunService
     dispatcher: Dispatcher
     scheduler: Scheduler
-    watcher: Watcher
+    sources: Sequence[Source]
     metrics: ASGIApp
     prepare: Callable[[], object]
 
@@ -67,9 +67,8 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
     from infloop.mcp_server.dependencies import McpDependencies
     from infloop.mcp_server.http import McpAddress
     from infloop.runtime.clock import SystemClock
-    from infloop.triggers.scheduler import STATE_FILE, Marks, Scheduler
-    from infloop.triggers.watcher import Watcher
-    from infloop.web.app import create_app, create_metrics_app, later_api
+    from infloop.triggers.scheduler import Scheduler
+    from infloop.web.app import create_app, create_metrics_app, lazy_api
     from infloop.web.dependencies import WebDependencies
     from infloop.web.metrics import Metrics
     from infloop.web.streams import Frames, Streams
@@ -93,15 +92,12 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
             requests_per_minute=chosen.webhook_rate_limit,
         )
         own_writes = OwnWritesTracker(workdir, clock)
-        service.news.watch(own_writes.note)
-        marks = Marks(chosen.triggers / STATE_FILE)
-        scheduler = Scheduler(firing.triggers, firing.start_due, firing.warn, marks, clock)
-        watcher = Watcher(
-            firing.triggers, firing.start_changed, firing.warn, own_writes.writes.owns, clock
-        )
+        service.event_bus.subscribe(own_writes.note)
+        sources = firing.sources(own_writes.writes.owns)
+        scheduler = next(source for source in sources if isinstance(source, Scheduler))
         application = Application(resources.serving(firing, scheduler))
         metrics = Metrics()
-        service.news.watch(metrics.watch)
+        service.event_bus.subscribe(metrics.watch)
         web = WebDependencies(
             application=application,
             clock=clock,
@@ -113,16 +109,16 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
             metrics=metrics,
         )
         mcp = McpAddress(McpDependencies(application), _mcp_caller)
-        api = later_api(web, mcp)
+        api = lazy_api(web, mcp)
         yield Server(
             answers=create_app(web, api),
             web=web,
-            daemon=Daemon(service, dispatcher, TriggerLoops(firing, scheduler, watcher)),
+            daemon=Daemon(service, dispatcher, TriggerLoops(firing, sources)),
             application=application,
             service=service,
             dispatcher=dispatcher,
             scheduler=scheduler,
-            watcher=watcher,
+            sources=sources,
             metrics=create_metrics_app(web),
             prepare=api.prepare,
         )
@@ -137,11 +133,11 @@ def _dispatcher(
     *,
     own_only: bool = False,
 ) -> Dispatcher:
-    from infloop.runtime.runs.dispatch import Dispatcher, Room
+    from infloop.runtime.runs.dispatch import Capacity, Dispatcher
 
-    room = Room(chosen.max_concurrent_runs, chosen.queue_limit)
+    capacity = Capacity(chosen.max_concurrent_runs, chosen.queue_limit)
     load = definition_loader(chosen)
-    return Dispatcher(service, store.queue, clock, audit, load, room, own_only=own_only)
+    return Dispatcher(service, store.queue, clock, audit, load, capacity, own_only=own_only)
 
 
 def _mcp_caller(scope: Scope) -> Caller:

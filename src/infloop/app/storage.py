@@ -32,16 +32,21 @@ def audit_dir(chosen: Settings) -> Path:
     return chosen.data_dir / DIRECTORY
 
 
-@asynccontextmanager
-async def open_audit(chosen: Settings) -> AsyncIterator[AuditLog]:
-    """Open the audit log for writing; it is made with its first entry."""
+def make_audit(chosen: Settings) -> AuditLog:
+    """Return the audit log for writing; its directory is made with its first entry."""
     from infloop.runtime.clock import SystemClock
     from infloop.store.audit.log import AuditLog
 
-    async with AuditLog(
+    return AuditLog(
         audit_dir(chosen),
         SystemClock().now_ms,
         max_bytes=chosen.audit_max_bytes,
         max_files=chosen.audit_max_files,
-    ) as log:
+    )
+
+
+@asynccontextmanager
+async def open_audit(chosen: Settings) -> AsyncIterator[AuditLog]:
+    """Open the audit log for writing, and close it again."""
+    async with make_audit(chosen) as log:
         yield log

@@ -4,52 +4,76 @@ from __future__ import annotations
 
 import os
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infloop.app.catalogs import provider_folders, trigger_desk, workflow_catalog
-from infloop.app.runs import make_approvals, open_service, open_workspaces
-from infloop.app.storage import audit_dir, open_audit, open_store
+from infloop.app.catalogs import provider_folders, trigger_lookup, workflow_catalog
+from infloop.app.runs import make_approvals, open_service, open_workspaces, total_budget
+from infloop.app.storage import audit_dir, make_audit, open_store
+from infloop.settings import Settings, shown_settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
-    from infloop.application.application import Application
+    from infloop.application.application import Application, FileApplication
     from infloop.application.resources import Folders, Resources
     from infloop.model.clock import Clock
     from infloop.model.provider import HttpProvider
-    from infloop.providers.http.models import Offer
+    from infloop.providers.http.models import ModelList
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.runs.dispatch import Dispatcher
     from infloop.runtime.runs.service import RunService
     from infloop.runtime.workspaces import Workspaces
-    from infloop.settings import Settings
     from infloop.store.audit.log import AuditLog
     from infloop.store.interfaces.store import Store
 
 
 @asynccontextmanager
+async def open_files(chosen: Settings) -> AsyncIterator[FileApplication]:
+    """Open the use cases that work with files alone, for a command that needs no store."""
+    from infloop import __version__
+    from infloop.application.application import FileApplication
+    from infloop.application.resources import FileResources
+    from infloop.runtime.clock import SystemClock
+
+    async with AsyncExitStack() as stack:
+        yield FileApplication(
+            FileResources(
+                audit=_lazy_audit(chosen, stack),
+                clock=SystemClock(),
+                folders=folders(chosen),
+                version=__version__,
+                models_of=_models_of,
+                settings=partial(shown_settings, chosen),
+            )
+        )
+
+
+@asynccontextmanager
 async def open_application(chosen: Settings) -> AsyncIterator[Application]:
-    """Open the use cases for one command. What it does not use is not opened."""
+    """Open the use cases for one command: the store at once, everything else when it is used."""
     from infloop import __version__
     from infloop.application.application import Application
     from infloop.application.resources import Resources
     from infloop.runtime.clock import SystemClock
-    from infloop.settings import shown_settings
 
     async with AsyncExitStack() as stack:
-        audit = await stack.enter_async_context(open_audit(chosen))
+        audit = _lazy_audit(chosen, stack)
         store = await stack.enter_async_context(open_store(chosen))
         services: list[RunService] = []
         opened: list[Workspaces] = []
-        asked: list[Approvals] = []
+        questions: list[Approvals] = []
 
         async def service() -> RunService:
             if not services:
-                services.append(await stack.enter_async_context(open_service(chosen, audit, store)))
+                opening = open_service(chosen, audit(), store)
+                services.append(await stack.enter_async_context(opening))
             return services[0]
 
         async def workspaces() -> Workspaces:
+            if services and services[0].workspaces is not None:
+                return services[0].workspaces
             if not opened:
                 opened.append(await stack.enter_async_context(open_workspaces(chosen)))
             return opened[0]
@@ -57,9 +81,9 @@ async def open_application(chosen: Settings) -> AsyncIterator[Application]:
         def approvals() -> Approvals:
             if services and services[0].approvals is not None:
                 return services[0].approvals
-            if not asked:
-                asked.append(make_approvals(chosen, store, audit))
-            return asked[0]
+            if not questions:
+                questions.append(make_approvals(chosen, store, audit()))
+            return questions[0]
 
         yield Application(
             Resources(
@@ -67,26 +91,40 @@ async def open_application(chosen: Settings) -> AsyncIterator[Application]:
                 audit=audit,
                 clock=SystemClock(),
                 folders=folders(chosen),
+                budget=total_budget(chosen),
                 service=service,
                 driving=lambda: services[0] if services else None,
                 workspaces=workspaces,
                 approvals=approvals,
                 version=__version__,
                 models_of=_models_of,
-                settings=lambda: shown_settings(chosen),
+                settings=partial(shown_settings, chosen),
             )
         )
+
+
+def _lazy_audit(chosen: Settings, stack: AsyncExitStack) -> Callable[[], AuditLog]:
+    """Return a function that opens the audit log at its first call; `stack` closes it."""
+    opened: list[AuditLog] = []
+
+    def audit() -> AuditLog:
+        if not opened:
+            opened.append(make_audit(chosen))
+            stack.push_async_callback(opened[0].close)
+        return opened[0]
+
+    return audit
 
 
 def folders(chosen: Settings) -> Folders:
     from infloop.application.resources import Folders
 
     return Folders(
-        workflows=workflow_catalog(chosen),
-        providers=provider_folders(chosen),
-        triggers=trigger_desk(chosen),
+        workflows=lambda: workflow_catalog(chosen),
+        providers=lambda: provider_folders(chosen),
+        triggers=lambda: trigger_lookup(chosen),
+        audit=lambda: audit_dir(chosen),
         connections=chosen.connections,
-        audit=audit_dir(chosen),
         home=Path.home(),
         workdir=Path.cwd(),
     )
@@ -103,7 +141,6 @@ def driving_resources(
     """Return what the use cases work with in a process that drives runs from the queue."""
     from infloop import __version__
     from infloop.application.resources import Resources
-    from infloop.settings import shown_settings
 
     async def driving_service() -> RunService:
         return service
@@ -118,9 +155,10 @@ def driving_resources(
 
     return Resources(
         store=store,
-        audit=audit,
+        audit=lambda: audit,
         clock=clock,
         folders=folders(chosen),
+        budget=total_budget(chosen),
         service=driving_service,
         driving=lambda: service,
         workspaces=workspaces,
@@ -128,11 +166,11 @@ def driving_resources(
         dispatcher=dispatcher,
         version=__version__,
         models_of=_models_of,
-        settings=lambda: shown_settings(chosen),
+        settings=partial(shown_settings, chosen),
     )
 
 
-async def _models_of(manifest: HttpProvider) -> Offer:
-    from infloop.providers.http.models import offered_profiles
+async def _models_of(manifest: HttpProvider) -> ModelList:
+    from infloop.providers.http.models import list_profiles
 
-    return await offered_profiles(manifest, os.environ)
+    return await list_profiles(manifest, os.environ)

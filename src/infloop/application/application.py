@@ -16,48 +16,119 @@ if TYPE_CHECKING:
     from infloop.application.costs import Costs
     from infloop.application.folders import Folders
     from infloop.application.health import HealthChecks
-    from infloop.application.history import RunHistory
-    from infloop.application.live import Live
     from infloop.application.login import Logins
     from infloop.application.providers import Providers
-    from infloop.application.queue import RunQueue
-    from infloop.application.resources import Resources
-    from infloop.application.runs import Runs
+    from infloop.application.resources import FileResources, Resources
+    from infloop.application.runs.apply import ApplyChanges
+    from infloop.application.runs.control import Runs
+    from infloop.application.runs.explain import Explanations
+    from infloop.application.runs.history import RunHistory
+    from infloop.application.runs.live import Live
+    from infloop.application.runs.queue import RunQueue
+    from infloop.application.runs.records import RunRecords
+    from infloop.application.runs.worktrees import Worktrees
     from infloop.application.triggers import Triggers
     from infloop.application.workflows import Workflows
+    from infloop.model.clock import Clock
 
 
-class Application:
-    """All use cases."""
+class FileApplication:
+    """The use cases that work with files alone, without a store."""
 
-    def __init__(self, resources: Resources) -> None:
-        self._resources = resources
+    def __init__(self, resources: FileResources) -> None:
+        self._file_resources = resources
 
     @property
     def version(self) -> str:
-        return self._resources.version
+        return self._file_resources.version
+
+    @property
+    def clock(self) -> Clock:
+        return self._file_resources.clock
+
+    @cached_property
+    def audit(self) -> AuditTrail:
+        from infloop.application.audit import AuditTrail
+
+        return AuditTrail(self._file_resources)
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        from infloop.application.catalog import Catalog
+
+        return Catalog(self._file_resources)
+
+    @cached_property
+    def connections(self) -> Connections:
+        from infloop.application.connections import Connections
+
+        return Connections(self._file_resources)
+
+    @cached_property
+    def folders(self) -> Folders:
+        from infloop.application.folders import Folders
+
+        return Folders(self._file_resources)
+
+    @cached_property
+    def providers(self) -> Providers:
+        from infloop.application.providers import Providers
+
+        return Providers(self._file_resources)
+
+    @cached_property
+    def triggers(self) -> Triggers:
+        from infloop.application.triggers import Triggers
+
+        return Triggers(self._file_resources)
+
+    @cached_property
+    def workflows(self) -> Workflows:
+        from infloop.application.workflows import Workflows
+
+        return Workflows(self._file_resources)
+
+
+class Application(FileApplication):
+    """All use cases."""
+
+    def __init__(self, resources: Resources) -> None:
+        super().__init__(resources)
+        self._resources = resources
 
     @cached_property
     def history(self) -> RunHistory:
-        from infloop.application.history import RunHistory
+        from infloop.application.runs.history import RunHistory
 
         return RunHistory(self._resources)
 
     @cached_property
+    def explanations(self) -> Explanations:
+        from infloop.application.runs.explain import Explanations
+
+        return Explanations(self._resources, self.history)
+
+    @cached_property
+    def records(self) -> RunRecords:
+        from infloop.application.runs.records import RunRecords
+
+        return RunRecords(self._resources, self.history)
+
+    @cached_property
     def queue(self) -> RunQueue:
-        from infloop.application.queue import RunQueue
+        from infloop.application.runs.queue import RunQueue
 
         return RunQueue(self._resources)
 
     @cached_property
     def runs(self) -> Runs:
-        from infloop.application.runs import Runs
+        from infloop.application.runs.control import Runs
 
         return Runs(self._resources, self.history, self.queue)
 
     @cached_property
     def live(self) -> Live:
-        from infloop.application.live import Live
+        from infloop.application.runs.live import Live
 
         return Live(self._resources, self.history)
 
@@ -68,52 +139,22 @@ class Application:
         return Approvals(self._resources)
 
     @cached_property
-    def audit(self) -> AuditTrail:
-        from infloop.application.audit import AuditTrail
-
-        return AuditTrail(self._resources)
-
-    @cached_property
-    def catalog(self) -> Catalog:
-        from infloop.application.catalog import Catalog
-
-        return Catalog(self._resources)
-
-    @cached_property
-    def connections(self) -> Connections:
-        from infloop.application.connections import Connections
-
-        return Connections(self._resources)
-
-    @cached_property
     def costs(self) -> Costs:
         from infloop.application.costs import Costs
 
         return Costs(self._resources)
 
     @cached_property
-    def folders(self) -> Folders:
-        from infloop.application.folders import Folders
+    def apply(self) -> ApplyChanges:
+        from infloop.application.runs.apply import ApplyChanges
 
-        return Folders(self._resources)
-
-    @cached_property
-    def providers(self) -> Providers:
-        from infloop.application.providers import Providers
-
-        return Providers(self._resources)
+        return ApplyChanges(self._resources)
 
     @cached_property
-    def triggers(self) -> Triggers:
-        from infloop.application.triggers import Triggers
+    def worktrees(self) -> Worktrees:
+        from infloop.application.runs.worktrees import Worktrees
 
-        return Triggers(self._resources)
-
-    @cached_property
-    def workflows(self) -> Workflows:
-        from infloop.application.workflows import Workflows
-
-        return Workflows(self._resources)
+        return Worktrees(self._resources)
 
     @cached_property
     def health(self) -> HealthChecks:

@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING
 
 from infloop.application.models import Model
 from infloop.errors import Conflict, Forbidden, UsageError
-from infloop.model.approval import Approval
-from infloop.runtime.approvals import how_to
+from infloop.model.approval import Approval, answer_hint
 from infloop.store.interfaces.approvals import AlreadySettled
 
 if TYPE_CHECKING:
     from infloop.application.caller import Caller
     from infloop.application.resources import Resources
-    from infloop.model.approval import Answer, ApprovalState
+    from infloop.model.approval import AllowOrDeny, ApprovalState
 
 IDENTIFIED = ("cli", "api-token", "browser-session")
 """Who may answer. Anybody else may be the agent that asks, such as a caller without a token."""
+
+
+SHORTEST_PREFIX = 4
 
 
 class ApprovalList(Model, kw_only=True):
@@ -41,11 +43,23 @@ class Approvals:
         """List what waits, the oldest question first, or what became of earlier questions."""
         return ApprovalList(approvals=await self._resources.approvals().listed(state))
 
+    async def find_id(self, name: str) -> str:
+        """Return the id of the waiting question whose id begins so; a complete id stays as it is.
+
+        Raises UsageError that says what to type.
+        """
+        waiting = await self._resources.approvals().waiting()
+        found = [each.id for each in waiting if each.id.startswith(name)]
+        if len(name) < SHORTEST_PREFIX or len(found) > 1:
+            why = f"{len(found)} questions begin with" if len(found) > 1 else "give more than"
+            raise UsageError(f"{why} {name!r}; `infloop approvals` lists them")
+        return found[0] if found else name
+
     async def read(self, approval_id: str) -> Approval:
         return await self._resources.approvals().read(approval_id)
 
     async def answer(
-        self, approval_id: str, answer: Answer, caller: Caller, note: str = ""
+        self, approval_id: str, answer: AllowOrDeny, caller: Caller, note: str = ""
     ) -> Approval:
         """Allow or deny what is asked. The first answer counts."""
         if caller.actor.kind not in IDENTIFIED:
@@ -69,7 +83,7 @@ class Approvals:
 
     def open_of(self, run_id: str) -> list[Approval]:
         """Return what a run of this process waits for."""
-        return self._resources.approvals().open_of(run_id)
+        return self._resources.approvals().open_for_run(run_id)
 
 
-__all__ = ["ApprovalAnswer", "ApprovalList", "Approvals", "how_to"]
+__all__ = ["ApprovalAnswer", "ApprovalList", "Approvals", "answer_hint"]

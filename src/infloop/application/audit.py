@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from infloop.application.models import Model
-from infloop.model.audit import Entry
+from infloop.model.audit import SYSTEM, AuditEntry
 from infloop.store.audit.reading import Follower, newest, verify
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from infloop.application.resources import Resources
-    from infloop.model.audit import Actor, EventName, Wanted
+    from infloop.application.resources import FileResources
+    from infloop.model.audit import AuditFilter
     from infloop.model.values import JsonObject
 
 POLL_SECONDS = 0.2
@@ -23,7 +24,7 @@ POLL_SECONDS = 0.2
 class AuditPage(Model, kw_only=True):
     """Entries, newest first; `unreadable` counts the lines that hold none."""
 
-    entries: list[Entry]
+    entries: list[AuditEntry]
     unreadable: int
 
 
@@ -48,15 +49,15 @@ class Verification(Model, kw_only=True):
 class AuditTrail:
     """The audit log of a data directory."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: FileResources) -> None:
         self._log = resources.audit
         self._directory = resources.folders.audit
 
-    async def newest(self, wanted: Wanted, limit: int) -> AuditPage:
+    async def newest(self, wanted: AuditFilter, limit: int) -> AuditPage:
         found = await asyncio.to_thread(newest, self._directory, wanted, limit)
         return AuditPage(entries=found.entries, unreadable=found.unreadable)
 
-    async def follow(self, wanted: Wanted, limit: int) -> AsyncIterator[Entry]:
+    async def follow(self, wanted: AuditFilter, limit: int) -> AsyncIterator[AuditEntry]:
         """Yield the newest entries, oldest first, and then each new one, without end."""
         follower = Follower(self._directory)
         try:
@@ -85,16 +86,15 @@ class AuditTrail:
             flaw=flaw,
         )
 
-    async def record(
-        self,
-        event: EventName,
-        actor: Actor,
-        *,
-        outcome: str = "",
-        correlation_id: str = "",
-        details: JsonObject | None = None,
-    ) -> None:
-        """Record what a surface itself did: a login, a start, a stop."""
-        await self._log.record(
-            event, actor, outcome=outcome, correlation_id=correlation_id, details=details or {}
-        )
+    @asynccontextmanager
+    async def server(
+        self, *, address: str, is_open: bool, metrics_port: int
+    ) -> AsyncIterator[None]:
+        """Record that a server listens, and at the end that it stopped in an orderly way.
+
+        `is_open` means that it asks for no token.
+        """
+        details: JsonObject = {"address": address, "open": is_open, "metricsPort": metrics_port}
+        await self._log().record("server.started", SYSTEM, details=details)
+        yield
+        await self._log().record("server.stopped", SYSTEM)

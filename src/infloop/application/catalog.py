@@ -5,18 +5,17 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from infloop.application.models import Model
-from infloop.model.connection import connection_schema
-from infloop.model.plugin import plugin_schema
-from infloop.model.provider import provider_schema
+from infloop.application.schemas import SCHEMAS
+from infloop.model.nodes import NODE_MODELS
 from infloop.model.schema import part_model
 from infloop.model.starter import new_node
-from infloop.model.trigger import trigger_schema
 from infloop.model.values import JsonObject
-from infloop.model.workflow import NODE_MODELS, workflow_schema
 
 if TYPE_CHECKING:
-    from infloop.application.resources import Resources
+    from infloop.application.resources import FileResources
 
 
 class NodeType(Model, kw_only=True):
@@ -33,41 +32,41 @@ class NodeType(Model, kw_only=True):
     config: JsonObject
 
 
+class SettingsView(Model, kw_only=True):
+    """The settings with their JSON Schema; a secret is shown as set or not set."""
+
+    values: dict[str, str | int | float | bool | None]
+    schema: JsonObject
+
+
 class CatalogContent(Model, kw_only=True):
-    """Everything that forms are made from; a secret setting is shown as set or not set."""
+    """Everything that forms are made from; `schemas` are the JSON Schemas of the file formats."""
 
     version: str
     nodes: list[NodeType]
     schemas: dict[str, JsonObject]
-    settings: JsonObject
+    settings: SettingsView
 
 
 class Catalog:
     """Describes node types, file formats and settings."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: FileResources) -> None:
         self._resources = resources
 
     def read(self) -> CatalogContent:
         nodes, schemas = _fixed()
-        settings = self._resources.settings
         return CatalogContent(
             version=self._resources.version,
             nodes=nodes,
             schemas=schemas,
-            settings=settings() if settings else {},
+            settings=msgspec.convert(self._resources.settings(), SettingsView),
         )
 
 
 @cache
 def _fixed() -> tuple[list[NodeType], dict[str, JsonObject]]:
-    schemas = {
-        "workflow": workflow_schema(),
-        "provider": provider_schema(),
-        "trigger": trigger_schema(),
-        "plugin": plugin_schema(),
-        "connection": connection_schema(),
-    }
+    schemas = {name: schema() for name, schema in SCHEMAS.items()}
     return [_node_type(kind) for kind in NODE_MODELS], schemas
 
 

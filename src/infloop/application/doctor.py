@@ -15,14 +15,16 @@ from infloop.application.models import Model
 from infloop.model.isolation import LEVELS, Level
 from infloop.sandbox.base import ChildRequest
 from infloop.sandbox.kernel import landlock
-from infloop.sandbox.levels.choice import Place, Proof, open_level, prove
+from infloop.sandbox.levels.choice import check_level, open_level
 from infloop.sandbox.levels.host import HostSandbox
-from infloop.sandbox.self_check.battery import PROMISES, self_check
+from infloop.sandbox.levels.keeper_sandbox import SandboxOptions
+from infloop.sandbox.promises import PROMISES
+from infloop.sandbox.self_check.battery import self_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from infloop.sandbox.self_check.battery import Check
+    from infloop.sandbox.self_check.battery import AttackReport as BatteryReport
 
 _SERVICE_USERS = ("infloop", "nobody")
 
@@ -67,32 +69,32 @@ class DoctorReport(Model, kw_only=True):
 
 def promises() -> dict[str, str]:
     """Return what a level can promise, each with its text."""
-    return dict(PROMISES)
+    return {str(name): text for name, text in PROMISES.items()}
 
 
 async def examine(levels: Sequence[Level] = LEVELS, *, attack: bool = False) -> DoctorReport:
     """Try each level; with `attack`, run the whole battery at those that hold."""
-    with _place() as place:
+    with _options() as options:
         versions = await _versions()
-        proofs = [await _proof(level, place) for level in levels]
-        checks = [await _check(p.level, place) for p in proofs if p.holds] if attack else []
+        checks = [await check_level(level, options) for level in levels]
+        attacks = [await _attack(each.level, options) for each in checks if attack and each.holds]
     return DoctorReport(
         versions=versions,
-        children_run_as=place.user[0] if place.user else None,
+        children_run_as=options.user[0] if options.user else None,
         levels=[
-            LevelReport(level=proof.level, holds=proof.holds, reason=proof.reason)
-            for proof in proofs
+            LevelReport(level=check.level, holds=check.holds, reason=check.reason)
+            for check in checks
         ],
-        attacks=[_attack(check) for check in checks],
+        attacks=[_report(each) for each in attacks],
     )
 
 
 @contextmanager
-def _place() -> Iterator[Place]:
-    """Yield a directory that the children's user can enter, and that user."""
+def _options() -> Iterator[SandboxOptions]:
+    """Yield options with a scratch directory that the children's user can enter."""
     with tempfile.TemporaryDirectory(prefix="infloop-doctor-") as folder:
         Path(folder).chmod(0o711)
-        yield Place(folder, user=_service_user() if os.geteuid() == 0 else None)
+        yield SandboxOptions(folder, user=_service_user() if os.geteuid() == 0 else None)
 
 
 def _service_user() -> tuple[int, int] | None:
@@ -100,14 +102,10 @@ def _service_user() -> tuple[int, int] | None:
     return next((users[name] for name in _SERVICE_USERS if name in users), None)
 
 
-async def _proof(level: Level, place: Place) -> Proof:
-    return Proof("host") if level == "host" else await prove(level, place)
-
-
-async def _check(level: Level, place: Place) -> Check:
-    sandbox = open_level(level, place)
+async def _attack(level: Level, options: SandboxOptions) -> BatteryReport:
+    sandbox = open_level(level, options)
     try:
-        return await self_check(sandbox, place.scratch, user=place.user)
+        return await self_check(sandbox, options.scratch, user=options.user)
     finally:
         await sandbox.close()
 
@@ -130,7 +128,7 @@ async def _versions() -> dict[str, str]:
     return found
 
 
-def _attack(check: Check) -> AttackReport:
+def _report(check: BatteryReport) -> AttackReport:
     return AttackReport(
         level=check.level,
         holds=check.holds,

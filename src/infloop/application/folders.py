@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from infloop.application.models import Model
 from infloop.errors import UsageError
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 
 if TYPE_CHECKING:
-    from infloop.application.resources import Resources
+    from infloop.application.resources import FileResources
 
 MAX_ENTRIES = 5_000
 
@@ -36,14 +36,14 @@ class FolderList(Model, kw_only=True):
 class Folders:
     """Lists directories."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: FileResources) -> None:
         self._home = resources.folders.home
 
     async def list(self, path: str | None, *, show_hidden: bool = False) -> FolderList:
         """List the directories in a directory; without one, in the home directory."""
         chosen = self._home if path is None else Path(path)
         if not chosen.is_absolute() or "\0" in str(chosen):
-            raise UsageError(f"{shown(path)} is not the full path of a directory")
+            raise UsageError(f"{short_repr(path)} is not the full path of a directory")
         return await asyncio.to_thread(_listed, chosen, show_hidden=show_hidden)
 
 
@@ -53,7 +53,7 @@ def _listed(folder: Path, *, show_hidden: bool) -> FolderList:
         with os.scandir(full) as found:
             names = sorted(entry.name for entry in found if _is_folder(entry))
     except OSError as error:
-        raise UsageError(f"cannot list {shown(str(full))}: {error.strerror}") from None
+        raise UsageError(f"cannot list {short_repr(str(full))}: {error.strerror}") from None
     named = [name for name in names if show_hidden or not name.startswith(".")]
     return FolderList(
         path=_text(str(full)),

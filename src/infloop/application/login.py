@@ -48,7 +48,7 @@ class Logins:
 
     async def _record(self, event: EventName, correlation_id: str, outcome: str = "") -> None:
         who: ActorKind = "anonymous" if event == "login.failed" else "browser-session"
-        await self._resources.audit.record(
+        await self._resources.audit().record(
             event,
             Actor(who if self._token else "open"),
             outcome=outcome,

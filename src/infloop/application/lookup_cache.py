@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from infloop.model.plugin import Plugin
     from infloop.model.trigger import Trigger
     from infloop.model.workflow import Workflow
-    from infloop.triggers.webhook import Desk
+    from infloop.triggers.webhook import Lookup
 
 Found = TypeVar("Found")
 
 
 class OncePerTurn:
-    """A desk that looks at each file at most once in a turn of the event loop.
+    """A lookup that looks at each file at most once in a turn of the event loop.
 
     Requests that are judged in one turn had arrived before it began. So what one of them found is
     no older than any of them, and under load most of them need not look at the disk.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
         self._triggers: dict[str, Trigger | None] = {}
         self._plugins: dict[str, Plugin | None] = {}
         self._workflows: dict[str, Workflow | None] = {}
@@ -32,15 +32,15 @@ class OncePerTurn:
 
     def trigger(self, trigger_id: str) -> Trigger | None:
         """Return the trigger, or None."""
-        return self._once(self._triggers, self._desk.trigger, trigger_id)
+        return self._once(self._triggers, self._lookup.trigger, trigger_id)
 
     def plugin(self, plugin_id: str) -> Plugin | None:
         """Return the plugin, or None."""
-        return self._once(self._plugins, self._desk.plugin, plugin_id)
+        return self._once(self._plugins, self._lookup.plugin, plugin_id)
 
     def workflow(self, workflow_id: str) -> Workflow | None:
         """Return the workflow, or None when there is none that could run."""
-        return self._once(self._workflows, self._desk.workflow, workflow_id)
+        return self._once(self._workflows, self._lookup.workflow, workflow_id)
 
     def _once(self, seen: dict[str, Found], look: Callable[[str], Found], name: str) -> Found:
         if name not in seen:

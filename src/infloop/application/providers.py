@@ -15,7 +15,7 @@ from infloop.model.connection import ConnectedProvider
 from infloop.model.provider import CliProvider, HttpProvider
 
 if TYPE_CHECKING:
-    from infloop.application.resources import Resources
+    from infloop.application.resources import FileResources
     from infloop.catalog.agents import Agent
     from infloop.model.provider import Provider
 
@@ -72,7 +72,7 @@ class ProfileList(Model, kw_only=True):
 class Providers:
     """The providers that agent nodes can name."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: FileResources) -> None:
         self._resources = resources
         self._folders = resources.folders.providers
 
@@ -103,7 +103,6 @@ class Providers:
         provider = await self._find(provider_id)
         if not isinstance(provider, HttpProvider):
             raise UsageError(f"provider {provider_id!r} is not behind an HTTP API", "not-http")
-        assert self._resources.models_of is not None
         offer = await self._resources.models_of(provider)
         return ProfileList(
             profiles=[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,11 +12,12 @@ if TYPE_CHECKING:
 
     from infloop.application.trigger_firing import TriggerFiring
     from infloop.catalog import ProviderFiles, WorkflowCatalog
-    from infloop.catalog.lookup import CatalogDesk
+    from infloop.catalog.lookup import CatalogLookup
     from infloop.model.clock import Clock
     from infloop.model.provider import HttpProvider
     from infloop.model.values import JsonObject
-    from infloop.providers.http.models import Offer
+    from infloop.policy.spending import Budget
+    from infloop.providers.http.models import ModelList
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.runs.dispatch import Dispatcher
     from infloop.runtime.runs.service import RunService
@@ -25,17 +27,46 @@ if TYPE_CHECKING:
     from infloop.triggers.scheduler import Scheduler
 
 
-@dataclass(frozen=True, slots=True)
 class Folders:
-    """Where files are found; `workdir` is where runs work unless the caller chooses."""
+    """Where files are found; `workdir` is where runs work unless the caller chooses.
 
-    workflows: WorkflowCatalog
-    providers: Sequence[ProviderFiles]
-    triggers: CatalogDesk
-    connections: Path
-    audit: Path
-    home: Path
-    workdir: Path
+    The catalogs are imported at their first use.
+    """
+
+    def __init__(
+        self,
+        *,
+        workflows: Callable[[], WorkflowCatalog],
+        providers: Callable[[], Sequence[ProviderFiles]],
+        triggers: Callable[[], CatalogLookup],
+        audit: Callable[[], Path],
+        connections: Path,
+        home: Path,
+        workdir: Path,
+    ) -> None:
+        self._workflows = workflows
+        self._providers = providers
+        self._triggers = triggers
+        self._audit = audit
+        self.connections = connections
+        self.home = home
+        self.workdir = workdir
+
+    @cached_property
+    def workflows(self) -> WorkflowCatalog:
+        return self._workflows()
+
+    @cached_property
+    def providers(self) -> Sequence[ProviderFiles]:
+        return self._providers()
+
+    @cached_property
+    def triggers(self) -> CatalogLookup:
+        return self._triggers()
+
+    @cached_property
+    def audit(self) -> Path:
+        return self._audit()
 
     def known_providers(self) -> list[str]:
         """Return the ids that an agent node can name."""
@@ -43,8 +74,25 @@ class Folders:
         return list(dict.fromkeys(found))
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileResources:
+    """What use cases need that work with files alone.
+
+    `audit` opens the log at the first call. `firing` and `scheduler` exist in a server.
+    """
+
+    audit: Callable[[], AuditLog]
+    clock: Clock
+    folders: Folders
+    version: str
+    models_of: Callable[[HttpProvider], Awaitable[ModelList]]
+    settings: Callable[[], JsonObject]
+    firing: TriggerFiring | None = None
+    scheduler: Scheduler | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources(FileResources):
     """Everything that use cases are given.
 
     `service`, `workspaces` and `approvals` open what they return at the first call: a command that
@@ -52,19 +100,12 @@ class Resources:
     """
 
     store: Store
-    audit: AuditLog
-    clock: Clock
-    folders: Folders
+    budget: Budget
     service: Callable[[], Awaitable[RunService]]
     driving: Callable[[], RunService | None]
     workspaces: Callable[[], Awaitable[Workspaces]]
     approvals: Callable[[], Approvals]
     dispatcher: Dispatcher | None = None
-    firing: TriggerFiring | None = None
-    scheduler: Scheduler | None = None
-    version: str = ""
-    models_of: Callable[[HttpProvider], Awaitable[Offer]] | None = None
-    settings: Callable[[], JsonObject] | None = None
 
     def serving(self, firing: TriggerFiring, scheduler: Scheduler) -> Resources:
         """Return the same with what a server has besides: triggers that fire."""

@@ -13,31 +13,30 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from infloop.application.lookup_cache import OncePerTurn
-from infloop.errors import AuditError, StoreError, UsageError
-from infloop.model.audit import SYSTEM, Actor, mark_of
+from infloop.errors import StoreError, UsageError
+from infloop.model.audit import Actor, fingerprint
 from infloop.model.inputs import InputError
 from infloop.model.template import TooLong
-from infloop.runtime.runs.dispatch import Asked
+from infloop.runtime.runs.dispatch import RunRequest
 from infloop.store.interfaces.queue import QueueFull
-from infloop.triggers.firing import name_of, prepare
-from infloop.triggers.schedule import Timetable
-from infloop.triggers.scheduler import schedule_key, schedule_values
-from infloop.triggers.watcher import changed_values
-from infloop.triggers.webhook import Place, Webhooks
+from infloop.triggers import KINDS, kind_named
+from infloop.triggers.firing import prepare, public_name
+from infloop.triggers.services import SourceServices
+from infloop.triggers.webhook import QueuePosition, Webhooks
 
 if TYPE_CHECKING:
-    from infloop.catalog.lookup import CatalogDesk
+    from infloop.catalog.lookup import CatalogLookup
     from infloop.model.clock import Clock
     from infloop.model.trigger import Trigger
     from infloop.model.values import JsonValue
     from infloop.model.workflow import Workflow
     from infloop.runtime.runs.dispatch import Dispatcher
     from infloop.store.audit.log import AuditLog
-    from infloop.triggers.filewatch import Changes
     from infloop.triggers.firing import Firing
+    from infloop.triggers.kinds.base import TriggerKind
     from infloop.triggers.payload import Values
-    from infloop.triggers.schedule import Missed
-    from infloop.triggers.webhook import Answer, Delivery
+    from infloop.triggers.services import IsOwnWrite, Source
+    from infloop.triggers.webhook import Delivery, WebhookAnswer
 
 _correlation_id: ContextVar[str] = ContextVar("correlation_id", default="")
 
@@ -49,7 +48,7 @@ class TriggerFiring:
 
     def __init__(
         self,
-        lookup: CatalogDesk,
+        lookup: CatalogLookup,
         dispatcher: Dispatcher,
         audit: AuditLog,
         clock: Clock,
@@ -67,7 +66,7 @@ class TriggerFiring:
         )
         self._known: list[Trigger] = []
 
-    async def receive(self, delivery: Delivery, correlation_id: str) -> Answer:
+    async def receive(self, delivery: Delivery, correlation_id: str) -> WebhookAnswer:
         """Return the answer to a webhook; an existing trigger's refusal is in the audit log."""
         token = _correlation_id.set(correlation_id)
         try:
@@ -84,29 +83,22 @@ class TriggerFiring:
             )
         return answer
 
-    async def start_due(
-        self, trigger: Trigger, due_ms: int, missed: Missed | None, correlation_id: str = ""
-    ) -> bool:
-        """Queue the run of a schedule that is due; False when there is no room at the moment."""
-        assert trigger.schedule is not None
-        values = schedule_values(Timetable(trigger.schedule), due_ms, missed)
-        token = _correlation_id.set(correlation_id)
-        try:
-            return await self._start(trigger, values, schedule_key(trigger, due_ms), trusted=True)
-        finally:
-            _correlation_id.reset(token)
+    def sources(self, is_own_write: IsOwnWrite) -> list[Source]:
+        """Return what fires the triggers, of all kinds that do not wait for requests."""
+        made = (kind.source(self._services(kind, is_own_write)) for kind in KINDS)
+        return [source for source in made if source is not None]
 
-    async def start_changed(self, trigger: Trigger, changes: Changes) -> bool:
-        """Queue the run of a trigger whose files changed; False when there is no room."""
-        assert trigger.files is not None
-        try:
-            return await self._start(trigger, changed_values(trigger.files, changes))
-        except AuditError as error:
-            # The run is queued, and has no key by which a second one would be recognised.
-            self.warn(trigger, f"starts a run that is not on record: {error}")
-            return True
+    def _services(self, kind: TriggerKind, is_own_write: IsOwnWrite) -> SourceServices:
+        return SourceServices(
+            triggers=lambda: [one for one in self._triggers() if one.kind == kind.name],
+            start=self.start,
+            notify=self.warn,
+            is_own_write=is_own_write,
+            clock=self._clock,
+            state_dir=self.lookup.triggers.folder,
+        )
 
-    def triggers(self) -> list[Trigger]:
+    def _triggers(self) -> list[Trigger]:
         """Return the triggers now, or as they were when their folder could last be read."""
         try:
             self._known = self.lookup.triggers.all()
@@ -115,36 +107,42 @@ class TriggerFiring:
         return self._known
 
     def warn(self, trigger: Trigger, message: str) -> None:
-        log.warning("trigger %r: %s", name_of(trigger), message)
+        log.warning("trigger %r: %s", public_name(trigger), message)
 
     def write_last_fired(self) -> None:
         """Write when triggers last fired. Blocks for as long as a small file is written."""
         try:
-            self.lookup.triggers.settle()
+            self.lookup.triggers.flush()
         except (OSError, StoreError) as error:
             log.warning("when triggers fired is not written: %s", _why(error))
 
-    async def _start(
-        self, trigger: Trigger, values: Values, key: str = "", *, trusted: bool = False
+    async def start(
+        self, trigger: Trigger, values: Values, key: str = "", correlation_id: str = ""
     ) -> bool:
+        """Queue the run of a trigger; see `StartRun`."""
         workflow: Workflow | None = self.lookup.workflow(trigger.workflow_id)
         if workflow is None:
             raise UsageError(f"there is no workflow {trigger.workflow_id!r} that could run")
+        trusted = kind_named(trigger.kind).is_trusted
         try:
             firing = prepare(trigger, workflow, values, key=key, trusted=trusted)
         except (InputError, TooLong) as error:
             raise UsageError(str(error)) from None
-        return firing is None or await self._enqueue(firing) is not None
+        token = _correlation_id.set(correlation_id)
+        try:
+            return firing is None or await self._enqueue(firing) is not None
+        finally:
+            _correlation_id.reset(token)
 
-    async def _enqueue(self, firing: Firing) -> Place | None:
+    async def _enqueue(self, firing: Firing) -> QueuePosition | None:
         """Queue a run durably; None when the queue is full.
 
         Raises AuditError when the run is queued and not on record: the sender is not told of it.
         """
         correlation_id = _correlation_id.get() or f"cid_{secrets.token_hex(16)}"
-        by_webhook = firing.cause.kind == "webhook"
+        kind = kind_named(firing.cause.kind)
         added = await self._dispatcher.put(
-            Asked(
+            RunRequest(
                 workflow_id=firing.workflow_id,
                 inputs=firing.inputs,
                 cause=firing.cause,
@@ -157,15 +155,15 @@ class TriggerFiring:
         if isinstance(added, QueueFull):
             return None
         await self._audit.record(
-            "webhook.accepted" if by_webhook else "run.queued",
-            Actor("webhook") if by_webhook else SYSTEM,
+            kind.queued_event,
+            kind.actor,
             correlation_id=correlation_id,
             workflow_id=firing.workflow_id,
             details=_details(firing.trigger_id),
         )
         if not added.repeated:
             await self._note_fired(firing.trigger_id, self._clock.now_ms())
-        return Place(added.id, added.position)
+        return QueuePosition(added.id, added.position)
 
     async def _note_fired(self, trigger_id: str, now_ms: int) -> None:
         if self.lookup.triggers.is_due(trigger_id, now_ms):
@@ -174,12 +172,14 @@ class TriggerFiring:
             _note_fired(self.lookup, trigger_id, now_ms)
 
 
-def _note_fired(lookup: CatalogDesk, trigger_id: str, now_ms: int) -> None:
+def _note_fired(lookup: CatalogLookup, trigger_id: str, now_ms: int) -> None:
     """Remember when a trigger fired. Its run is queued already, so a failure is only logged."""
     try:
         lookup.fired(trigger_id, now_ms)
     except (OSError, StoreError) as error:
-        log.warning("when trigger %r fired is not written: %s", mark_of(trigger_id), _why(error))
+        log.warning(
+            "when trigger %r fired is not written: %s", fingerprint(trigger_id), _why(error)
+        )
 
 
 def _why(error: OSError | StoreError) -> str:
@@ -188,5 +188,5 @@ def _why(error: OSError | StoreError) -> str:
 
 
 def _details(trigger_id: str, detail: str = "") -> dict[str, JsonValue]:
-    named: dict[str, JsonValue] = {"trigger": mark_of(trigger_id)}
+    named: dict[str, JsonValue] = {"trigger": fingerprint(trigger_id)}
     return named | ({"detail": detail} if detail else {})

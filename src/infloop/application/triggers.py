@@ -5,65 +5,63 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infloop.application.models import Model
+from infloop.application.problems import shown_problems
+from infloop.application.trigger_models import (
+    SECRETS,
+    DryRun,
+    PluginList,
+    TrialResult,
+    TriggerDetail,
+    TriggerList,
+    TriggerReport,
+    TriggerView,
+    plugin_view,
+    trigger_view,
+)
+from infloop.catalog.files import read_bounded
 from infloop.catalog.triggers import new_trigger_id
 from infloop.errors import Conflict, InvalidFile, NotFound, Problem, UsageError, WorkflowError
-from infloop.model.audit import mark_of
-from infloop.model.problems import Report, shown
+from infloop.model.audit import fingerprint
+from infloop.model.problems import Report, short_repr
 from infloop.model.reading import read_object
 from infloop.model.trigger import is_trigger_id, parse_trigger
 from infloop.model.values import JsonObject
-from infloop.triggers.checks import check_trigger, needs_secret
+from infloop.triggers import KINDS, kind_named
+from infloop.triggers.checks import check_trigger
+from infloop.triggers.kinds.webhook import needs_secret
+from infloop.triggers.scheduler import STATE_FILE, ScheduleStates
 from infloop.triggers.trial import trial_delivery
-from infloop.triggers.webhook import MAX_BODY_BYTES, Answer, Delivery
+from infloop.triggers.webhook import (
+    MAX_BODY_BYTES,
+    Delivery,
+    QueuePosition,
+    WebhookAnswer,
+    Webhooks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from infloop.application.caller import Caller
-    from infloop.application.resources import Resources
+    from infloop.application.resources import FileResources
+    from infloop.catalog.triggers import TriggerFile
     from infloop.model.audit import EventName
     from infloop.model.trigger import Trigger
+    from infloop.triggers.firing import Firing
+    from infloop.triggers.schedule import Missed
 
 INVALID = "invalid-trigger"
-_SECRETS = ("secret", "previousSecret")
+_HOUR_MS = 3_600_000
 _OWN = ("lastFiredAt", "createdAt", "updatedAt")
-
-
-class TriggerDetail(Model, kw_only=True):
-    """A trigger as its file says, without its secrets; `secretSet` says whether it has one.
-
-    `missed` counts the times of a schedule that somebody is asked about.
-    """
-
-    trigger: JsonObject
-
-
-class TriggerList(Model, kw_only=True):
-    """All triggers, or those of one workflow."""
-
-    triggers: list[JsonObject]
-
-
-class PluginList(Model, kw_only=True):
-    """Senders of webhooks, the generic one first."""
-
-    plugins: list[JsonObject]
-
-
-class TrialResult(Model, kw_only=True):
-    """What the sender would have been answered. The run is a real one."""
-
-    status: int
-    body: JsonObject | None
 
 
 class Triggers:
     """What starts workflows without a person."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: FileResources) -> None:
         self._resources = resources
         self._lookup = resources.folders.triggers
         self._firing = resources.firing
@@ -72,14 +70,59 @@ class Triggers:
     async def all(self, workflow_id: str | None = None) -> TriggerList:
         found = await asyncio.to_thread(self._lookup.triggers.all)
         wanted = [one for one in found if workflow_id in (None, one.workflow_id)]
-        return TriggerList(triggers=[self._shown(one) for one in wanted])
+        missed = self._missed()
+        return TriggerList(triggers=[_view(one, missed) for one in wanted])
 
     async def read(self, trigger_id: str) -> TriggerDetail:
         return TriggerDetail(trigger=self._shown(await self.find(trigger_id)))
 
+    async def find_id(self, name: str) -> str:
+        """Return the id of the trigger whose id begins so, also of one that cannot be used.
+
+        Raises UsageError that says what to type.
+        """
+        entries = await asyncio.to_thread(self._lookup.triggers.entries)
+        found = [entry.id for entry in entries if entry.id.startswith(name)]
+        if name in found:
+            return name
+        if name and len(found) == 1:
+            return found[0]
+        what = f"{len(found)} triggers begin with" if found and name else "there is no trigger"
+        raise UsageError(f"{what} {name!r}; `infloop triggers` lists them")
+
+    async def reports(self) -> list[TriggerReport]:
+        """Return all triggers with what is wrong with them, also those that cannot be used."""
+        files = await asyncio.to_thread(self._lookup.triggers.entries)
+        missed = self._missed()
+        return [await asyncio.to_thread(self._report, file, missed) for file in files]
+
+    async def report(self, trigger_id: str) -> TriggerReport:
+        """Return one trigger that can be used. Raises UsageError."""
+        for each in await self.reports():
+            if each.id == trigger_id and each.trigger is not None:
+                return each
+        raise UsageError(f"trigger {trigger_id!r} cannot be used; `infloop triggers` says why")
+
+    def _report(self, file: TriggerFile, missed: Mapping[str, Missed]) -> TriggerReport:
+        trigger = file.trigger
+        if trigger is None:
+            return TriggerReport(id=file.id, problems=shown_problems(file.problems))
+        kind, plugin = kind_named(trigger.kind), self._lookup.plugin(trigger.plugin_id)
+        return TriggerReport(
+            id=file.id,
+            problems=shown_problems([*file.problems, *self._problems(trigger)]),
+            trigger=_view(trigger, missed),
+            event=kind.describe(trigger),
+            details=list(kind.details(trigger, self._now())),
+            takes_requests=kind.takes_requests,
+            plugin=plugin_view(plugin) if plugin else None,
+        )
+
     async def plugins(self) -> PluginList:
-        found, _ = await asyncio.to_thread(self._lookup.plugins.load)
-        return PluginList(plugins=[plugin.to_json() for plugin in found])
+        found, problems = await asyncio.to_thread(self._lookup.plugins.load)
+        return PluginList(
+            plugins=[plugin_view(plugin) for plugin in found], problems=shown_problems(problems)
+        )
 
     async def overview(self) -> tuple[list[Trigger], set[str]]:
         """Return all triggers, and the plugins whose senders sign."""
@@ -106,22 +149,72 @@ class Triggers:
             trigger_id, caller, lambda before: _replaced(before.to_json(), given, self._now())
         )
 
-    async def set_secret(self, trigger_id: str, secret: str, caller: Caller) -> TriggerDetail:
-        """Set the secret that a webhook's sender signs with."""
+    async def set_enabled(self, trigger_id: str, caller: Caller, *, enabled: bool) -> TriggerDetail:
+        """Switch a trigger on or off."""
+        update = {"enabled": enabled, "updated_at": self._now()}
+        planned = (await self.find(trigger_id)).model_copy(update=update)
+        await self._record("trigger.changed", planned, caller)
+        trigger = await asyncio.to_thread(
+            self._lookup.triggers.change,
+            trigger_id,
+            lambda before: before.model_copy(update=update),
+        )
+        self._wake()
+        return TriggerDetail(trigger=self._shown(trigger))
+
+    async def set_secret(
+        self, trigger_id: str, secret: str, caller: Caller, *, overlap_hours: int = 0
+    ) -> TriggerDetail:
+        """Set the secret that a webhook's sender signs with.
+
+        The secret before it counts for `overlap_hours` more.
+        """
+        if overlap_hours < 0:
+            raise UsageError(f"{overlap_hours} is not a number of hours")
         if not secret.strip():
             raise InvalidFile("a secret cannot be empty", INVALID, reason="secret")
-        if (await self.find(trigger_id)).kind != "webhook":
+        if not kind_named((await self.find(trigger_id)).kind).takes_requests:
             raise InvalidFile("only a webhook has a secret", INVALID, reason="kind")
         return await self._change(
             trigger_id,
             caller,
-            lambda before: {**before.to_json(), "secret": secret, "updatedAt": self._now()},
+            lambda before: _with_secret(before.to_json(), secret, overlap_hours, self._now()),
         )
 
+    async def adopt(self, workflow_id: str, caller: Caller) -> list[TriggerReport]:
+        """Write the triggers inside an older workflow file as files of their own.
+
+        Those that have a file already are left alone.
+        """
+        _, parsed = await asyncio.to_thread(self._lookup.workflows.read, workflow_id)
+        files = self._lookup.triggers
+        new = [raw for raw in parsed.triggers if files.find(str(raw.get("id"))) is None]
+        for raw in new:
+            await self._resources.audit().record(
+                "trigger.created",
+                caller.actor,
+                correlation_id=caller.correlation_id,
+                workflow_id=workflow_id,
+                details={"trigger": fingerprint(str(raw.get("id"))), "adopted": True},
+            )
+        made = await asyncio.to_thread(files.import_inline, workflow_id, new, self._now())
+        names = {trigger.id for trigger in made}
+        return [report for report in await self.reports() if report.id in names]
+
     async def delete(self, trigger_id: str, caller: Caller) -> None:
-        """Delete a trigger; its address is dead at once."""
-        trigger = await self.find(trigger_id)
-        await self._record("trigger.deleted", trigger, caller)
+        """Delete a trigger, also one that cannot be used; its address is dead at once."""
+        entries = await asyncio.to_thread(self._lookup.triggers.entries)
+        entry = next((each for each in entries if each.id == trigger_id), None)
+        if entry is None:
+            raise _unknown(trigger_id)
+        trigger = entry.trigger
+        await self._resources.audit().record(
+            "trigger.deleted",
+            caller.actor,
+            correlation_id=caller.correlation_id,
+            workflow_id=trigger.workflow_id if trigger else "",
+            details=_details(trigger) if trigger else {"trigger": fingerprint(trigger_id)},
+        )
         await asyncio.to_thread(self._lookup.triggers.remove, trigger_id)
 
     async def regenerate(self, trigger_id: str, caller: Caller) -> TriggerDetail:
@@ -141,7 +234,7 @@ class Triggers:
         """Fire a webhook trigger by hand, with a request as its sender would sign it."""
         trigger = await self.find(trigger_id)
         plugin = self._lookup.plugin(trigger.plugin_id)
-        if trigger.kind != "webhook" or plugin is None:
+        if not kind_named(trigger.kind).takes_requests or plugin is None:
             raise InvalidFile("only a webhook can be tried out", INVALID, reason="kind")
         try:
             delivery = trial_delivery(
@@ -158,7 +251,41 @@ class Triggers:
         answer = await self.receive(delivery, caller.correlation_id)
         return TrialResult(status=answer.status, body=answer.body)
 
-    async def receive(self, delivery: Delivery, correlation_id: str) -> Answer:
+    async def dry_run(
+        self, trigger_id: str, headers: Mapping[str, str], *, payload_file: str | None = None
+    ) -> DryRun:
+        """Return what a request would be answered; its body is a file, or the plugin's example."""
+        trigger = await self.find(trigger_id)
+        plugin = self._lookup.plugin(trigger.plugin_id)
+        if not kind_named(trigger.kind).takes_requests or plugin is None:
+            raise UsageError(
+                f"{trigger_id!r} takes no requests; `infloop triggers show {trigger_id}` says what "
+                "it waits for"
+            )
+        body = await asyncio.to_thread(read_bounded, Path(payload_file)) if payload_file else None
+        try:
+            delivery = trial_delivery(
+                trigger,
+                plugin,
+                self._now(),
+                request_id=f"trial_{secrets.token_hex(8)}",
+                payload=body,
+                headers=dict(headers),
+            )
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        answer = await Webhooks(self._lookup, _start_nothing).receive(delivery, self._now())
+        firing = answer.firing
+        return DryRun(
+            status=answer.status,
+            reason=answer.reason,
+            detail=answer.detail,
+            workflow_id=firing.workflow_id if firing else None,
+            inputs=firing.inputs if firing else {},
+            untrusted=list(firing.cause.untrusted) if firing else [],
+        )
+
+    async def receive(self, delivery: Delivery, correlation_id: str) -> WebhookAnswer:
         """Return the answer to a webhook; what it asks for is durable before this returns."""
         assert self._firing is not None, "only a server receives webhooks"
         return await self._firing.receive(delivery, correlation_id)
@@ -166,7 +293,7 @@ class Triggers:
     async def answer_missed(self, trigger_id: str, caller: Caller, *, start: bool) -> TriggerDetail:
         """Say whether a run makes up for what a schedule missed."""
         trigger = await self.find(trigger_id)
-        if self._scheduler is None or trigger.id not in self._scheduler.asked():
+        if self._scheduler is None or trigger.id not in self._scheduler.questions():
             raise Conflict("this trigger has missed nothing that is asked about", "nothing-missed")
         await self._record("trigger.answered", trigger, caller, "start" if start else "let-be")
         answered = await self._scheduler.answer(
@@ -184,7 +311,7 @@ class Triggers:
             else None
         )
         if found is None:
-            raise NotFound(f"there is no trigger {shown(trigger_id)}")
+            raise _unknown(trigger_id)
         return found
 
     async def _change(
@@ -210,48 +337,43 @@ class Triggers:
         trigger, problems = parse_trigger(json.dumps(content).encode())
         if trigger is None:
             raise _invalid(problems)
-        plugin = self._lookup.plugin(trigger.plugin_id)
-        if plugin is not None and needs_secret(trigger, plugin):
-            raise _invalid([Problem("secret", "secret-required")], "secret-required")
-        workflow, called = self._lookup.workflow(trigger.workflow_id), self._called(trigger)
-        found = check_trigger(trigger, plugin, workflow, called)
+        found = self._problems(trigger)
         if any(problem.severity == "error" for problem in found):
-            raise _invalid(found)
+            plugin = self._lookup.plugin(trigger.plugin_id)
+            missing = plugin is not None and needs_secret(trigger, plugin)
+            raise _invalid(found, "secret-required" if missing else "")
         return trigger
 
-    def _called(self, trigger: Trigger) -> dict[str, JsonObject] | None:
+    def _problems(self, trigger: Trigger) -> list[Problem]:
+        """Return what is wrong with a trigger that its own file cannot show."""
+        plugin = self._lookup.plugin(trigger.plugin_id)
+        workflow = self._lookup.workflow(trigger.workflow_id)
         try:
-            return self._resources.folders.workflows.load_bundle(trigger.workflow_id).plain()
+            called = self._lookup.workflows.load_bundle(trigger.workflow_id).plain()
         except (UsageError, WorkflowError):
-            return None
+            called = None
+        return check_trigger(trigger, plugin, workflow, called)
 
-    def _shown(self, trigger: Trigger) -> JsonObject:
-        """Return a trigger without its secrets."""
-        content = trigger.to_json()
-        for name in _SECRETS:
-            content.pop(name, None)
-        missed = self._scheduler.asked().get(trigger.id) if self._scheduler else None
-        return {
-            "lastFiredAt": None,
-            **content,
-            "secretSet": bool(trigger.secret),
-            "missed": missed.count if missed else 0,
-        }
+    def _missed(self) -> Mapping[str, Missed]:
+        """Return what schedules missed and somebody is asked about, by trigger."""
+        if self._scheduler is not None:
+            return self._scheduler.questions()
+        states = ScheduleStates(self._lookup.triggers.folder / STATE_FILE).load()
+        return {name: state.question for name, state in states.items() if state.question}
+
+    def _shown(self, trigger: Trigger) -> TriggerView:
+        return _view(trigger, self._missed())
 
     async def _record(
         self, event: EventName, trigger: Trigger, caller: Caller, outcome: str = ""
     ) -> None:
-        await self._resources.audit.record(
+        await self._resources.audit().record(
             event,
             caller.actor,
             outcome=outcome,
             correlation_id=caller.correlation_id,
             workflow_id=trigger.workflow_id,
-            details={
-                "trigger": mark_of(trigger.id),
-                "name": trigger.name,
-                "enabled": trigger.enabled,
-            },
+            details=_details(trigger),
         )
 
     def _now(self) -> int:
@@ -262,9 +384,40 @@ class Triggers:
             self._scheduler.wake()
 
 
+def _view(trigger: Trigger, missed: Mapping[str, Missed]) -> TriggerView:
+    own = missed.get(trigger.id)
+    return trigger_view(trigger, own.count if own else 0)
+
+
+def _unknown(trigger_id: str) -> NotFound:
+    return NotFound(f"there is no trigger {short_repr(trigger_id)}")
+
+
+def _details(trigger: Trigger) -> JsonObject:
+    return {
+        "trigger": fingerprint(trigger.id),
+        "name": trigger.name,
+        "enabled": trigger.enabled,
+    }
+
+
+async def _start_nothing(_: Firing) -> QueuePosition:
+    return QueuePosition("none", 1)
+
+
+def _with_secret(before: JsonObject, secret: str, overlap_hours: int, now_ms: int) -> JsonObject:
+    """Return a trigger with a new secret; the one before it counts for a while."""
+    kept = {name: value for name, value in before.items() if not name.startswith("previousSecret")}
+    overlap: JsonObject = {}
+    if overlap_hours and before.get("secret"):
+        until = now_ms + overlap_hours * _HOUR_MS
+        overlap = {"previousSecret": before["secret"], "previousSecretUntil": until}
+    return {**kept, **overlap, "secret": secret, "updatedAt": now_ms}
+
+
 def _replaced(before: JsonObject, given: JsonObject, now_ms: int) -> JsonObject:
     """Return what was sent, with what a trigger keeps of its own."""
-    kept = {name: before[name] for name in (*_SECRETS, "previousSecretUntil") if name in before}
+    kept = {name: before[name] for name in (*SECRETS, "previousSecretUntil") if name in before}
     own = {name: before[name] for name in ("id", *_OWN) if name in before}
     return {**kept, **given, **own, "updatedAt": now_ms}
 
@@ -286,12 +439,16 @@ def _invalid(problems: list[Problem], reason: str = "") -> InvalidFile:
 
 
 __all__ = [
+    "KINDS",
     "MAX_BODY_BYTES",
-    "Answer",
     "Delivery",
+    "DryRun",
     "PluginList",
     "TrialResult",
     "TriggerDetail",
     "TriggerList",
+    "TriggerReport",
     "Triggers",
+    "WebhookAnswer",
+    "kind_named",
 ]

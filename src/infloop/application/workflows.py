@@ -6,34 +6,30 @@ import asyncio
 from typing import TYPE_CHECKING, Literal
 
 from infloop.application.models import Model
+from infloop.application.problems import ShownProblem, shown_problems
+from infloop.catalog import Bundle
 from infloop.catalog.saving import (
+    as_count,
     check_to_save,
     content_of,
     delete_workflow,
     save_workflow,
-    whole,
 )
 from infloop.catalog.workflows import is_workflow_id
-from infloop.errors import NotFound, UsageError, WorkflowError
-from infloop.model.problems import shown
-from infloop.model.values import JsonObject
+from infloop.errors import NotFound, Problem, UsageError, WorkflowError
+from infloop.model.inputs import InputError
+from infloop.model.problems import short_repr
+from infloop.model.references import implicit_inputs, workflow_inputs
+from infloop.model.values import JsonObject, compact_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from infloop.application.caller import Caller
-    from infloop.application.resources import Resources
-    from infloop.catalog import Bundle
-    from infloop.errors import Problem
+    from infloop.application.resources import FileResources
+    from infloop.model.workflow import Workflow
 
-
-class ShownProblem(Model, kw_only=True):
-    """One thing that is wrong with a file, where, and what to do."""
-
-    place: str
-    message: str
-    hint: str
-    severity: Literal["error", "warning"]
+MAX_INPUT_BYTES = 1 << 20
 
 
 class WorkflowEntry(Model, kw_only=True):
@@ -69,7 +65,7 @@ class ProblemList(Model, kw_only=True):
 class Workflows:
     """The workflow files of the user and the library."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: FileResources) -> None:
         self._resources = resources
         self._files = resources.folders.workflows
 
@@ -89,7 +85,7 @@ class Workflows:
     async def save(self, data: bytes, caller: Caller, expected_id: str = "") -> WorkflowDetail:
         """Save a workflow. Raises Stale unless its `version` is the one on disk."""
         checked = await asyncio.to_thread(check_to_save, self._files, data, expected_id)
-        await self._resources.audit.record(
+        await self._resources.audit().record(
             "workflow.saved",
             caller.actor,
             correlation_id=caller.correlation_id,
@@ -102,13 +98,24 @@ class Workflows:
     async def delete(self, workflow_id: str, caller: Caller) -> None:
         """Delete one of the user's workflows; presets cannot be deleted."""
         _refuse_bad_id(workflow_id)
-        await self._resources.audit.record(
+        await self._resources.audit().record(
             "workflow.deleted",
             caller.actor,
             correlation_id=caller.correlation_id,
             workflow_id=workflow_id,
         )
         await asyncio.to_thread(delete_workflow, self._files, workflow_id)
+
+    def check_file(self, name: str) -> list[Problem]:
+        """Return everything that is wrong with a workflow, by id or path, and with what it calls.
+
+        A file that cannot be read is one problem.
+        """
+        known = self._resources.folders.known_providers()
+        try:
+            return self._files.check(name, known_providers=known)[1]
+        except UsageError as error:
+            return [Problem("file", str(error))]
 
     def load(self, name: str) -> Bundle:
         """Return a workflow by id or path, with every workflow it calls, checked."""
@@ -127,8 +134,8 @@ class Workflows:
                 WorkflowEntry(
                     id=entry.id,
                     name=entry.name,
-                    version=whole(header.get("version")) or 1,
-                    updated_at=whole(header.get("updatedAt")),
+                    version=as_count(header.get("version")) or 1,
+                    updated_at=as_count(header.get("updatedAt")),
                     source=entry.origin,
                     problems=len(entry.problems),
                 )
@@ -148,20 +155,47 @@ class Workflows:
         )
 
 
-def shown_problems(problems: Iterable[Problem]) -> list[ShownProblem]:
-    """Return problems for another program."""
-    return [
-        ShownProblem(
-            place=problem.place,
-            message=problem.message,
-            hint=problem.hint,
-            severity=problem.severity,
+def run_inputs(workflow: Workflow, given: JsonObject) -> JsonObject:
+    """Return the inputs of a run: what is given, and the defaults. Raises UsageError."""
+    refuse_unknown_inputs(workflow, given)
+    try:
+        return workflow_inputs(workflow, given)
+    except InputError as error:
+        raise UsageError(str(error)) from None
+
+
+def refuse_unknown_inputs(workflow: Workflow, given: JsonObject) -> None:
+    """Raise UsageError for an input that the workflow does not have."""
+    declared = workflow.inputs
+    known = implicit_inputs(workflow) if declared is None else [spec.name for spec in declared]
+    extra = next((name for name in given if name not in known), None)
+    if extra is not None:
+        takes = f"it takes: {', '.join(known)}" if known else "it takes none"
+        raise UsageError(f"workflow {workflow.id!r} takes no input {extra[:60]!r}; {takes}")
+
+
+def refuse_large_inputs(given: JsonObject) -> None:
+    if len(compact_json(given).encode()) > MAX_INPUT_BYTES:
+        raise UsageError(
+            f"the inputs are larger than {MAX_INPUT_BYTES} bytes; put long texts into a file and "
+            "give its path"
         )
-        for problem in problems
-    ]
 
 
 def _refuse_bad_id(workflow_id: str) -> None:
     """Raise NotFound for what cannot be a workflow's id: it must never name another file."""
     if not is_workflow_id(workflow_id):
-        raise NotFound(f"there is no workflow {shown(workflow_id)}")
+        raise NotFound(f"there is no workflow {short_repr(workflow_id)}")
+
+
+__all__ = [
+    "Bundle",
+    "ProblemList",
+    "WorkflowDetail",
+    "WorkflowEntry",
+    "WorkflowList",
+    "Workflows",
+    "refuse_large_inputs",
+    "refuse_unknown_inputs",
+    "run_inputs",
+]

@@ -1,21 +1,21 @@
-"""Finding and reading the files that say what to run.
+"""Finds and reads the files that define what runs.
 
-    files       a file read within bounds; a folder of them, the broken ones reported
-    workflows   a workflow by path or id, with every workflow it calls
-    saving      … saved: checked first, and nobody's work overwritten
-    providers   the providers of a folder of manifests, or of connections
-    agents      the agents that a user or a project has defined for a program
-    connections machines with model servers, which become providers
-    triggers    what starts workflows by itself: found, written, given a new address
-    secrets     what nobody is to read of triggers and providers
-    plugins     who sends webhooks: those of a folder over those that come with infloop
-    desk        … where a webhook looks all of it up
+    files        reads a file within limits; reads a folder and reports invalid files
+    workflows    a workflow by path or id, with every workflow it calls
+    saving       saves a workflow: checked, and only over the version that was edited
+    providers    the providers of a folder of manifests, or of connections
+    agents       the agents that a user or a project defines for a program
+    connections  machines with model servers, which become providers
+    triggers     reads, writes and renames triggers
+    secrets      the secrets in triggers and provider files
+    plugins      senders of webhooks: those of a folder override the shipped ones
+    lookup       finds triggers, plugins and workflows for a webhook
 
-An id is the plain name of a file in a folder and can never lead out of it. What is broken is
-reported with its place and never guessed at.
+An id is the plain name of a file in a folder and can never lead out of it. Invalid files are
+reported with their place.
 """
 
 from infloop.catalog.providers import ProviderFiles
-from infloop.catalog.workflows import LIBRARY_DIR, Bundle, Entry, WorkflowCatalog
+from infloop.catalog.workflows import LIBRARY_DIR, Bundle, WorkflowCatalog, WorkflowFile
 
-__all__ = ["LIBRARY_DIR", "Bundle", "Entry", "ProviderFiles", "WorkflowCatalog"]
+__all__ = ["LIBRARY_DIR", "Bundle", "ProviderFiles", "WorkflowCatalog", "WorkflowFile"]

@@ -1,11 +1,12 @@
-"""The agents that a user or a project has defined for a program, read from their files.
+"""Reads the agents that a user or a project defines for a program.
 
-An agent of Claude Code is a Markdown file in `.claude/agents`, of the home directory or of the
-project, that begins with its name and model between two lines of three dashes.
+An agent of Claude Code is a Markdown file in `.claude/agents`, in the home directory or in the
+project. It starts with its name and model between two lines of three dashes.
 
 Rules
-  * A project may be anybody's: no link is followed, wherever it leads.
-  * Nothing is started. What is read is bounded, and so is what a file can make us show.
+  * A project may be untrusted: links are not followed.
+  * No program is started. The amount that is read is limited, and so is what a file can make us
+    show.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ if TYPE_CHECKING:
 
     from infloop.model.provider import Provider
 
-MOST_NAMES = 10_000
-MOST_FILES = 200
-MOST_BYTES = 16 << 10
-"""What is read of a file: its head is at its beginning."""
+MAX_NAMES = 10_000
+MAX_FILES = 200
+MAX_BYTES = 16 << 10
+"""The number of bytes read of a file; its header is at the start."""
 
-LONGEST_NAME = 100
+MAX_NAME_LENGTH = 100
 
 _FOLDER = (".claude", "agents")
 _FENCE = "---"
-# ELOOP is what some systems call a link that is not followed.
+# With O_NOFOLLOW, some systems report a link as ELOOP.
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent by name; `group` says whose it is."""
+    """An agent; `group` says who defined it."""
 
     name: str
     model: str | None
@@ -49,14 +50,14 @@ class Agent:
 
 
 def has_agent_files(provider: Provider) -> bool:
-    """Say whether a program is one whose agents are files that are known here."""
+    """Tell whether this module can read the agent files of a provider."""
     return isinstance(provider, CliProvider) and provider.output_format == "claude-stream-json"
 
 
 def agents(home: Path, project: Path | None) -> list[Agent]:
-    """Return the user's agents and those of a project, by group and name.
+    """Return the agents of the user and of a project, by group and name. Blocks.
 
-    Raises OSError for a project that is no directory, or that cannot be read. Blocks.
+    Raises OSError if the project is not a directory or cannot be read.
     """
     found = _agents(home, "user")
     if project is not None:
@@ -68,9 +69,9 @@ def agents(home: Path, project: Path | None) -> list[Agent]:
 def _agents(base: Path, group: Literal["user", "project"]) -> list[Agent]:
     try:
         with _opened(base) as folder, os.scandir(folder) as entries:
-            listed = islice(entries, MOST_NAMES)
+            listed = islice(entries, MAX_NAMES)
             names = sorted(entry.name for entry in listed if entry.name.endswith(".md"))
-            heads = [_head(folder, name) for name in names[:MOST_FILES]]
+            heads = [_head(folder, name) for name in names[:MAX_FILES]]
     except OSError as error:
         if error.errno in _NO_FOLDER:
             return []
@@ -81,7 +82,7 @@ def _agents(base: Path, group: Literal["user", "project"]) -> list[Agent]:
 
 @contextmanager
 def _opened(base: Path) -> Iterator[int]:
-    """Open the folder of agents below `base`; a link on the way is no directory."""
+    """Open the folder of agents below `base`, without following links."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     folder = os.open(base, flags)
     try:
@@ -95,7 +96,7 @@ def _opened(base: Path) -> Iterator[int]:
 
 
 def _head(folder: int, name: str) -> dict[str, str]:
-    """Return what a file says of its agent; nothing for a file that cannot be used."""
+    """Return the header of an agent file; empty if the file cannot be used."""
     try:
         text = _beginning(folder, name).decode("utf-8", "replace")
     except OSError:
@@ -103,14 +104,14 @@ def _head(folder: int, name: str) -> dict[str, str]:
     first, *lines = text.splitlines() or [""]
     if first.rstrip() != _FENCE:
         return {}
-    said: dict[str, str] = {}
+    header: dict[str, str] = {}
     for line in lines:
         if line.rstrip() == _FENCE:
-            return said
+            return header
         key, colon, value = line.partition(":")
         plain = value.strip().strip("\"'")
         if colon and key in ("name", "model") and plain.isprintable():
-            said |= {key: plain} if 0 < len(plain) <= LONGEST_NAME else {}
+            header |= {key: plain} if 0 < len(plain) <= MAX_NAME_LENGTH else {}
     return {}
 
 
@@ -119,6 +120,6 @@ def _beginning(folder: int, name: str) -> bytes:
     descriptor = os.open(name, flags, dir_fd=folder)
     try:
         regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return os.read(descriptor, MOST_BYTES) if regular else b""
+        return os.read(descriptor, MAX_BYTES) if regular else b""
     finally:
         os.close(descriptor)

@@ -1,7 +1,7 @@
-"""The connections of a folder: read as providers, written so that nobody else can read them.
+"""The connections of a folder: reads them as providers, writes them with private permissions.
 
-A connection is `<id>.json`, or `<id>.hermes.local.json` as Infinite Loop names it. It may hold a
-token, so a file that others can read is reported, and closed to them the next time it is written.
+A connection is `<id>.json`, or `<id>.hermes.local.json` as Infinite Loop names it. It may contain a
+token. So a file that others can read is reported, and the next write makes it private.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ SUFFIXES = (".hermes.local.json", ".json")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A connection and its file; one that cannot be used has only problems."""
+class ConnectionFile:
+    """A connection and its file; an invalid file has only problems."""
 
     id: str
     path: Path
@@ -42,16 +42,16 @@ class Entry:
 
     @property
     def providers(self) -> list[ConnectedProvider]:
-        """The providers that its ports are."""
+        """One provider for each of its ports."""
         connection = self.connection
         if connection is None:
             return []
         return [provider_of(self.id, connection, port) for port in connection.ports]
 
 
-def connections(folder: Path) -> list[Entry]:
-    """Return the connections of a folder by id; of two with one id the first file is used."""
-    entries: dict[str, Entry] = {}
+def connections(folder: Path) -> list[ConnectionFile]:
+    """Return the connections of a folder by id; of two files with one id the first is used."""
+    entries: dict[str, ConnectionFile] = {}
     for path in json_files(folder):
         entry = _read(path)
         entries.setdefault(entry.id, entry)
@@ -66,7 +66,7 @@ def connected_providers(folder: Path) -> tuple[list[ConnectedProvider], list[Pro
 
 
 def unused_id(folder: Path, wanted: str, label: str) -> str:
-    """Return the id of a new connection: the one that is wanted, or one made from its label."""
+    """Return the id of a new connection: `wanted`, or one made from its label."""
     taken = {entry.id for entry in connections(folder)}
     if wanted:
         if not is_connection_id(wanted):
@@ -80,7 +80,7 @@ def unused_id(folder: Path, wanted: str, label: str) -> str:
 
 
 def save(folder: Path, name: str, connection: Connection) -> Path:
-    """Write a connection; its file is 0600 from the moment it appears."""
+    """Write a connection with mode 0600."""
     path = folder / f"{name}.json"
     content = {key: value for key, value in connection.to_json().items() if key != "id"}
     private_directory(folder)
@@ -89,7 +89,7 @@ def save(folder: Path, name: str, connection: Connection) -> Path:
 
 
 def remove(folder: Path, name: str) -> None:
-    """Delete a connection's file; raise UsageError if there is none."""
+    """Delete a connection; raise UsageError if it does not exist."""
     for entry in connections(folder):
         if entry.id == name:
             entry.path.unlink(missing_ok=True)
@@ -97,21 +97,21 @@ def remove(folder: Path, name: str) -> None:
     raise UsageError(f"there is no connection {name!r}; `infloop connections` lists them")
 
 
-def _read(path: Path) -> Entry:
+def _read(path: Path) -> ConnectionFile:
     name = _id(path)
     if not is_connection_id(name):
         problem = Problem("file", f"{name!r} is not a connection's id", CONNECTION_ID_RULE)
-        return Entry(name, path, None, (problem,))
+        return ConnectionFile(name, path, None, (problem,))
     try:
         connection, problems = parse_connection(read_bounded(path))
         open_to_others = stat.S_IMODE(path.stat().st_mode) & 0o077
     except (UsageError, OSError) as error:
-        return Entry(name, path, None, (Problem("file", str(error)),))
+        return ConnectionFile(name, path, None, (Problem("file", str(error)),))
     if open_to_others and connection is not None and connection.token:
         problems.append(
-            Problem("file", "others may read the token in it", f"chmod 600 {path}", "warning")
+            Problem("file", "other users can read the token in it", f"chmod 600 {path}", "warning")
         )
-    return Entry(name, path, connection, tuple(problems))
+    return ConnectionFile(name, path, connection, tuple(problems))
 
 
 def _id(path: Path) -> str:

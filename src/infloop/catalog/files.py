@@ -1,4 +1,4 @@
-"""A file read within bounds, and a folder of such files."""
+"""Reads files within limits, and folders of such files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ FolderState: TypeAlias = frozenset[tuple[str, int, int, int]]
 
 
 def read_bounded(path: Path) -> bytes:
-    """Return what a regular file holds, at most one byte more than a file may have.
+    """Return the content of a regular file, at most one byte more than the size limit.
 
-    A device or a pipe is refused before a byte is read, so none can keep us waiting.
+    A device or a pipe is refused before it is read, so that it cannot block.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -36,26 +36,25 @@ def read_bounded(path: Path) -> bytes:
         raise UsageError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
 
 
-def within(folder: Path, name: str) -> Path | None:
-    """Return the file `name` of a folder, or None when there is none.
+def find_in_folder(folder: Path, name: str) -> Path | None:
+    """Return the file `name` of a folder, or None.
 
-    A link that leads out of the folder is refused: an id must not reach what the folder's owner
-    did not put there.
+    A link that leads out of the folder is refused: an id must reach only files in the folder.
     """
     path = folder / name
     if not os.path.lexists(path):
         return None
     try:
         real = path.resolve(strict=True)
-    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
-        raise UsageError(f"{str(path)!r} leads nowhere; remove the link") from error
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, before Python 3.13
+        raise UsageError(f"{str(path)!r} is a dangling link; remove it") from error
     if not real.is_relative_to(folder.resolve()):
         raise UsageError(f"{str(path)!r} leads out of its folder; copy the file instead")
     return path
 
 
 def json_files(folder: Path) -> list[Path]:
-    """Return the JSON files of a folder by name; a folder that is not there has none."""
+    """Return the JSON files of a folder by name; a missing folder has none."""
     try:
         return sorted(path for path in folder.iterdir() if path.name.endswith(".json"))
     except (FileNotFoundError, NotADirectoryError):
@@ -65,9 +64,9 @@ def json_files(folder: Path) -> list[Path]:
 
 
 def folder_state(folder: Path) -> FolderState | None:
-    """Return what tells two states of a folder's JSON files apart, without opening them.
+    """Return a value that changes when the folder's JSON files change, without opening them.
 
-    None stands for a folder that cannot be listed: it is like no other state.
+    None means that the folder cannot be listed; it equals no other state.
     """
     try:
         with os.scandir(folder) as entries:
@@ -76,10 +75,10 @@ def folder_state(folder: Path) -> FolderState | None:
         return None
 
 
-def file_looks(path: str) -> tuple[int, ...] | None:
-    """Return what tells two contents of a file apart, without opening it; None without a file."""
+def file_stats(path: str) -> tuple[int, ...] | None:
+    """Return a value that changes when a file changes, without opening it; None without a file."""
     try:
-        found = os.stat(path)  # noqa: PTH116  (every webhook request asks, several times)
+        found = os.stat(path)  # noqa: PTH116  (called several times for every webhook request)
     except (OSError, ValueError):  # ValueError: a NUL in the name
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
@@ -88,18 +87,18 @@ def file_looks(path: str) -> tuple[int, ...] | None:
 def _file_state(entry: os.DirEntry[str]) -> tuple[str, int, int, int]:
     try:
         found = entry.stat()
-    except OSError:  # a link that leads nowhere
+    except OSError:  # a dangling link
         return entry.name, 0, 0, 0
-    # With st_ctime_ns a file is seen to have become readable.
+    # st_ctime_ns shows that a file has become readable.
     return entry.name, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def read_folder(
     folder: Path, parse: Callable[[bytes], tuple[Made | None, list[Problem]]]
 ) -> tuple[list[Made], list[Problem]]:
-    """Return what the files of a folder define, and the problems of all of them.
+    """Return what the files of a folder define, and all their problems.
 
-    A file that cannot be used is left out and reported; the others are not affected.
+    An invalid file is left out and reported; the others are not affected.
     """
     made: list[Made] = []
     problems: list[Problem] = []
@@ -115,5 +114,5 @@ def read_folder(
 
 
 def in_file(name: str, problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems with the file's name in their place."""
+    """Return the problems with the file name added to their place."""
     return [replace(problem, place=f"{name}: {problem.place}") for problem in problems]

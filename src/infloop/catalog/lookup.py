@@ -1,10 +1,10 @@
-"""Where webhooks look up what they need: triggers, plugins and workflows as they are now."""
+"""Looks up triggers, plugins and workflows for webhooks, as they are now."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from infloop.catalog.files import file_looks
+from infloop.catalog.files import file_stats
 from infloop.catalog.workflows import SUFFIXES, is_workflow_id
 from infloop.errors import UsageError, WorkflowError
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from infloop.model.trigger import Trigger
     from infloop.model.workflow import Workflow
 
-Looks: TypeAlias = tuple[tuple[int, ...] | None, ...]
+FileStats: TypeAlias = tuple[tuple[int, ...] | None, ...]
 
 
-class CatalogDesk:
-    """Answers from the folders; a workflow is read again when its file has changed."""
+class CatalogLookup:
+    """Looks things up in folders; a workflow is read again when its file changes."""
 
     def __init__(
         self, triggers: TriggerFiles, plugins: PluginFiles, workflows: WorkflowCatalog
@@ -28,7 +28,7 @@ class CatalogDesk:
         self.triggers = triggers
         self.plugins = plugins
         self.workflows = workflows
-        self._read_before: dict[str, tuple[Looks, Workflow | None]] = {}
+        self._cache: dict[str, tuple[FileStats, Workflow | None]] = {}
 
     def trigger(self, trigger_id: str) -> Trigger | None:
         """Return the trigger, or None."""
@@ -39,26 +39,26 @@ class CatalogDesk:
         return self.plugins.find(plugin_id)
 
     def fired(self, trigger_id: str, now_ms: int) -> None:
-        """Remember when the trigger last fired. Blocks for as long as a small file is written."""
+        """Record when the trigger last fired. May block while a small file is written."""
         self.triggers.fired(trigger_id, now_ms)
 
     def workflow(self, workflow_id: str) -> Workflow | None:
-        """Return the workflow, or None when there is none that can be run."""
+        """Return the workflow, or None if there is none that can run."""
         if not is_workflow_id(workflow_id):
             return None
-        looks = self._looks(workflow_id)
-        before = self._read_before.get(workflow_id)
-        if before is None or before[0] != looks:
-            before = looks, self._read(workflow_id)
-            self._read_before[workflow_id] = before
+        stats = self._file_stats(workflow_id)
+        before = self._cache.get(workflow_id)
+        if before is None or before[0] != stats:
+            before = stats, self._read(workflow_id)
+            self._cache[workflow_id] = before
         return before[1]
 
-    def _looks(self, workflow_id: str) -> Looks:
-        """Return what tells whether another file, or another content, is meant than before."""
+    def _file_stats(self, workflow_id: str) -> FileStats:
+        """Return a value that changes when the id means another file or other content."""
         found: list[tuple[int, ...] | None] = []
         for folder in (self.workflows.user_dir, self.workflows.library_dir):
             for suffix in SUFFIXES:
-                found.append(file_looks(f"{folder}/{workflow_id}{suffix}"))
+                found.append(file_stats(f"{folder}/{workflow_id}{suffix}"))
                 if found[-1] is not None:
                     return tuple(found)
         return tuple(found)

@@ -1,4 +1,4 @@
-"""The webhook plugins: those of a folder over those that come with infloop."""
+"""The webhook plugins: those of a folder override the shipped ones."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class PluginFiles:
-    """Reads `<folder>/*.json`; what was added, changed or removed counts at once.
+    """Reads `<folder>/*.json`; changes take effect at once.
 
-    A plugin of the folder takes the place of a shipped one with the same id; `generic` cannot be
-    replaced. Of two files with one id the first is used.
+    A plugin of the folder replaces a shipped one with the same id, except `generic`. Of two files
+    with one id the first is used.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,12 +30,12 @@ class PluginFiles:
         self._problems: list[Problem] = []
 
     def find(self, plugin_id: str) -> Plugin | None:
-        """Return one plugin, or None; every webhook request asks."""
+        """Return one plugin, or None; called for every webhook request."""
         self._refresh()
         return self._by_id.get(plugin_id)
 
     def load(self) -> tuple[list[Plugin], list[Problem]]:
-        """Return the usable plugins, the generic one first, and every problem of the folder."""
+        """Return the valid plugins, the generic one first, and all problems of the folder."""
         self._refresh()
         plugins = sorted(
             self._by_id.values(), key=lambda one: (one.id != GENERIC, one.display_name.lower())
@@ -43,7 +43,7 @@ class PluginFiles:
         return plugins, list(self._problems)
 
     def _refresh(self) -> None:
-        # Before reading: what changes meanwhile must be seen next time.
+        # Before reading, so that a change during the read is noticed next time.
         state = folder_state(self.folder)
         if self._by_id and state == self._state:
             return

@@ -1,4 +1,4 @@
-"""The providers of a folder: of manifests, or of anything else that is read as providers."""
+"""The providers of a folder of manifests or connections."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def manifests(folder: Path) -> Loaded:
-    """Return what the manifests of a folder describe, and the problems of all of them."""
+    """Return the providers of a folder of manifests, and all problems."""
     return read_folder(folder, parse_provider)
 
 
 class ProviderFiles:
-    """Reads `<folder>/*.json`; what was added, changed or removed is seen at the next `load`."""
+    """Reads `<folder>/*.json`; changes take effect at the next call."""
 
     def __init__(self, folder: Path, read: Read = manifests) -> None:
         self.folder = folder
@@ -35,27 +35,27 @@ class ProviderFiles:
         self._by_id: dict[str, Provider] = {}
 
     def load(self) -> Loaded:
-        """Return the usable providers, sorted by label, and every problem found.
+        """Return the valid providers, sorted by label, and all problems.
 
-        Of two with the same id the one in the first file is used.
+        Of two providers with the same id the one in the first file is used.
         """
         self._refresh()
         providers, problems = self._loaded
         return list(providers), list(problems)
 
     def find(self, provider_id: str) -> Provider | None:
-        """Return one provider, or None; every agent step asks."""
+        """Return one provider, or None; called for every agent step."""
         self._refresh()
         return self._by_id.get(provider_id)
 
     def ids(self) -> list[str]:
-        """Return the ids of all usable providers."""
+        """Return the ids of all valid providers."""
         self._refresh()
         return [provider.id for provider in self._loaded[0]]
 
     def _refresh(self) -> None:
         """Read the files again if one of them changed."""
-        # Before reading: what changes meanwhile must be seen next time.
+        # Before reading, so that a change during the read is noticed next time.
         state = folder_state(self.folder)
         if state is None or state != self._state:
             self._state = state
@@ -70,7 +70,7 @@ class ProviderFiles:
                 problems.append(
                     Problem(
                         str(self.folder),
-                        f"the provider {provider.id!r} is defined twice; the first file counts",
+                        f"the provider {provider.id!r} is defined twice; the first file is used",
                         "remove one of them, or change its id",
                         "warning",
                     )

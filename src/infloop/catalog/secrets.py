@@ -1,4 +1,4 @@
-"""The secrets that files hold or name: of triggers, provider manifests and connections."""
+"""The secrets in trigger files, provider manifests and connections, or named by them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from infloop.errors import InfloopError
-from infloop.model.provider import AcpProvider, CliProvider, HttpProvider, Provider
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,11 +14,11 @@ if TYPE_CHECKING:
     from infloop.model.trigger import Trigger
 
 
-class FiledSecrets:
-    """Reads them; a file that is new or was changed counts at once.
+class FileSecrets:
+    """Reads secrets from files; new and changed files take effect at once.
 
-    A variable that a manifest names is looked up in `environment`. What cannot be read holds
-    nothing that we could know.
+    A variable that a manifest names is read from `environment`. A file that cannot be read is
+    skipped.
     """
 
     def __init__(
@@ -33,22 +32,11 @@ class FiledSecrets:
         self._environment = environment
 
     def values(self) -> Iterator[str]:
-        """Yield every secret there is now."""
+        """Yield all present secrets."""
         with suppress(InfloopError, OSError):
             for trigger in self._triggers():
                 yield from filter(None, (trigger.secret, trigger.previous_secret))
         for folder in self._providers:
             with suppress(InfloopError, OSError):
                 for provider in folder.load()[0]:
-                    yield from self._of(provider)
-
-    def _of(self, provider: Provider) -> Iterator[str]:
-        match provider:
-            case HttpProvider(auth=auth) if auth is not None:
-                yield auth.token or ""
-                yield self._environment.get(auth.env_var or "", "")
-            case CliProvider(broker=broker) | AcpProvider(broker=broker) if broker is not None:
-                for name in (broker.key_variable, *broker.withheld):
-                    yield self._environment.get(name, "")
-            case _:
-                pass
+                    yield from provider.secrets(self._environment)

@@ -1,10 +1,9 @@
-"""The triggers of a folder: found by their ids, written so that nobody else can read them.
+"""The triggers of a folder: finds them by id, writes them with private permissions.
 
-A trigger is `<id>.json`. Its id opens the way in and it may hold a secret, so a file that others
-can read is reported, and closed to them the next time it is written: when it is changed or fires.
-
-Writers take turns, also with other processes: a trigger that fires must not bring back the secret
-that somebody is just replacing.
+- A trigger is `<id>.json`. Its id is a credential, and it may contain a secret. A file that others
+  can read is reported, and the next write makes it private: when the trigger changes or fires.
+- Writers take a lock, also between processes: recording that a trigger fired must not restore a
+  secret that was just replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from infloop.catalog.files import file_looks, folder_state, json_files, read_bounded, within
+from infloop.catalog.files import file_stats, find_in_folder, folder_state, json_files, read_bounded
 from infloop.errors import Problem, UsageError
 from infloop.lowlevel.directory_lock import lock_directory
 from infloop.model.trigger import Trigger, is_trigger_id, parse_trigger
@@ -29,16 +28,16 @@ if TYPE_CHECKING:
     from infloop.catalog.files import FolderState
     from infloop.model.values import JsonObject
 
-# The id of a webhook is all that a sender without a secret needs to know: 144 random bits.
+# 144 random bits: for a sender without a secret, the id is the only credential.
 _RANDOM_BYTES = 18
-# A trigger that fires without pause writes its file no more often than this.
+# The file of a trigger that fires constantly is written at most once in this time.
 _WRITE_EVERY_MS = 1_000
 _LOCK_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A trigger and its file; one that cannot be used has only problems."""
+class TriggerFile:
+    """A trigger and its file; an invalid file has only problems."""
 
     id: str
     path: Path
@@ -47,28 +46,28 @@ class Entry:
 
 
 def new_trigger_id() -> str:
-    """Return an id that nobody can guess."""
+    """Return an id that cannot be guessed."""
     while True:
         made = secrets.token_urlsafe(_RANDOM_BYTES)
-        if made[0] not in "-_":  # a command would take it for an option
+        if made[0] not in "-_":  # the command line would read it as an option
             return made
 
 
 class TriggerFiles:
-    """Reads and writes `<folder>/<id>.json`; what others change there counts at once."""
+    """Reads and writes `<folder>/<id>.json`; external changes take effect at once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._state: FolderState | None = None
-        self._entries: list[Entry] = []
-        # id -> what its file looked like when it was read, and what was in it
-        self._read_before: dict[str, tuple[tuple[int, ...], Trigger | None]] = {}
+        self._entries: list[TriggerFile] = []
+        # id -> the stats of its file when it was read, and the trigger
+        self._cache: dict[str, tuple[tuple[int, ...], Trigger | None]] = {}
         self._written_ms: dict[str, int] = {}
         self._fired_ms: dict[str, int] = {}
 
-    def entries(self) -> list[Entry]:
-        """Return all triggers by id, the broken ones too."""
-        # Before reading: what changes meanwhile must be seen next time.
+    def entries(self) -> list[TriggerFile]:
+        """Return all triggers by id, including invalid ones."""
+        # Before reading, so that a change during the read is noticed next time.
         state = folder_state(self.folder)
         if state is None or state != self._state:
             self._state = state
@@ -76,47 +75,47 @@ class TriggerFiles:
         return list(self._entries)
 
     def all(self) -> list[Trigger]:
-        """Return the triggers that can be used."""
+        """Return the valid triggers."""
         return [entry.trigger for entry in self.entries() if entry.trigger is not None]
 
     def find(self, trigger_id: str) -> Trigger | None:
-        """Return one trigger, or None; every webhook request asks."""
+        """Return one trigger, or None; called for every webhook request."""
         if not is_trigger_id(trigger_id):
             return None
-        looks = file_looks(f"{self.folder}/{trigger_id}.json")
-        if looks is None:
-            self._read_before.pop(trigger_id, None)
+        stats = file_stats(f"{self.folder}/{trigger_id}.json")
+        if stats is None:
+            self._cache.pop(trigger_id, None)
             return None
-        before = self._read_before.get(trigger_id)
-        if before is None or before[0] != looks:
-            before = looks, _read(self.folder / f"{trigger_id}.json").trigger
-            self._read_before[trigger_id] = before
+        before = self._cache.get(trigger_id)
+        if before is None or before[0] != stats:
+            before = stats, _read(self.folder / f"{trigger_id}.json").trigger
+            self._cache[trigger_id] = before
         return before[1]
 
     def save(self, trigger: Trigger) -> None:
-        """Write a trigger; its file is 0600 from the moment it appears."""
-        with self._alone():
+        """Write a trigger with mode 0600."""
+        with self._locked():
             self._write(trigger.id, trigger.to_json())
 
     def change(self, trigger_id: str, made: Callable[[Trigger], Trigger]) -> Trigger:
-        """Write what `made` makes of a trigger; nobody else writes in between.
+        """Replace a trigger by `made(trigger)` under the lock.
 
-        Raises UsageError, and writes nothing, if there is no such trigger that can be used.
+        Raises UsageError, and writes nothing, if there is no such valid trigger.
         """
-        with self._alone():
+        with self._locked():
             trigger = made(_usable(self._path(trigger_id)))
             assert trigger.id == trigger_id
             self._write(trigger_id, trigger.to_json())
         return trigger
 
     def remove(self, trigger_id: str) -> None:
-        """Delete a trigger; raise UsageError if there is none."""
-        with self._alone():
+        """Delete a trigger; raise UsageError if it does not exist."""
+        with self._locked():
             self._path(trigger_id).unlink(missing_ok=True)
 
     def regenerate(self, trigger_id: str, now_ms: int) -> Trigger:
-        """Give a trigger a new id; the old address is dead when this returns."""
-        with self._alone():
+        """Give a trigger a new id; the old address no longer works when this returns."""
+        with self._locked():
             path = self._path(trigger_id)
             old = _usable(path)
             trigger = old.model_copy(update={"id": new_trigger_id(), "updated_at": now_ms})
@@ -125,24 +124,26 @@ class TriggerFiles:
         return trigger
 
     def fired(self, trigger_id: str, now_ms: int) -> None:
-        """Remember when a trigger fired; the file is written if that is due, or by `settle`."""
+        """Record when a trigger fired; the file is written if that is due, or by `flush`."""
         self._fired_ms[trigger_id] = now_ms
         if self.is_due(trigger_id, now_ms):
             self._write_fired(trigger_id)
 
     def is_due(self, trigger_id: str, now_ms: int) -> bool:
-        """Say whether a trigger that fires at this time has its file written: that blocks."""
+        """Tell whether `fired` at this time writes the file, which blocks."""
         return abs(now_ms - self._written_ms.get(trigger_id, 0)) >= _WRITE_EVERY_MS
 
-    def settle(self) -> None:
-        """Write what `fired` has put off; a server does so now and then, and before it ends."""
+    def flush(self) -> None:
+        """Write the times that `fired` postponed; called regularly and at shutdown."""
         for trigger_id in list(self._fired_ms):
             self._write_fired(trigger_id)
 
-    def adopt(self, workflow_id: str, inline: Sequence[JsonObject], now_ms: int) -> list[Trigger]:
-        """Write the triggers that an older workflow file holds as files of their own.
+    def import_inline(
+        self, workflow_id: str, inline: Sequence[JsonObject], now_ms: int
+    ) -> list[Trigger]:
+        """Write the triggers inside an older workflow file as files of their own.
 
-        Those that have a file already are left alone. Raises UsageError for one that is broken.
+        Triggers that already have a file are skipped. Raises UsageError for an invalid one.
         """
         made: list[Trigger] = []
         for raw in inline:
@@ -152,23 +153,23 @@ class TriggerFiles:
             whole |= {"workflowId": workflow_id, "pluginId": "generic"}
             trigger, problems = parse_trigger(json.dumps(whole).encode())
             if trigger is None:
-                said = "; ".join(map(str, problems))
-                raise UsageError(f"a trigger in workflow {workflow_id!r} cannot be used: {said}")
+                text = "; ".join(map(str, problems))
+                raise UsageError(f"a trigger in workflow {workflow_id!r} is invalid: {text}")
             made.append(trigger)
         for trigger in made:
             self.save(trigger)
         return made
 
     def _path(self, trigger_id: str) -> Path:
-        path = within(self.folder, f"{trigger_id}.json") if is_trigger_id(trigger_id) else None
+        path = (
+            find_in_folder(self.folder, f"{trigger_id}.json") if is_trigger_id(trigger_id) else None
+        )
         if path is None:
-            raise UsageError(
-                f"there is no trigger {trigger_id!r}; `infloop triggers` lists those there are"
-            )
+            raise UsageError(f"there is no trigger {trigger_id!r}; `infloop triggers` lists them")
         return path
 
     def _write_fired(self, trigger_id: str) -> None:
-        """Write the time into the file as it is now, whoever changed it last."""
+        """Write the time of the last firing into the present content of the file."""
         fired_ms = self._fired_ms.pop(trigger_id, None)
         if fired_ms is None:
             return
@@ -176,21 +177,21 @@ class TriggerFiles:
         try:
             self._write_time(trigger_id, fired_ms)
         except BaseException:
-            self._fired_ms.setdefault(trigger_id, fired_ms)  # `settle` tries again
+            self._fired_ms.setdefault(trigger_id, fired_ms)  # `flush` tries again
             raise
 
     def _write_time(self, trigger_id: str, fired_ms: int) -> None:
-        with self._alone():
+        with self._locked():
             try:
-                path = within(self.folder, f"{trigger_id}.json")
+                path = find_in_folder(self.folder, f"{trigger_id}.json")
                 raw: Any = json.loads(read_bounded(path)) if path is not None else None
             except (UsageError, ValueError):
-                return  # somebody is at work on it, and that counts more
+                return  # the file is being edited, which is more important
             if isinstance(raw, dict):
                 self._write(trigger_id, {**raw, "lastFiredAt": fired_ms})
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         private_directory(self.folder)
         with lock_directory(self.folder, _LOCK_SECONDS, "writing triggers"):
             yield
@@ -209,22 +210,24 @@ def _usable(path: Path) -> Trigger:
     return trigger
 
 
-def _read(path: Path) -> Entry:
+def _read(path: Path) -> TriggerFile:
     name = path.name.removesuffix(".json")
     if not is_trigger_id(name):
         problem = Problem("file", f"{name!r} is not a trigger's id", "name the file after its id")
-        return Entry(name, path, None, (problem,))
+        return TriggerFile(name, path, None, (problem,))
     try:
-        within(path.parent, path.name)
+        find_in_folder(path.parent, path.name)
         trigger, problems = parse_trigger(read_bounded(path))
         open_to_others = stat.S_IMODE(path.stat().st_mode) & 0o077
     except (UsageError, OSError) as error:
-        return Entry(name, path, None, (Problem("file", str(error)),))
+        return TriggerFile(name, path, None, (Problem("file", str(error)),))
     if trigger is not None and trigger.id != name:
         problems.append(Problem("id", "is not the name of its file", "rename the file"))
         trigger = None
     if open_to_others and trigger is not None:
         problems.append(
-            Problem("file", "others may read it, and its secret", f"chmod 600 {path}", "warning")
+            Problem(
+                "file", "other users can read it and its secret", f"chmod 600 {path}", "warning"
+            )
         )
-    return Entry(name, path, trigger, tuple(problems))
+    return TriggerFile(name, path, trigger, tuple(problems))

@@ -1,8 +1,9 @@
-"""A workflow by path or id, with every workflow it calls.
+"""Finds a workflow by path or id, with every workflow it calls.
 
-A path (it holds a slash or ends in `.json`) may be anywhere. An id is looked up in the user's
-folder, then in the library: `<id>.json`, then `<id>.workflow.json`. The workflows that a workflow
-calls are looked up beside its file first.
+- A path contains a slash or ends in `.json`. It may be anywhere.
+- An id is looked up in the user's folder, then in the library: `<id>.json`, then
+  `<id>.workflow.json`.
+- The workflows that a workflow calls are looked up next to its file first.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from infloop.catalog.files import in_file, json_files, read_bounded, within
+from infloop.catalog.files import find_in_folder, in_file, json_files, read_bounded
 from infloop.errors import Problem, UsageError, WorkflowError
 from infloop.model.check import check_workflow
 from infloop.model.names import FILE_NAME_RULE, is_file_name
 from infloop.model.parsing import Parsed, parse_workflow
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.model.references import called_workflows
 from infloop.model.workflow import Workflow
 
@@ -33,8 +34,8 @@ SUFFIXES = (".json", ".workflow.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A workflow in one of the folders; one that cannot be read is listed with its problems."""
+class WorkflowFile:
+    """A workflow in one of the folders; an invalid file is listed with its problems."""
 
     id: str
     name: str
@@ -54,41 +55,44 @@ class Bundle:
     triggers: tuple[JsonObject, ...] = ()
 
     def plain(self) -> dict[str, JsonObject]:
-        """Return each workflow's plain JSON by id."""
+        """Return the JSON of each workflow by id."""
         return {one.id: one.to_json() for one in (self.root, *self.children.values())}
 
 
 def is_workflow_id(text: str) -> bool:
-    """Say whether a workflow can be looked up under this id; a path to a file is none."""
+    """Tell whether a text is a workflow id, and not a path to a file."""
     return is_file_name(text) and not text.endswith(".json")
 
 
 class WorkflowCatalog:
-    """The user's workflows over the library's."""
+    """The user's workflows and the library; the user's take precedence."""
 
     def __init__(self, user_dir: Path, library_dir: Path = LIBRARY_DIR) -> None:
         self.user_dir = user_dir
         self.library_dir = library_dir
 
     def find(self, ref: str) -> Path:
-        """Return the file that a path or id means; raise UsageError with what there is."""
+        """Return the file of a path or id; raise UsageError with suggestions if there is none."""
         if "/" in ref or ref.endswith(".json"):
             path = Path(ref)
             if not os.path.isfile(path):  # noqa: PTH113  (Path.is_file raises for a long name)
                 beside = [str(path.parent / one.name) for one in json_files(path.parent)]
-                raise UsageError(f"there is no workflow file {shown(ref)}{_nearest(ref, beside)}")
+                near = _nearest(ref, beside)
+                raise UsageError(f"there is no workflow file {short_repr(ref)}{near}")
             return path
         if not is_file_name(ref):
-            raise UsageError(f"{shown(ref)} is not a workflow id: {FILE_NAME_RULE}; or give a path")
+            raise UsageError(
+                f"{short_repr(ref)} is not a workflow id: {FILE_NAME_RULE}; or give a path"
+            )
         found = _in_folders(ref, (self.user_dir, self.library_dir))
         if found is None:
             known = [entry.id for entry in self.entries()]
             raise UsageError(f"there is no workflow {ref!r}{_nearest(ref, known)}")
         return found
 
-    def entries(self) -> list[Entry]:
-        """Return the workflows of both folders by id; the user's hide the library's."""
-        entries: dict[str, Entry] = {}
+    def entries(self) -> list[WorkflowFile]:
+        """Return the workflows of both folders by id; the user's hide those of the library."""
+        entries: dict[str, WorkflowFile] = {}
         origins: tuple[tuple[Literal["user", "library"], Path], ...] = (
             ("user", self.user_dir),
             ("library", self.library_dir),
@@ -100,25 +104,25 @@ class WorkflowCatalog:
         return sorted(entries.values(), key=lambda entry: entry.id)
 
     def read(self, ref: str) -> tuple[Path, Parsed]:
-        """Return a workflow's file and what is in it, unchecked."""
+        """Return the file of a workflow and its parsed content, unchecked."""
         path = self.find(ref)
         return path, parse_workflow(read_bounded(path), expected_id=self._promised_id(path))
 
     def check(
         self, ref: str, *, known_providers: Collection[str] | None = None
     ) -> tuple[Path, list[Problem]]:
-        """Return a workflow's file and every problem in it and in the workflows it calls."""
+        """Return the file of a workflow, and all problems in it and in the workflows it calls."""
         path, parsed = self.read(ref)
         called = self._called(path, parsed)
         return path, _problems(parsed, called, known_providers)
 
     def examine(self, data: bytes) -> tuple[Parsed, list[Problem]]:
-        """Return what a file that is not in a folder yet holds, and every problem in it."""
+        """Return the parsed content of a file that is not in a folder yet, and all its problems."""
         parsed = parse_workflow(data)
         return parsed, _problems(parsed, self._called(self.user_dir / "new.json", parsed), None)
 
     def load_bundle(self, ref: str, *, known_providers: Collection[str] | None = None) -> Bundle:
-        """Return a workflow with all it calls, checked; raise WorkflowError with every problem."""
+        """Return a workflow with all it calls; raise WorkflowError with all problems."""
         path, parsed = self.read(ref)
         called = self._called(path, parsed)
         problems = _problems(parsed, called, known_providers)
@@ -135,7 +139,7 @@ class WorkflowCatalog:
         return _stem(path) if in_folder else None
 
     def _called(self, path: Path, parsed: Parsed) -> dict[str, Parsed]:
-        """Return every workflow that can be found among those called, directly or not."""
+        """Return every called workflow that can be found, directly or indirectly called."""
         if parsed.workflow is None:
             return {}
         folders = (path.parent, self.user_dir, self.library_dir)
@@ -167,24 +171,24 @@ def _problems(
 
 
 def _usable(parsed: Parsed, name: str) -> Workflow:
-    """Return a called workflow; one that cannot be read exists all the same."""
+    """Return a called workflow; an empty one stands for a file that cannot be read."""
     return parsed.workflow or Workflow(id=name, name=name)
 
 
-def _entry(path: Path, origin: Literal["user", "library"]) -> Entry:
+def _entry(path: Path, origin: Literal["user", "library"]) -> WorkflowFile:
     stem = _stem(path)
     try:
         parsed = parse_workflow(read_bounded(path), expected_id=stem)
     except UsageError as error:
-        return Entry(stem, stem, path, origin, (Problem("file", str(error)),))
+        return WorkflowFile(stem, stem, path, origin, (Problem("file", str(error)),))
     name = parsed.workflow.name if parsed.workflow else ""
-    return Entry(stem, name or stem, path, origin, parsed.problems)
+    return WorkflowFile(stem, name or stem, path, origin, parsed.problems)
 
 
 def _in_folders(name: str, folders: Sequence[Path]) -> Path | None:
     for folder in folders:
         for suffix in SUFFIXES:
-            path = within(folder, name + suffix)
+            path = find_in_folder(folder, name + suffix)
             if path is not None:
                 return path
     return None

@@ -6,10 +6,14 @@ A command is a file in `commands`: `add_arguments(parser)`, `main(args) -> int`,
 which is its help.
 What they share:
 
+    arguments  arguments that several commands take
+    interrupts Ctrl+C and SIGTERM
+    watching   shows the runs of this process until they have settled
+    recovery   settles what a crash left behind
     view/      how runs, changes and figures are shown
-    run_names  which run is meant: an id, its beginning, or `last`
-    watching   follows the runs of this process to their end
-    recording  audit entries for what a person asks of a run
+
+A command calls the application layer (`infloop.application`), which `infloop.app` opens, and prints
+the result. It decides nothing.
 
 Nothing is imported before it is needed: `infloop --help` answers at once.
 """
@@ -29,28 +33,28 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 COMMANDS: tuple[tuple[str, str], ...] = (
-    ("new", "write a workflow to begin with"),
+    ("new", "write a first workflow"),
     ("run", "run a workflow to its end"),
     ("check", "find everything wrong with workflow files"),
     ("runs", "list runs, or search them"),
     ("show", "show a run: its steps, outputs and outcome"),
-    ("logs", "print what a run's steps said"),
+    ("logs", "print the output of a run's steps"),
     ("why", "explain why a run started, waits or stopped"),
     ("costs", "show what agents and judges have cost"),
-    ("audit", "read the audit log, or prove that nobody changed it"),
+    ("audit", "read the audit log, or verify that nobody changed it"),
     ("cancel", "stop a run, whichever process drives it"),
-    ("approvals", "list what waits for an answer, allow or deny it"),
-    ("resume", "go on with runs whose process died"),
-    ("rewind", "begin a new run from a step of an earlier one, with the files as they were"),
+    ("approvals", "list the questions that wait for a person, or answer one"),
+    ("resume", "continue runs whose process died"),
+    ("rewind", "start a new run from a step of an earlier one, with the files as they were"),
     ("diff", "show what a run or a step changed"),
-    ("apply", "bring an agent's work home"),
+    ("apply", "apply an agent's changes to your work tree or to a branch"),
     ("worktrees", "list, prune or restore the worktrees of agents"),
-    ("serve", "serve the HTTP API, and run what waits in the queue"),
+    ("serve", "serve the HTTP API, and start the runs in the queue"),
     ("mcp", "let an MCP client start workflows and follow them"),
     ("export", "write a run's record as JSON"),
-    ("import", "read run records"),
+    ("import", "import run records"),
     ("connections", "list, add or remove machines with model servers"),
-    ("triggers", "list, add or try out what starts workflows by itself"),
+    ("triggers", "list, add or try out triggers, which start workflows without a person"),
     ("doctor", "say what this machine can confine, and prove it by attack"),
     ("schema", "print the JSON Schema of a file format"),
     ("docs", "read the documentation"),
@@ -59,7 +63,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command itself; the subcommands' own are made when called."""
+    """Return the parser of the command itself; a subcommand's own is made when it is called."""
     width = max(len(name) for name, _ in COMMANDS)
     listed = "\n".join(f"  {name:<{width}}  {text}" for name, text in COMMANDS)
     top = argparse.ArgumentParser(
@@ -104,10 +108,10 @@ def run(argv: Sequence[str]) -> int:
         parser().print_help()
         return 2
     if argv[0] not in dict(COMMANDS):
-        parser().parse_args(argv)  # answers --help and --version, and refuses everything else
+        parser().parse_args(argv)  # handles --help and --version, and refuses everything else
         return 2
     args = command_parser(argv[0]).parse_args(argv[1:])
-    return _guarded(_command_module(argv[0]).main, args)
+    return _call(_command_module(argv[0]).main, args)
 
 
 def _command_module(name: str) -> ModuleType:
@@ -115,17 +119,18 @@ def _command_module(name: str) -> ModuleType:
     return importlib.import_module(f"infloop.cli.commands.{file}")
 
 
-def _guarded(main: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+def _call(main: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
     """Call a command; turn expected errors into a message and an exit code."""
     from infloop.cli.view.terminal import abandon_stdout, complain
-    from infloop.errors import InfloopError, StoreError
+    from infloop.errors import InfloopError, NotFound, StoreError
 
     try:
         code = main(args)
-        sys.stdout.flush()  # here, where a reader that went away can still be understood
+        sys.stdout.flush()  # here, so that a closed pipe is handled below
     except InfloopError as error:
         complain(error)
-        return 1 if isinstance(error, StoreError) else 2
+        is_usage = isinstance(error, NotFound) or not isinstance(error, StoreError)
+        return 2 if is_usage else 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

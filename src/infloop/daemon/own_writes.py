@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infloop.model.events import Recorded, RunFinished, StepStarted, TreeSaved
-from infloop.triggers.filewatch import OwnWrites
+from infloop.watch.own_writes import OwnWrites
 
 if TYPE_CHECKING:
     from infloop.model.clock import Clock
     from infloop.model.values import JsonValue
-    from infloop.runtime.event_bus import Said
+    from infloop.runtime.event_bus import BusMessage
 
 
 class OwnWritesTracker:
@@ -26,7 +26,7 @@ class OwnWritesTracker:
         self._clock = clock
         self._directories: dict[str, tuple[str, set[str]]] = {}
 
-    def note(self, item: Said) -> None:
+    def note(self, item: BusMessage) -> None:
         """Take in what happened in a run or in the queue."""
         if not isinstance(item, Recorded):
             if item["type"] == "trigger_started" and item["triggerId"]:

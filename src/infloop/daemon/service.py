@@ -9,32 +9,30 @@ from typing import TYPE_CHECKING
 from infloop.runtime.runs.shutdown import settle_runs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from infloop.application.trigger_firing import TriggerFiring
     from infloop.runtime.runs.dispatch import Dispatcher
     from infloop.runtime.runs.service import RunService
-    from infloop.triggers.scheduler import Scheduler
-    from infloop.triggers.watcher import Watcher
+    from infloop.triggers.services import Source
 
 LAST_FIRED_SECONDS = 5.0
 """How often the times at which triggers last fired are written."""
 
 
 class TriggerLoops:
-    """Watches the time and the files for triggers."""
+    """Runs the sources of triggers, which wait for times and for changed files."""
 
-    def __init__(self, firing: TriggerFiring, scheduler: Scheduler, watcher: Watcher) -> None:
+    def __init__(self, firing: TriggerFiring, sources: Sequence[Source]) -> None:
         self._firing = firing
-        self._scheduler = scheduler
-        self._watcher = watcher
+        self._sources = sources
 
     async def run(self) -> None:
         """Fire triggers until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._scheduler.run())
-                group.create_task(self._watcher.run())
+                for source in self._sources:
+                    group.create_task(source.run())
                 group.create_task(self._write_last_fired())
         finally:
             self._firing.write_last_fired()
@@ -46,7 +44,7 @@ class TriggerLoops:
 
 
 class Daemon:
-    """Everything that goes on without a request. A process without triggers has none to watch."""
+    """Everything that works without a request; `triggers` is None in a process without them."""
 
     def __init__(
         self, service: RunService, dispatcher: Dispatcher, triggers: TriggerLoops | None = None

@@ -1,22 +1,23 @@
-"""The one way out: the only package that opens outbound connections.
+"""Outbound connections. The only package that opens them.
 
-    client        the server's own HTTP client
-    backend       how it connects
+    client             the server's own HTTP client
+    backend            how the client connects
 
-    proxy         one per run: accepts what children send
-    conversation  one connection: understand, decide, report, act
-    protocol      reading what a child says, strictly (pure)
-    client_hello  reading whom a TLS client asks for, strictly (pure)
-    wire          a connection while it is being read
-    relay         a tunnel that is open
-    exchange      a plain HTTP request and its answer
-    broker        calls with a key that children do not have
-    scrubbing     … and do not find in an answer (pure)
-    limits        how much a run may do through its proxy
-    reports       what a proxy tells its run
+    proxy              one per run: accepts the connections of children
+    child_connection   one connection of a child: parse, decide, report, act
+    protocol           parses what a child sends, strictly (pure)
+    client_hello       reads the server name in a TLS ClientHello, strictly (pure)
+    peekable_stream    a connection whose received bytes can be examined before they are consumed
+    relay              an open tunnel
+    exchange           a plain HTTP request and its response
+    broker             calls with a provider's key that children do not have
+    key_redaction      removes that key from responses (pure)
+    limits             how much a run may do through its proxy
+    reports            what a proxy reports to its run
+    loopback_listener  a listener for children that share this machine's network
 
-    resolve       a name becomes the addresses to dial, once, all of them checked
-    dial          a connection to one of them
+    resolve            resolves a name once and checks all its addresses
+    dial               connects to one of them
 
 What may be reached is decided in `infloop.policy`: `hosts`, `addresses` and `routes`.
 """

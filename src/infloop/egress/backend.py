@@ -1,4 +1,4 @@
-"""How the HTTP client connects: a name is resolved and checked, and a checked address dialled."""
+"""Connects for the HTTP client: resolves a name, checks its addresses, dials a checked one."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from infloop.egress.resolve import addresses_to_dial
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from infloop.egress.resolve import Gate, Lookup
+    from infloop.egress.resolve import HostPolicy, Lookup
 
 
 class CheckedBackend(httpcore2.AsyncNetworkBackend):
-    """Connects to checked addresses alone; TLS keeps the name, which the pool hands to it."""
+    """Connects to checked addresses only. The pool passes the name to TLS."""
 
-    def __init__(self, gate: Gate, lookup: Lookup) -> None:
-        self._gate = gate
+    def __init__(self, policy: HostPolicy, lookup: Lookup) -> None:
+        self._policy = policy
         self._lookup = lookup
         self._transport = httpcore2.AnyIOBackend()
 
@@ -28,11 +28,11 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109  httpcore2's interface
+        timeout: float | None = None,  # noqa: ASYNC109  (httpcore2's interface)
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Return a connection to a checked address of the host; raise EgressError otherwise."""
+        """Return a connection to a checked address of the host; raise EgressError on failure."""
         assert timeout is not None
         deadline = asyncio.get_running_loop().time() + timeout
 
@@ -45,7 +45,7 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
         try:
             async with asyncio.timeout_at(deadline):
                 addresses = await addresses_to_dial(
-                    host, port, gate=self._gate, lookup=self._lookup
+                    host, port, policy=self._policy, lookup=self._lookup
                 )
                 return await dial(addresses, deadline, connect)
         except TimeoutError:

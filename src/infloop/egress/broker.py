@@ -1,14 +1,15 @@
-"""The credential broker: a child asks with its run's token, the key is added here.
+"""The credential broker: a child calls a provider with its run's token; the broker adds the key.
 
-Rules
-  * `/broker/<provider>/…` leads to the provider's own address and nowhere else.
-  * The child shows the run's token where the provider expects a key. Any other key is refused.
-  * Only the calls of the provider's dialect pass, method and path exactly.
-  * Only fields that such calls need are passed on; the key replaces the token.
-  * Redirects are passed back and not followed. The key is not passed back: not in a field, not in
-    the body, not in a reason.
-  * Whoever keeps the books is asked before each call and hears each answer.
-  * When the run has ended, so has the token.
+Rules:
+
+- `/broker/<provider>/…` leads to the provider's own address and nowhere else.
+- The child sends the run's token where the provider expects a key. Any other key is refused.
+- Only the routes of the provider's dialect are allowed, with exact method and path.
+- Only fields that such calls need are forwarded. The key replaces the token.
+- Redirects are returned and not followed. The key is never returned: not in a field, not in the
+  body, not in an error message.
+- The budget is asked before each call and sees each response.
+- The token is valid only while the run lasts.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from infloop.egress.client import Client, Destination
+from infloop.egress.key_redaction import KeyRedactor
 from infloop.egress.protocol import Refusal
-from infloop.egress.scrubbing import Scrubber
 from infloop.errors import EgressError, SettingsError
 from infloop.policy.routes import ROUTES, Dialect, Route, find_route
 from infloop.policy.secrets import same_secret
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from infloop.egress.client import Response
     from infloop.egress.exchange import Exchange
-    from infloop.egress.limits import Limits
+    from infloop.egress.limits import ProxyLimits
     from infloop.egress.protocol import Head
     from infloop.egress.resolve import Lookup
 
@@ -39,7 +40,7 @@ PREFIX = "/broker/"
 
 KeyField: TypeAlias = Literal["x-api-key", "bearer"]
 
-_PASSED_ON = frozenset(
+_FORWARDED = frozenset(
     (
         *("accept", "content-type", "user-agent", "idempotency-key", "x-app"),
         *("anthropic-version", "anthropic-beta", "anthropic-dangerous-direct-browser-access"),
@@ -47,34 +48,34 @@ _PASSED_ON = frozenset(
         "x-client-request-id",
     )
 )
-_PASSED_ON_PREFIXES = ("x-stainless-", "x-codex-", "x-openai-internal-codex-")
-_MOST_ANSWERED = 1 << 40
+_FORWARDED_PREFIXES = ("x-stainless-", "x-codex-", "x-openai-internal-codex-")
+_MAX_RESPONSE_BYTES = 1 << 40
 
 
 class Meter(Protocol):
-    """Listens to the answer to one call, to learn what it cost."""
+    """Reads the response to one call to find out what it cost."""
 
     def answered(self, status: int, content_type: str) -> None:
-        """Take note that there is an answer."""
+        """Record the head of the response."""
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece of it."""
+        """Read the next part of the body."""
 
-    def finish(self, *, asked: bool) -> None:
-        """Take note that it is over, or broke off; `asked` if anything had been sent.
+    def finish(self, *, sent: bool) -> None:
+        """Record the end of the response; `sent` if the request was sent at all.
 
-        Once is enough, and more often changes nothing.
+        Further calls have no effect.
         """
 
 
-class Books(Protocol):
-    """Keeps count of what calls cost, and says when there must be no more of them."""
+class CallBudget(Protocol):
+    """Counts what calls cost, and says when no more may be made."""
 
     async def refusal(self) -> str:
-        """Return why no call may be made now, or nothing."""
+        """Return why no call may be made now; empty if one may."""
 
     def meter(self, dialect: Dialect, route: Route) -> Meter | None:
-        """Return who listens to a call, if it can cost something."""
+        """Return the meter for a call, if it can cost something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +93,13 @@ class Account:
     def __post_init__(self) -> None:
         if not (self.key.isascii() and self.key.isprintable() and self.key.split() == [self.key]):
             raise SettingsError(
-                f"the key of provider {self.provider!r} is empty, or has blanks or letters in it "
-                "that no key has"
+                f"the key of provider {self.provider!r} is empty, or contains spaces or characters "
+                "other than printable ASCII"
             )
 
     @property
-    def calls(self) -> Sequence[Route]:
-        """What may be called."""
+    def allowed_routes(self) -> Sequence[Route]:
+        """The routes that may be called."""
         return self.routes or ROUTES[self.dialect]
 
 
@@ -112,7 +113,7 @@ class Call:
 
     @property
     def url(self) -> str:
-        """Where it goes."""
+        """The provider's URL for this call."""
         base = self.account.base_url.rstrip("/")
         return f"{base}{self.route.path}{'?' if self.query else ''}{self.query}"
 
@@ -125,14 +126,14 @@ class Broker:
         accounts: Sequence[Account],
         *,
         token: str,
-        limits: Limits,
+        limits: ProxyLimits,
         lookup: Lookup | None = None,
-        books: Books | None = None,
+        budget: CallBudget | None = None,
     ) -> None:
         self._accounts = {account.provider: account for account in accounts}
         self._token = token
         self._limits = limits
-        self._books = books
+        self._budget = budget
         self._client = Client(
             [Destination.of(one.base_url, private_ok=one.private_ok) for one in accounts],
             lookup=lookup,
@@ -152,46 +153,46 @@ class Broker:
         await self._client.__aexit__(kind, error, trace)
 
     def close(self) -> None:
-        """Let the token be worth nothing from now on."""
+        """Make the token invalid."""
         self._token = ""
 
     def judge(self, head: Head) -> Call | Refusal:
-        """Decide whether a request may be made with the key."""
-        if not self._shows_token(head):
+        """Decide whether a request may be forwarded with the key."""
+        if not self._has_token(head):
             return Refusal(401, "this is not the token of the run")
         provider, slash, rest = head.target.removeprefix(PREFIX).partition("/")
         account = self._accounts.get(provider)
         if account is None or not slash:
-            return Refusal(403, "no provider of that name is set up here")
-        found = find_route(head.method, f"/{rest}", account.calls)
+            return Refusal(403, "no provider of that name is configured here")
+        found = find_route(head.method, f"/{rest}", account.allowed_routes)
         if found.route is None:
             return Refusal(found.status, found.reason)
         return Call(account, found.route, found.query)
 
     async def refusal(self) -> str:
-        """Return why no call may be made now, whatever it is: what may be spent is spent."""
-        return await self._books.refusal() if self._books else ""
+        """Return why no call may be made now, because the budget is spent; empty if one may."""
+        return await self._budget.refusal() if self._budget else ""
 
-    def _shows_token(self, head: Head) -> bool:
-        shown = []
+    def _has_token(self, head: Head) -> bool:
+        visible = []
         if (key := head.fields.get("x-api-key")) is not None:
-            shown.append(key)
+            visible.append(key)
         if (authorization := head.fields.get("authorization")) is not None:
             scheme, _, credentials = authorization.partition(" ")
-            shown.append(credentials.strip() if scheme.lower() == "bearer" else "")
-        return bool(shown) and all(same_secret(one, self._token) for one in shown)
+            visible.append(credentials.strip() if scheme.lower() == "bearer" else "")
+        return bool(visible) and all(same_secret(one, self._token) for one in visible)
 
-    async def carry_out(self, call: Call, exchange: Exchange) -> None:
-        """Ask the provider and pass its answer back; raise EgressError where that fails."""
-        meter = self._books.meter(call.account.dialect, call.route) if self._books else None
+    async def make_call(self, call: Call, exchange: Exchange) -> None:
+        """Call the provider and return its response to the child; raise EgressError on failure."""
+        meter = self._budget.meter(call.account.dialect, call.route) if self._budget else None
         try:
             await self._pass(call, exchange, meter)
         except EgressError as error:
-            said = str(error).replace(call.account.key, "*")
-            raise EgressError(said, error.failure) from None
+            message = str(error).replace(call.account.key, "*")
+            raise EgressError(message, error.failure) from None
         finally:
             if meter is not None:
-                meter.finish(asked=exchange.sent > 0)
+                meter.finish(sent=exchange.sent > 0)
 
     async def _pass(self, call: Call, exchange: Exchange, meter: Meter | None) -> None:
         async with self._client.stream(
@@ -201,21 +202,21 @@ class Broker:
             content=exchange.content(),
             connect_timeout_s=self._limits.connect_s,
             read_timeout_s=self._limits.idle_s,
-            max_response_bytes=_MOST_ANSWERED,
+            max_response_bytes=_MAX_RESPONSE_BYTES,
         ) as response:
             key = call.account.key
-            shown = {name: text for name, text in response.headers.items() if key not in text}
+            visible = {name: text for name, text in response.headers.items() if key not in text}
             if meter is not None:
                 meter.answered(response.status, response.headers.get("content-type", ""))
-            async with aclosing(_told(response, meter, key)) as chunks:
-                await exchange.answer(replace(response, chunks=chunks), shown)
+            async with aclosing(_redacted_body(response, meter, key)) as chunks:
+                await exchange.respond(replace(response, chunks=chunks), visible)
 
 
 def _headers(head: Head, account: Account) -> dict[str, str]:
     passed = {
         name: value
         for name, value in head.fields.items()
-        if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
+        if name in _FORWARDED or name.startswith(_FORWARDED_PREFIXES)
     }
     match account.key_field:
         case "x-api-key":
@@ -224,20 +225,23 @@ def _headers(head: Head, account: Account) -> dict[str, str]:
             return {**passed, "authorization": f"Bearer {account.key}"}
 
 
-async def _told(response: Response, meter: Meter | None, key: str) -> AsyncGenerator[bytes]:
-    """Yield an answer's body without the key, with the meter listening to it.
+async def _redacted_body(
+    response: Response, meter: Meter | None, key: str
+) -> AsyncGenerator[bytes]:
+    """Yield a response's body without the key, and feed it to the meter.
 
-    The end of an answer in one piece is shown when it is counted: the next call may follow at once.
+    The last part of a response that is not streamed is held back until the meter has finished: the
+    child may make its next call right after it.
     """
-    scrubber, last = Scrubber(key), b""
+    redactor, last = KeyRedactor(key), b""
     streamed = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     async for chunk in response.chunks:
         if meter is not None:
             meter.feed(chunk)
-        shown, last = (chunk, b"") if streamed else (last, chunk)
-        if cleaned := scrubber.feed(shown):
+        visible, last = (chunk, b"") if streamed else (last, chunk)
+        if cleaned := redactor.feed(visible):
             yield cleaned
     if meter is not None:
-        meter.finish(asked=True)
-    if rest := scrubber.feed(last) + scrubber.finish():
+        meter.finish(sent=True)
+    if rest := redactor.feed(last) + redactor.finish():
         yield rest

@@ -1,4 +1,4 @@
-"""One connection of a child: understand it, decide, report, act; whatever is odd is a refusal."""
+"""One connection of a child: parse the request, decide, report, act."""
 
 from __future__ import annotations
 
@@ -9,39 +9,40 @@ from typing import TYPE_CHECKING
 
 from infloop.egress.broker import PREFIX, Broker
 from infloop.egress.client import Client
-from infloop.egress.client_hello import refuse_hello
+from infloop.egress.client_hello import hello_refusal
 from infloop.egress.dial import dial
 from infloop.egress.exchange import Exchange
+from infloop.egress.peekable_stream import PeekableStream
 from infloop.egress.protocol import (
     Forward,
     Head,
     Local,
     Refusal,
     Tunnel,
-    holds_token,
+    has_token,
+    parse_request,
     read_head,
-    refusal_answer,
-    understand,
+    refusal_response,
 )
 from infloop.egress.relay import Relay
-from infloop.egress.reports import Decision, Ended
+from infloop.egress.reports import ConnectionEnded, Decision
 from infloop.egress.resolve import addresses_to_dial
-from infloop.egress.wire import Wire
 from infloop.errors import EgressError
-from infloop.policy.hosts import authority, parse_url
+from infloop.model.hosts import authority, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
-    from infloop.egress.limits import Limits, Uploads
-    from infloop.egress.reports import Kind, Why
+    from infloop.egress.limits import ProxyLimits, UploadBudget
+    from infloop.egress.reports import Kind, RefusalCause
     from infloop.egress.resolve import Lookup
     from infloop.errors import EgressFailure
-    from infloop.policy.hosts import Allowlist, Place, Scheme, Verdict
+    from infloop.model.hosts import HttpUrl, Scheme
+    from infloop.policy.hosts import Allowlist, HostVerdict
 
 _TUNNEL_OPEN = b"HTTP/1.1 200 Connection established\r\n\r\n"
-_MOST_ANSWERED = 1 << 40
-_TIME_IS_UP = "the time for the connection is used up"
+_MAX_RESPONSE_BYTES = 1 << 40
+_TIME_LIMIT_REACHED = "the time limit of the connection is reached"
 
 _STATUS: dict[EgressFailure, int] = {
     "refused": 403,
@@ -53,34 +54,34 @@ _STATUS: dict[EgressFailure, int] = {
 
 
 @dataclass(slots=True)
-class Terms:
-    """What holds for all conversations of a run. `token` is empty where the listener is private."""
+class ProxyContext:
+    """What all connections of a proxy share. `token` is empty if the listener is private."""
 
     allowed: Allowlist
-    limits: Limits
-    uploads: Uploads
+    limits: ProxyLimits
+    uploads: UploadBudget
     lookup: Lookup
     token: str
     own_names: frozenset[str]
     broker: Broker | None
     on_decision: Callable[[Decision], None]
-    on_ended: Callable[[Ended], None]
-    until: float
+    on_ended: Callable[[ConnectionEnded], None]
+    deadline: float
     relays: set[Relay] = field(default_factory=set)
 
 
 class Refused(Exception):
-    """The child's wish is refused; it is told so if it can still be told."""
+    """The request is refused; the child gets a response with the reason, if possible."""
 
-    def __init__(self, status: int, why: Why, reason: str, rule: str = "") -> None:
+    def __init__(self, status: int, cause: RefusalCause, reason: str, rule: str = "") -> None:
         super().__init__(reason)
         self.status = status
-        self.why: Why = why
+        self.cause: RefusalCause = cause
         self.rule = rule
 
 
-class Failed(Exception):
-    """What was allowed did not work; the child is told so if it can still be told."""
+class UpstreamFailed(Exception):
+    """An allowed request failed; the child gets a response with the reason, if possible."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -96,73 +97,84 @@ class _Traffic:
     reason: str = ""
 
 
-class Conversation:
-    """A child's connection, from its first byte to its last."""
+class ChildConnection:
+    """One connection of a child, from its first byte to its last."""
 
-    def __init__(self, number: int, wire: Wire, terms: Terms) -> None:
+    def __init__(self, number: int, stream: PeekableStream, context: ProxyContext) -> None:
         self._number = number
-        self._wire = wire
-        self._terms = terms
-        self._limits = terms.limits
+        self._stream = stream
+        self._context = context
+        self._limits = context.limits
         self._kind: Kind = "unknown"
         self._host = ""
         self._port = 0
-        self._speaks_http = True
+        self._can_send_refusal = True
         self._connect_by = 0.0
-        self._late: Refused | Failed = Refused(408, "limit", "the request did not come in time")
+        self._on_timeout: Refused | UpstreamFailed = Refused(
+            408, "limit", "the request was not complete in time"
+        )
 
-    async def hold(self) -> None:
-        """Do what the child asks for, or say why not. Never raises for what a child does."""
+    async def serve(self) -> None:
+        """Do what the child asks for, or refuse it. Never raises because of what a child sends."""
         try:
             try:
                 async with asyncio.timeout(self._limits.head_s) as self._deadline:
-                    await self._obey(await self._head())
+                    await self._handle(await self._head())
             except TimeoutError:
-                raise self._late from None
+                raise self._on_timeout from None
         except Refused as error:
-            decision = self._report("refused", str(error), error.rule, error.why)
-            await self._tell(Refusal(error.status, str(decision)))
-        except Failed as error:
-            await self._tell(Refusal(error.status, str(error)))
+            decision = self._report("refused", str(error), error.rule, error.cause)
+            await self._send_refusal(Refusal(error.status, str(decision)))
+        except UpstreamFailed as error:
+            await self._send_refusal(Refusal(error.status, str(error)))
         except ConnectionResetError:
-            pass  # the child hung up, so nobody waits for an answer
+            pass  # the child closed the connection
         finally:
-            self._wire.on_gone = None
-            self._wire.transport.abort()
+            self._stream.on_closed = None
+            self._stream.transport.abort()
 
-    def _within(self, seconds: float, late: Refused | Failed) -> float:
-        """Begin the next part of the conversation; say how it ends when it takes too long."""
-        deadline = min(asyncio.get_running_loop().time() + seconds, self._terms.until)
+    def _set_deadline(self, seconds: float, on_timeout: Refused | UpstreamFailed) -> float:
+        """Set the deadline of the next step, and the error that is raised when it passes."""
+        deadline = min(asyncio.get_running_loop().time() + seconds, self._context.deadline)
         self._deadline.reschedule(deadline)
-        self._late = late
+        self._on_timeout = on_timeout
         return deadline
 
-    async def _tell(self, refusal: Refusal) -> None:
-        if self._speaks_http:
-            self._wire.transport.write(refusal_answer(refusal))
-            await self._wire.hang_up(self._limits.head_s)
+    async def _send_refusal(self, refusal: Refusal) -> None:
+        if self._can_send_refusal:
+            self._stream.transport.write(refusal_response(refusal))
+            await self._stream.close_gracefully(self._limits.head_s)
 
-    def _report(self, verdict: Verdict, reason: str, rule: str = "", why: Why = "") -> Decision:
+    def _report(
+        self, verdict: HostVerdict, reason: str, rule: str = "", cause: RefusalCause = ""
+    ) -> Decision:
         decision = Decision(
-            self._number, self._kind, self._host, self._port, verdict, reason, rule, why
+            number=self._number,
+            kind=self._kind,
+            host=self._host,
+            port=self._port,
+            verdict=verdict,
+            reason=reason,
+            rule=rule,
+            cause=cause,
         )
-        self._terms.on_decision(decision)
+        self._context.on_decision(decision)
         return decision
 
     async def _head(self) -> Head:
-        while (got := read_head(self._wire.received)) is None:
-            if not await self._wire.more():
+        while (parsed := read_head(self._stream.received)) is None:
+            if not await self._stream.wait_for_more():
                 raise ConnectionResetError
-        if isinstance(got, Refusal):
-            raise Refused(got.status, "malformed", got.reason)
-        head, size = got
-        self._wire.take(size)
+        if isinstance(parsed, Refusal):
+            raise Refused(parsed.status, "malformed", parsed.reason)
+        head, size = parsed
+        self._stream.take(size)
         return head
 
-    async def _obey(self, head: Head) -> None:
-        if asyncio.get_running_loop().time() >= self._terms.until:
-            raise Refused(403, "limit", "the time for connections of the run is used up")
-        match understand(head):
+    async def _handle(self, head: Head) -> None:
+        if asyncio.get_running_loop().time() >= self._context.deadline:
+            raise Refused(403, "limit", "the time limit for connections of the run is reached")
+        match parse_request(head):
             case Refusal(status, reason):
                 raise Refused(status, "malformed", reason)
             case Tunnel(host, port):
@@ -172,53 +184,55 @@ class Conversation:
             case Local():
                 await self._local(head)
 
-    async def _judge(self, head: Head, host: str, port: int, scheme: Scheme) -> Sequence[str]:
-        """Decide about a host and report it; return the addresses to dial."""
+    async def _authorize(self, head: Head, host: str, port: int, scheme: Scheme) -> Sequence[str]:
+        """Decide whether a host may be reached and report it; return the addresses to dial."""
         self._host, self._port = host, port
-        if self._terms.token and not holds_token(head, self._terms.token):
+        if self._context.token and not has_token(head, self._context.token):
             raise Refused(407, "token", "the token of the run is missing or wrong")
-        ruling = self._terms.allowed.judge(host, port, scheme)
+        ruling = self._context.allowed.judge(host, port, scheme)
         if not ruling.allowed:
-            why: Why = "denied" if ruling.rule else "not-listed"
-            raise Refused(403, why, ruling.reason, ruling.rule)
-        patience_s = self._limits.connect_s
-        late = Refused(504, "unresolved", f"the name was not resolved in {patience_s:g} s")
-        self._connect_by = self._within(patience_s, late)
+            cause: RefusalCause = "denied" if ruling.rule else "not-listed"
+            raise Refused(403, cause, ruling.reason, ruling.rule)
+        timeout_s = self._limits.connect_s
+        on_timeout = Refused(504, "unresolved", f"the name was not resolved in {timeout_s:g} s")
+        self._connect_by = self._set_deadline(timeout_s, on_timeout)
         try:
             addresses = await addresses_to_dial(
-                host, port, gate=self._terms.allowed, lookup=self._terms.lookup
+                host, port, policy=self._context.allowed, lookup=self._context.lookup
             )
         except EgressError as error:
-            why = "address" if error.failure == "refused" else "unresolved"
-            raise Refused(_STATUS[error.failure], why, str(error)) from None
+            cause = "address" if error.failure == "refused" else "unresolved"
+            raise Refused(_STATUS[error.failure], cause, str(error)) from None
         self._report("allowed", ruling.reason, ruling.rule)
-        self._late = Failed(504, f"{authority(host, port)} did not answer in {patience_s:g} s")
+        self._on_timeout = UpstreamFailed(
+            504, f"{authority(host, port)} did not answer in {timeout_s:g} s"
+        )
         return addresses
 
     @contextmanager
-    def _accounted(self) -> Iterator[_Traffic]:
-        """Report the end of what was allowed, however it ends."""
+    def _reporting_end(self) -> Iterator[_Traffic]:
+        """Report the end of an allowed connection, however it ends."""
         clock = asyncio.get_running_loop().time
-        began, traffic = clock(), _Traffic()
+        started, traffic = clock(), _Traffic()
         try:
             yield traffic
-        except (Refused, Failed) as error:
+        except (Refused, UpstreamFailed) as error:
             traffic.reason = str(error)
             raise
         except asyncio.CancelledError:
-            traffic.reason = "it was cut off"
+            traffic.reason = "it was cancelled"
             raise
         finally:
-            self._terms.on_ended(
-                Ended(
-                    self._number,
-                    self._kind,
-                    self._host,
-                    self._port,
-                    traffic.sent,
-                    traffic.received,
-                    clock() - began,
-                    traffic.reason,
+            self._context.on_ended(
+                ConnectionEnded(
+                    number=self._number,
+                    kind=self._kind,
+                    host=self._host,
+                    port=self._port,
+                    sent=traffic.sent,
+                    received=traffic.received,
+                    seconds=clock() - started,
+                    reason=traffic.reason,
                 )
             )
 
@@ -226,127 +240,130 @@ class Conversation:
 
     async def _tunnel(self, head: Head, host: str, port: int) -> None:
         self._kind = "tunnel"
-        addresses = await self._judge(head, host, port, "https")
-        with self._accounted() as traffic:
+        addresses = await self._authorize(head, host, port, "https")
+        with self._reporting_end() as traffic:
             upstream = await self._dial(addresses, port)
             try:
-                self._wire.transport.write(_TUNNEL_OPEN)
-                self._speaks_http = False
-                await self._check_hello(host)
-                await self._carry(upstream, traffic)
+                self._stream.transport.write(_TUNNEL_OPEN)
+                self._can_send_refusal = False
+                await self._check_client_hello(host)
+                await self._relay_tunnel(upstream, traffic)
             finally:
                 upstream.transport.abort()
 
-    async def _dial(self, addresses: Sequence[str], port: int) -> Wire:
+    async def _dial(self, addresses: Sequence[str], port: int) -> PeekableStream:
         loop = asyncio.get_running_loop()
 
-        async def connect(address: str) -> Wire:
-            _, wire = await loop.create_connection(Wire, address, port)
-            return wire
+        async def connect(address: str) -> PeekableStream:
+            _, stream = await loop.create_connection(PeekableStream, address, port)
+            return stream
 
         try:
             return await dial(addresses, self._connect_by, connect)
         except EgressError as error:
             where = authority(self._host, self._port)
-            raise Failed(_STATUS[error.failure], f"{where}: {error}") from None
+            raise UpstreamFailed(_STATUS[error.failure], f"{where}: {error}") from None
 
-    async def _check_hello(self, host: str) -> None:
-        self._within(self._limits.hello_s, Refused(403, "hello", "no ClientHello came in time"))
-        while (why := refuse_hello(self._wire.received, host)) is None:
-            if not await self._wire.more():
+    async def _check_client_hello(self, host: str) -> None:
+        on_timeout = Refused(403, "hello", "no ClientHello came in time")
+        self._set_deadline(self._limits.hello_s, on_timeout)
+        while (reason := hello_refusal(self._stream.received, host)) is None:
+            if not await self._stream.wait_for_more():
                 raise Refused(403, "hello", "the tunnel was closed before a ClientHello came")
-        if why:
-            raise Refused(403, "hello", why)
+        if reason:
+            raise Refused(403, "hello", reason)
 
-    async def _carry(self, upstream: Wire, traffic: _Traffic) -> None:
-        if self._wire.transport.is_closing() or upstream.transport.is_closing():
+    async def _relay_tunnel(self, upstream: PeekableStream, traffic: _Traffic) -> None:
+        if self._stream.transport.is_closing() or upstream.transport.is_closing():
             return
-        self._within(self._limits.connection_s, Refused(403, "limit", _TIME_IS_UP))
-        relay = Relay(self._wire, upstream, self._terms.uploads.refuse)
-        self._terms.relays.add(relay)
+        self._set_deadline(self._limits.connection_s, Refused(403, "limit", _TIME_LIMIT_REACHED))
+        relay = Relay(self._stream, upstream, self._context.uploads.refuse)
+        self._context.relays.add(relay)
         try:
-            if reason := await relay.over:
+            if reason := await relay.result:
                 raise Refused(403, "limit", reason)
         finally:
             relay.end()
             traffic.sent, traffic.received = relay.sent, relay.received
-            self._terms.relays.discard(relay)
+            self._context.relays.discard(relay)
 
     # -- plain HTTP --------------------------------------------------------------------------------
 
-    async def _forward(self, head: Head, place: Place) -> None:
+    async def _forward(self, head: Head, place: HttpUrl) -> None:
         self._kind = "request"
-        addresses = await self._judge(head, place.host, place.port, "http")
+        addresses = await self._authorize(head, place.host, place.port, "http")
 
-        async def already_known(_: str) -> Sequence[str]:
+        async def resolved(_: str) -> Sequence[str]:
             return addresses
 
         async with (
-            self._exchanging(head, self._limits.upload_a_connection) as exchange,
-            Client(self._terms.allowed, lookup=already_known) as client,
+            self._exchange(head, self._limits.upload_per_connection) as exchange,
+            Client(self._context.allowed, lookup=resolved) as client,
             client.stream(
                 head.method,
                 f"http://{place.authority}{place.target}",
-                headers=head.passed_on() | exchange.length,
+                headers=head.forwarded_fields() | exchange.length,
                 content=exchange.content(),
                 connect_timeout_s=self._limits.connect_s,
                 read_timeout_s=self._limits.idle_s,
-                max_response_bytes=_MOST_ANSWERED,
+                max_response_bytes=_MAX_RESPONSE_BYTES,
             ) as response,
         ):
-            await exchange.answer(response, response.headers)
+            await exchange.respond(response, response.headers)
 
     async def _local(self, head: Head) -> None:
         self._kind = "broker"
-        broker = self._terms.broker
-        if head.fields.get("host") not in self._terms.own_names:
+        broker = self._context.broker
+        if head.fields.get("host") not in self._context.own_names:
             raise Refused(400, "malformed", "the Host field does not name this proxy")
         if broker is None or not head.target.startswith(PREFIX):
-            raise Refused(403, "call", "there is nothing here")
+            raise Refused(403, "call", "this path does not exist on the proxy")
         call = broker.judge(head)
         if isinstance(call, Refusal):
             raise Refused(call.status, "token" if call.status == 401 else "call", call.reason)
         place = parse_url(call.account.base_url)
         self._host, self._port = place.host, place.port
-        if why := await broker.refusal():
-            raise Refused(402, "budget", why)
+        if reason := await broker.refusal():
+            raise Refused(402, "budget", reason)
         self._report("allowed", f"a call of provider {call.account.provider!r}", str(call.route))
-        async with self._exchanging(head, self._limits.call_body) as exchange:
-            await broker.carry_out(call, exchange)
+        async with self._exchange(head, self._limits.call_body) as exchange:
+            await broker.make_call(call, exchange)
 
     @asynccontextmanager
-    async def _exchanging(self, head: Head, most: int) -> AsyncGenerator[Exchange]:
-        """Pass a request on; end it when the child hangs up, for nobody waits for its answer."""
+    async def _exchange(self, head: Head, max_bytes: int) -> AsyncGenerator[Exchange]:
+        """Forward a request; end it when the child closes the connection."""
         task = asyncio.current_task()
         assert task is not None
-        self._within(self._limits.connection_s, Refused(403, "limit", _TIME_IS_UP))
-        exchange = Exchange(self._wire, head, self._limits.idle_s, self._may_upload(most))
-        if self._wire.ended:
+        self._set_deadline(self._limits.connection_s, Refused(403, "limit", _TIME_LIMIT_REACHED))
+        exchange = Exchange(self._stream, head, self._limits.idle_s, self._upload_check(max_bytes))
+        if self._stream.ended:
             raise ConnectionResetError
-        self._wire.on_gone = task.cancel
-        with self._accounted() as traffic:
+        self._stream.on_closed = task.cancel
+        with self._reporting_end() as traffic:
             try:
-                if (head.length or 0) > most:
-                    raise Refused(413, "limit", f"the request's body is larger than {most} bytes")
-                if reason := self._terms.uploads.refuse(head.size, 0):
+                if (head.length or 0) > max_bytes:
+                    raise Refused(
+                        413, "limit", f"the request's body is larger than {max_bytes} bytes"
+                    )
+                if reason := self._context.uploads.refuse(head.size, 0):
                     raise Refused(413, "limit", reason)
                 yield exchange
-                self._speaks_http = False
-                await self._wire.hang_up(self._limits.idle_s)
+                self._can_send_refusal = False
+                await self._stream.close_gracefully(self._limits.idle_s)
             except EgressError as error:
-                self._speaks_http = not exchange.answered
+                self._can_send_refusal = not exchange.responded
                 if error.failure in ("refused", "too-large"):
-                    why: Why = "limit" if error.failure == "too-large" else "address"
-                    raise Refused(_STATUS[error.failure], why, str(error)) from None
-                raise Failed(_STATUS[error.failure], str(error)) from None
+                    cause: RefusalCause = "limit" if error.failure == "too-large" else "address"
+                    raise Refused(_STATUS[error.failure], cause, str(error)) from None
+                raise UpstreamFailed(_STATUS[error.failure], str(error)) from None
             finally:
-                self._wire.on_gone = None
+                self._stream.on_closed = None
                 traffic.sent, traffic.received = exchange.sent, exchange.received
 
-    def _may_upload(self, most: int) -> Callable[[int, int], str]:
+    def _upload_check(self, max_bytes: int) -> Callable[[int, int], str]:
         def refuse(size: int, sent_before: int) -> str:
-            if sent_before + size > most:
-                return f"the request's body is larger than {most} bytes"
-            return self._terms.uploads.refuse(size, sent_before)
+            if sent_before + size > max_bytes:
+                return f"the request's body is larger than {max_bytes} bytes"
+            return self._context.uploads.refuse(size, sent_before)
 
         return refuse

@@ -1,11 +1,14 @@
-"""The server's own HTTP client: it goes where it is told and nowhere else.
+"""The server's own HTTP client: it connects to configured destinations only.
 
-Rules
-  * A destination is scheme, host and port, named before; or the client is given an allowlist.
-  * A name is resolved once per connection, all its addresses are checked, and a checked one is
-    dialled; the certificate is verified for the name.
-  * Redirects are answers, not orders. No cookies, no proxy variables, no retries, no decompression.
-  * Connecting and every read and write have deadlines; an answer has a size.
+Rules:
+
+- A destination is a scheme, a host and a port, named in advance. A client can have an allowlist
+  instead.
+- A name is resolved once per connection, all its addresses are checked, and a checked one is
+  dialled. The certificate is verified for the name.
+- Redirects are returned and not followed. No cookies, no proxy variables, no retries, no
+  decompression.
+- Connecting and every read and write have timeouts. A response has a maximum size.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.egress.resolve import SystemLookup
 from infloop.errors import EgressError
+from infloop.model.hosts import authority, canonical_host, parse_url
 from infloop.policy.addresses import LOOPBACK, PRIVATE, refused_range
-from infloop.policy.hosts import Allowlist, Ruling, authority, canonical_host, parse_url
+from infloop.policy.hosts import Allowlist, HostDecision
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
@@ -28,19 +32,19 @@ if TYPE_CHECKING:
 
     import httpcore2
 
-    from infloop.egress.resolve import Gate, Lookup
+    from infloop.egress.resolve import HostPolicy, Lookup
+    from infloop.model.hosts import HttpUrl, Scheme
     from infloop.policy.addresses import Address
-    from infloop.policy.hosts import Place, Scheme
 
 Content: TypeAlias = "bytes | AsyncIterator[bytes] | None"
 
-_MOST_CONNECTIONS = 100
+_MAX_CONNECTIONS = 100
 _IDLE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """One place that the client may ask; `private_ok` if it may be on this machine or network."""
+    """One destination of a client; `private_ok` if it may be on this machine or network."""
 
     scheme: Scheme
     host: str
@@ -49,27 +53,29 @@ class Destination:
 
     def __post_init__(self) -> None:
         if canonical_host(self.host) != self.host:
-            raise EgressError(f"{self.host!r} is not written in lower case")
+            raise EgressError(f"{self.host!r} is not in canonical form, that is in lower case")
 
     @classmethod
     def of(cls, url: str, *, private_ok: bool = False) -> Destination:
-        """Return where a URL leads; raise EgressError if it is not a plain http(s) one."""
+        """Return the destination of a URL; raise EgressError if it is not a plain http(s) URL."""
         place = parse_url(url)
         return cls(place.scheme, place.host, place.port, private_ok)
 
 
 class Destinations:
-    """The gate of a client that knows its destinations."""
+    """The policy of a client with a fixed list of destinations."""
 
     def __init__(self, destinations: Sequence[Destination]) -> None:
         self._known = {(one.scheme, one.host, one.port) for one in destinations}
         self._private_ok = {(one.host, one.port) for one in destinations if one.private_ok}
 
-    def judge(self, host: str, port: int, scheme: Scheme) -> Ruling:
-        """Allow what was named."""
+    def judge(self, host: str, port: int, scheme: Scheme) -> HostDecision:
+        """Allow the listed destinations."""
         if (scheme, host, port) in self._known:
-            return Ruling("allowed", "a known destination", f"{scheme}://{authority(host, port)}")
-        return Ruling("refused", "not a destination that was set up")
+            return HostDecision(
+                "allowed", "a known destination", f"{scheme}://{authority(host, port)}"
+            )
+        return HostDecision("refused", "not a configured destination")
 
     def refuse_address(self, host: str, port: int, address: Address) -> str:
         """Allow global addresses, and with `private_ok` those of this machine and network."""
@@ -80,25 +86,25 @@ class Destinations:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer whose body is still coming. Header names are in lower case."""
+    """A response whose body is still being received. Header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
 
     async def read(self) -> bytes:
-        """Return the rest of the body; `max_response_bytes` bounds it."""
+        """Return the rest of the body, at most `max_response_bytes`."""
         return b"".join([chunk async for chunk in self.chunks])
 
 
 @functools.cache
-def machine_trust() -> ssl.SSLContext:
-    """Return the authorities that this machine trusts, read once, for it takes a while."""
+def system_trust() -> ssl.SSLContext:
+    """Return this machine's trusted certificate authorities; cached, because loading is slow."""
     return ssl.create_default_context()
 
 
 class Client:
-    """Asks the places it was given. Used as `async with Client(...) as client`."""
+    """Sends requests to allowed destinations. Used as `async with Client(...) as client`."""
 
     def __init__(
         self,
@@ -107,8 +113,10 @@ class Client:
         lookup: Lookup | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Take what may be asked; `lookup` and `tls` replace the machine's own names and trust."""
-        self._gate: Gate = allowed if isinstance(allowed, Allowlist) else Destinations(allowed)
+        """Allow these destinations; `lookup` and `tls` replace the system's resolver and trust."""
+        self._policy: HostPolicy = (
+            allowed if isinstance(allowed, Allowlist) else Destinations(allowed)
+        )
         self._lookup = lookup or SystemLookup()
         self._tls = tls
         self._pool: httpcore2.AsyncConnectionPool | None = None
@@ -119,10 +127,10 @@ class Client:
         from infloop.egress.backend import CheckedBackend
 
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=self._tls or machine_trust(),
-            max_connections=_MOST_CONNECTIONS,
+            ssl_context=self._tls or system_trust(),
+            max_connections=_MAX_CONNECTIONS,
             keepalive_expiry=_IDLE_S,
-            network_backend=CheckedBackend(self._gate, self._lookup),
+            network_backend=CheckedBackend(self._policy, self._lookup),
         )
         return self
 
@@ -150,33 +158,33 @@ class Client:
         read_timeout_s: float,
         max_response_bytes: int,
     ) -> AsyncGenerator[Response]:
-        """Send a request and yield the answer while its body comes in.
+        """Send a request and yield the response while its body is received.
 
-        A `content-length` among the headers is kept for content that comes in pieces, and must be
-        true. `connect_timeout_s` bounds resolving and dialling, and the TLS handshake after it;
-        `read_timeout_s` each wait for the other side. Raises EgressError, here or while chunks are
-        read, when the URL is not allowed, the other side fails, or the body is larger than
-        `max_response_bytes`.
+        - A `content-length` header is kept for content that comes in pieces, and must be correct.
+        - `connect_timeout_s` limits resolving and dialling together, and then the TLS handshake.
+        - `read_timeout_s` limits each wait for the server.
+        - Raises EgressError, here or while chunks are read, when the URL is not allowed, the server
+          fails, or the body is larger than `max_response_bytes`.
         """
         if self._pool is None:
             raise EgressError("this client is closed")
         place = parse_url(url)
-        ruling = self._gate.judge(place.host, place.port, place.scheme)
+        ruling = self._policy.judge(place.host, place.port, place.scheme)
         if not ruling.allowed:
             raise EgressError(f"{authority(place.host, place.port)} is refused: {ruling.reason}")
         request = _request(method, place, headers or {}, content, connect_timeout_s, read_timeout_s)
-        with _readable(place):
-            answer = await self._pool.handle_async_request(request)
+        with _translated_errors(place):
+            response = await self._pool.handle_async_request(request)
         try:
-            async with aclosing(_chunks(answer, place, max_response_bytes)) as chunks:
-                yield Response(answer.status, _headers(answer), chunks)
+            async with aclosing(_chunks(response, place, max_response_bytes)) as chunks:
+                yield Response(response.status, _headers(response), chunks)
         finally:
-            await answer.aclose()
+            await response.aclose()
 
 
 def _request(
     method: str,
-    place: Place,
+    place: HttpUrl,
     headers: Mapping[str, str],
     content: Content,
     connect_timeout_s: float,
@@ -201,7 +209,7 @@ def _request(
     try:
         raw = [(name.encode("ascii"), value.encode("latin-1")) for name, value in sent.items()]
     except UnicodeEncodeError:
-        raise EgressError("a header holds characters that HTTP does not have") from None
+        raise EgressError("a header contains characters that HTTP does not allow") from None
     url = httpcore2.URL(
         scheme=place.scheme.encode(),
         host=place.host.encode(),
@@ -212,44 +220,47 @@ def _request(
     return httpcore2.Request(method, url, headers=raw, content=content, extensions=extensions)
 
 
-def _headers(answer: httpcore2.Response) -> dict[str, str]:
+def _headers(response: httpcore2.Response) -> dict[str, str]:
     joined: dict[str, str] = {}
-    for raw_name, raw_value in answer.headers:
+    for raw_name, raw_value in response.headers:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         joined[name] = f"{joined[name]}, {value}" if name in joined else value
     return joined
 
 
-async def _chunks(answer: httpcore2.Response, place: Place, most: int) -> AsyncGenerator[bytes]:
+async def _chunks(
+    response: httpcore2.Response, place: HttpUrl, max_bytes: int
+) -> AsyncGenerator[bytes]:
     size = 0
-    with _readable(place):
-        async with aclosing(answer.aiter_stream()) as parts:
+    with _translated_errors(place):
+        async with aclosing(response.aiter_stream()) as parts:
             async for part in parts:
                 size += len(part)
-                if size > most:
+                if size > max_bytes:
                     raise EgressError(
-                        f"the answer of {place.authority} is larger than {most} bytes", "too-large"
+                        f"the response of {place.authority} is larger than {max_bytes} bytes",
+                        "too-large",
                     )
                 yield part
 
 
 @contextmanager
-def _readable(place: Place) -> Iterator[None]:
-    """Turn what the transport raises into a sentence about the place."""
+def _translated_errors(place: HttpUrl) -> Iterator[None]:
+    """Turn the transport's exceptions into an EgressError about the destination."""
     import httpcore2
 
-    who = place.authority
+    name = place.authority
     try:
         yield
     except (httpcore2.ConnectTimeout, httpcore2.PoolTimeout):
-        raise EgressError(f"{who} did not take the connection in time", "timeout") from None
+        raise EgressError(f"{name} did not accept the connection in time", "timeout") from None
     except httpcore2.TimeoutException:
-        raise EgressError(f"{who} did not answer in time", "timeout") from None
+        raise EgressError(f"{name} did not answer in time", "timeout") from None
     except httpcore2.ConnectError as error:
-        raise EgressError(f"{who} cannot be reached: {error}", "unreachable") from None
+        raise EgressError(f"{name} cannot be reached: {error}", "unreachable") from None
     except httpcore2.LocalProtocolError:
-        # What it says of a header holds the header, and that may be a key.
-        said = f"the request to {who} cannot be sent: HTTP does not allow what is in its head"
-        raise EgressError(said) from None
+        # Its message contains the header, which may be a key.
+        message = f"the request to {name} cannot be sent: its head is not valid HTTP"
+        raise EgressError(message) from None
     except (httpcore2.NetworkError, httpcore2.ProtocolError, ssl.SSLError) as error:
-        raise EgressError(f"the connection to {who} broke: {error}", "broken") from None
+        raise EgressError(f"the connection to {name} broke: {error}", "broken") from None

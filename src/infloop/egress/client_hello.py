@@ -1,8 +1,8 @@
-"""The first thing a TLS client says, read strictly: whom it wants to talk to.
+"""Reads the server name in a TLS ClientHello, strictly.
 
-A tunnel is for TLS with the host it was opened to. The ClientHello says in the clear whether that
-is so: its server name must be that host, or missing where the host is an address. A hello that
-hides its name (ECH) is refused, for the name in the clear is then not the real one.
+A tunnel may only carry TLS with the host it was opened to. The server name in the ClientHello must
+be that host, or be missing if the host is an address. A ClientHello with an encrypted name (ECH) is
+refused, because its visible name is not the real one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from infloop.policy.hosts import is_address
+from infloop.model.hosts import is_address
 
 MAX_HELLO = 32 << 10
 
@@ -26,19 +26,19 @@ _one_name = struct.Struct(">HBH").unpack_from
 
 
 class NotHello(Exception):
-    """What came is not a ClientHello that may pass; the text says why."""
+    """The data is not an acceptable ClientHello; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What matters of a ClientHello: the name in the clear, and whether another one is hidden."""
+    """The visible server name of a ClientHello, and whether another one is encrypted."""
 
     server_name: str
     hidden: bool
 
 
-def refuse_hello(data: bytes | bytearray, host: str) -> str | None:
-    """Say why a tunnel to `host` must not begin so; "" if it may; None while it is incomplete."""
+def hello_refusal(data: bytes | bytearray, host: str) -> str | None:
+    """Return why a tunnel to `host` may not carry this; "" if it may; None while incomplete."""
     try:
         hello = read_hello(data)
     except NotHello as why:
@@ -46,16 +46,16 @@ def refuse_hello(data: bytes | bytearray, host: str) -> str | None:
     if hello is None:
         return None
     if hello.hidden:
-        return "the TLS client hides the name it asks for (ECH)"
+        return "the TLS client encrypts the server name (ECH)"
     wanted = "" if is_address(host) else host
     if hello.server_name.lower() != wanted:
-        said = hello.server_name[:100]
-        return f"the TLS client asks for {said!r} in a tunnel to {host!r}"
+        given = hello.server_name[:100]
+        return f"the TLS client asks for {given!r} in a tunnel to {host!r}"
     return ""
 
 
 def read_hello(data: bytes | bytearray) -> Hello | None:
-    """Read a ClientHello that may come in several records; None while it is incomplete."""
+    """Return the ClientHello in `data`, in one or more records; None while it is incomplete."""
     message = _message(data)
     if message is None and len(data) > 2 * MAX_HELLO:
         raise NotHello(_TOO_LARGE)
@@ -63,30 +63,30 @@ def read_hello(data: bytes | bytearray) -> Hello | None:
 
 
 def _message(data: bytes | bytearray) -> bytes | None:
-    """Put the handshake message together from its records."""
+    """Join the records of the handshake message; None while it is incomplete."""
     message = bytearray()
-    position = records = promised = 0
+    position = records = announced = 0
     while position < len(data):
         records += 1
         if records > _MAX_RECORDS:
-            raise NotHello("the ClientHello comes in too many pieces")
+            raise NotHello("the ClientHello has too many records")
         if data[position] != _HANDSHAKE:
-            raise NotHello("what came through the tunnel is not TLS")
+            raise NotHello("the tunnel does not carry TLS")
         if position + 5 > len(data):
             return None
         major, size = data[position + 1], int.from_bytes(data[position + 3 : position + 5], "big")
         if major != 3 or not 0 < size <= _MAX_RECORD:
-            raise NotHello("what came through the tunnel is not TLS")
+            raise NotHello("the tunnel does not carry TLS")
         message += data[position + 5 : position + 5 + size]
-        promised += size
+        announced += size
         position += 5 + size
         if message and message[0] != _CLIENT_HELLO:
-            raise NotHello("TLS begins with something else than a ClientHello")
+            raise NotHello("TLS does not begin with a ClientHello")
         if len(message) >= 4:
             wanted = 4 + int.from_bytes(message[1:4], "big")
             if wanted > MAX_HELLO:
                 raise NotHello(_TOO_LARGE)
-            if promised > wanted:
+            if announced > wanted:
                 raise NotHello("the ClientHello does not end with its record")
             if len(message) == wanted:
                 return bytes(message[4:])
@@ -95,13 +95,13 @@ def _message(data: bytes | bytearray) -> bytes | None:
 
 def _parse(body: bytes) -> Hello:
     try:
-        return _extensions(body, _behind_compression(body))
+        return _extensions(body, _extensions_offset(body))
     except (IndexError, struct.error):
-        raise NotHello("the ClientHello has a length that leads beyond its end") from None
+        raise NotHello("the ClientHello contains a length beyond its end") from None
 
 
-def _behind_compression(body: bytes) -> int:
-    """Return where the extensions begin: behind five fields, of which three have a length."""
+def _extensions_offset(body: bytes) -> int:
+    """Return where the extensions begin: after five fields, three of them with a length."""
     at: int = 2 + 32  # version and random
     at += 1 + body[at]  # session id
     at += 2 + _two_bytes(body, at)  # cipher suites
@@ -128,7 +128,7 @@ def _extensions(body: bytes, at: int) -> Hello:
         if kind == _SERVER_NAME:
             name = _server_name(content)
     if at != len(body):
-        raise NotHello("the ClientHello has a length that leads beyond its end")
+        raise NotHello("the ClientHello contains a length beyond its end")
     return Hello(name, not seen.isdisjoint(_HIDDEN_NAMES))
 
 

@@ -1,4 +1,4 @@
-"""A connection to one of several checked addresses, each tried in its share of the time."""
+"""Connects to the first of several checked addresses that accepts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ async def dial(
     deadline: float,
     connect: Callable[[str], Awaitable[Connection]],
 ) -> Connection:
-    """Return what `connect` makes of the first address that takes a connection.
+    """Return the result of `connect` for the first address that accepts a connection.
 
-    `connect` raises OSError where one does not; the last one has all the time that is left, and it
-    is for the caller to end it at the deadline. Raises EgressError when no address took it.
+    `connect` raises OSError for one that does not. The remaining time is shared between the
+    addresses; the caller ends the last attempt at the deadline. Raises EgressError when no address
+    accepts.
     """
     loop = asyncio.get_running_loop()
     *others, last = addresses
@@ -34,5 +35,5 @@ async def dial(
     try:
         return await connect(last)
     except OSError as error:
-        said = f"it cannot be reached: {error.strerror or error}"
-        raise EgressError(said, "unreachable") from None
+        message = f"it cannot be reached: {error.strerror or error}"
+        raise EgressError(message, "unreachable") from None

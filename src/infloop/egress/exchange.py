@@ -1,7 +1,7 @@
-"""One HTTP request of a child and the answer to it; then the connection ends.
+"""One HTTP request of a child and its response; then the connection ends.
 
-The head was read by `protocol`. h11 gets a head of our own making and reads the body by it, so that
-what is passed on has one meaning; and it writes the answer.
+`protocol` has parsed the head. h11 gets a minimal head of our own and reads the body according to
+it, so that what is forwarded has one meaning. h11 also writes the response.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
     from infloop.egress.client import Response
+    from infloop.egress.peekable_stream import PeekableStream
     from infloop.egress.protocol import Head
-    from infloop.egress.wire import Wire
 
-_NOT_PASSED_BACK = frozenset(
+_NOT_RETURNED = frozenset(
     (
         *("connection", "keep-alive", "proxy-authenticate", "proxy-connection", "trailer"),
         *("transfer-encoding", "upgrade", "set-cookie", "alt-svc"),
@@ -30,31 +30,31 @@ _NOT_PASSED_BACK = frozenset(
 
 
 class Exchange:
-    """The body of a request, piece by piece, and its answer."""
+    """The body of a request, piece by piece, and its response."""
 
     def __init__(
-        self, wire: Wire, head: Head, idle_s: float, refuse: Callable[[int, int], str]
+        self, stream: PeekableStream, head: Head, idle_s: float, refuse: Callable[[int, int], str]
     ) -> None:
-        """Go on behind the head; `refuse` is asked about bytes to send and those sent before."""
+        """Continue after the head; `refuse(size, sent_before)` can stop the upload."""
         self.head = head
         self.sent = 0
         self.received = 0
-        self.answered = False
-        self._wire = wire
+        self.responded = False
+        self._stream = stream
         self._idle_s = idle_s
         self._refuse = refuse
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
-        self._http.receive_data(_known_head(head))
+        self._http.receive_data(_minimal_head(head))
         self._http.next_event()
 
     @property
     def length(self) -> dict[str, str]:
-        """The field that says how large the body is, if that is known."""
+        """The content-length field, if there is one."""
         length = self.head.fields.get("content-length")
         return {} if length is None else {"content-length": length}
 
     def content(self) -> bytes | AsyncIterator[bytes] | None:
-        """Return the body as the client takes it: none, an empty one, or what comes."""
+        """Return the body for the client: None, an empty one, or an iterator."""
         if self.head.length == 0:
             return b"" if self.length else None
         return self._body()
@@ -77,41 +77,47 @@ class Exchange:
         try:
             while (event := self._http.next_event()) is h11.NEED_DATA:
                 async with asyncio.timeout(self._idle_s):
-                    if not self._wire.received and not await self._wire.more():
-                        raise EgressError("the request broke off", "broken")
-                self._http.receive_data(self._wire.take())
+                    if not self._stream.received and not await self._stream.wait_for_more():
+                        raise EgressError(
+                            "the request ended before its body was complete", "broken"
+                        )
+                self._http.receive_data(self._stream.take())
         except h11.RemoteProtocolError as error:
             raise EgressError(f"the request's body cannot be read: {error}", "broken") from None
         except TimeoutError:
-            raise EgressError("the request's body did not come in time", "timeout") from None
+            raise EgressError("the request's body was not received in time", "timeout") from None
         return event
 
-    async def answer(self, response: Response, fields: Mapping[str, str]) -> None:
-        """Pass an answer back as it comes, with these fields of it."""
-        kept = [(name, text) for name, text in fields.items() if name not in _NOT_PASSED_BACK]
-        kept.append(("connection", "close"))
-        self.answered = True
+    async def respond(self, response: Response, fields: Mapping[str, str]) -> None:
+        """Return a response to the child as it is received, with these fields of it."""
+        returned_fields = [
+            (name, text) for name, text in fields.items() if name not in _NOT_RETURNED
+        ]
+        returned_fields.append(("connection", "close"))
+        self.responded = True
         try:
-            self._write(h11.Response(status_code=response.status, headers=kept))
+            self._write(h11.Response(status_code=response.status, headers=returned_fields))
             async for chunk in response.chunks:
                 self.received += len(chunk)
                 self._write(h11.Data(data=chunk))
                 async with asyncio.timeout(self._idle_s):
-                    await self._wire.drained()
+                    await self._stream.wait_until_written()
             self._write(h11.EndOfMessage())
         except h11.LocalProtocolError as error:
-            raise EgressError(f"the answer cannot be passed back: {error}", "broken") from None
+            raise EgressError(
+                f"the response cannot be returned to the child: {error}", "broken"
+            ) from None
         except TimeoutError:
-            raise EgressError("the child did not take the answer in time", "timeout") from None
+            raise EgressError("the child did not read the response in time", "timeout") from None
 
     def _write(self, event: h11.Event) -> None:
         data = self._http.send(event)
         if data:
-            self._wire.transport.write(data)
+            self._stream.transport.write(data)
 
 
-def _known_head(head: Head) -> bytes:
-    """Return a head that says as much as h11 must know, and nothing the child wrote."""
+def _minimal_head(head: Head) -> bytes:
+    """Return a head with only what h11 needs, and nothing that the child wrote."""
     lines = [f"{head.method} / HTTP/1.{head.version}", "host: child"]
     if head.length is None:
         lines.append("transfer-encoding: chunked")

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of one proxy; times in seconds, sizes in bytes.
+class ProxyLimits:
+    """Limits of one proxy; times in seconds, sizes in bytes.
 
-    When so many were `turned_away` in a row, it is overloaded and ends.
+    After more than `max_rejected` rejected connections in a row the proxy is overloaded and ends.
     """
 
     head_s: float = 10
@@ -19,24 +19,24 @@ class Limits:
     connection_s: float = 6 * 3600
     run_s: float = 24 * 3600
     connections: int = 256
-    turned_away: int = 256
-    upload_a_connection: int = 1 << 30
-    upload_a_run: int = 4 << 30
+    max_rejected: int = 256
+    upload_per_connection: int = 1 << 30
+    upload_per_run: int = 4 << 30
     call_body: int = 32 << 20
 
 
-class Uploads:
-    """What a run has sent; a budget that is used up stays so."""
+class UploadBudget:
+    """Counts what a run has sent; a used-up budget stays used up."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ProxyLimits) -> None:
         self._limits = limits
         self.total = 0
 
     def refuse(self, size: int, sent_before: int) -> str:
-        """Count `size` more bytes of a connection that sent so many before; say if it must end."""
+        """Count `size` more bytes of a connection; return why it must end, if it must."""
         self.total += size
-        if self.total > self._limits.upload_a_run:
-            return f"the run has sent more than {self._limits.upload_a_run} bytes"
-        if sent_before + size > self._limits.upload_a_connection:
-            return f"the connection has sent more than {self._limits.upload_a_connection} bytes"
+        if self.total > self._limits.upload_per_run:
+            return f"the run has sent more than {self._limits.upload_per_run} bytes"
+        if sent_before + size > self._limits.upload_per_connection:
+            return f"the connection has sent more than {self._limits.upload_per_connection} bytes"
         return ""

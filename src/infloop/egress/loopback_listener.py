@@ -1,4 +1,4 @@
-"""A place to accept connections of this machine alone, for children that share its network."""
+"""A listener on loopback, for children that share this machine's network."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _BACKLOG = 128
 
 
 def listen_on_loopback() -> Listener:
-    """Return a socket that listens on a free port of 127.0.0.1; whoever asks closes it.
+    """Return a socket that listens on a free port of 127.0.0.1; the caller closes it.
 
-    Raises EgressError where that cannot be had.
+    Raises EgressError when that is not possible.
     """
     try:
         return socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)

@@ -1,13 +1,14 @@
-"""What a child may say to its proxy, read strictly: bytes in, an order or a refusal out.
+"""Parses what a child sends to its proxy, strictly: bytes in, a request or a refusal out.
 
-Rules
-  * Three orders exist: `CONNECT host:port` (a tunnel), `METHOD http://host/…` (plain HTTP, passed
-    on) and `METHOD /…` (meant for the proxy itself). Everything else is refused.
-  * A head is complete, at most 16 KiB and 100 fields, in lines that end in CR LF, without folding,
-    control characters, or blanks where none belong.
-  * The Host field, if any, says the same as the target; HTTP/1.1 has exactly one.
-  * A body has a length or is chunked, never both; a tunnel has none.
-  * What is passed on is built anew from what was understood here, field by field.
+Rules:
+
+- Three requests exist: `CONNECT host:port` (a tunnel), `METHOD http://host/…` (plain HTTP,
+  forwarded) and `METHOD /…` (for the proxy itself). Everything else is refused.
+- A head has at most 16 KiB and 100 fields, in lines that end in CR LF, without folding, control
+  characters or unexpected spaces.
+- The Host field, if any, matches the target. HTTP/1.1 has exactly one.
+- A body has a length or is chunked, never both. A tunnel has none.
+- What is forwarded is built from the parsed values, field by field.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.errors import EgressError
-from infloop.policy.hosts import DEFAULT_PORTS, parse_authority, parse_url
+from infloop.model.hosts import DEFAULT_PORTS, parse_authority, parse_url
 from infloop.policy.secrets import same_secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from infloop.policy.hosts import Place
+    from infloop.model.hosts import HttpUrl
 
 MAX_HEAD = 16 << 10
 MAX_FIELDS = 100
@@ -35,14 +36,14 @@ _REQUEST_LINE = re.compile(rb"([A-Z]{3,10}) ([!-~]{1,8000}) HTTP/1\.([01])")  # 
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")  # noqa: TID251
 _LENGTH = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)  # noqa: TID251
 
-_PASSED_ON = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
-_ONCE = frozenset(
+_FORWARDED = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+_SINGLE = frozenset(
     (
         *("host", "content-length", "transfer-encoding", "content-type", "connection", "expect"),
         *("authorization", "proxy-authorization", "x-api-key"),
     )
 )
-_BETWEEN_NEIGHBOURS = frozenset(
+_HOP_BY_HOP = frozenset(
     (
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization"),
         *("proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect", "host"),
@@ -53,7 +54,7 @@ _BETWEEN_NEIGHBOURS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an order is not carried out, and the status that says so."""
+    """Why a request is refused, and the status of the response."""
 
     status: int
     reason: str
@@ -61,7 +62,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A request's first part: field names are in lower case, values as they came."""
+    """The head of a request; field names are in lower case, values unchanged."""
 
     method: str
     target: str
@@ -77,16 +78,16 @@ class Head:
 
     @property
     def size(self) -> int:
-        """About how many bytes of it the child wrote."""
+        """Its approximate size in bytes."""
         return len(self.target) + sum(len(name) + len(text) for name, text in self.fields.items())
 
-    def passed_on(self) -> dict[str, str]:
-        """Return the fields that are for the other side and not for us."""
+    def forwarded_fields(self) -> dict[str, str]:
+        """Return the fields without the hop-by-hop ones."""
         named = {name.strip().lower() for name in self.fields.get("connection", "").split(",")}
         return {
             name: value
             for name, value in self.fields.items()
-            if name not in _BETWEEN_NEIGHBOURS and name not in named
+            if name not in _HOP_BY_HOP and name not in named
         }
 
 
@@ -100,26 +101,26 @@ class Tunnel:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Pass a plain HTTP request on to a host."""
+    """Forward a plain HTTP request to a host."""
 
-    place: Place
+    place: HttpUrl
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """Answer a request yourself."""
+    """A request for the proxy itself."""
 
     path: str
 
 
-Order: TypeAlias = Tunnel | Forward | Local
+ProxyRequest: TypeAlias = Tunnel | Forward | Local
 
 
 def read_head(data: bytes | bytearray) -> tuple[Head, int] | Refusal | None:
-    """Return the head that `data` begins with and its size; None while it is incomplete."""
+    """Return the head at the start of `data` and its size; None while it is incomplete."""
     end = data.find(b"\r\n\r\n", 0, MAX_HEAD)
     if end < 0:
-        return _doubt(data)
+        return _early_refusal(data)
     lines = bytes(data[:end]).split(b"\r\n")
     first = _REQUEST_LINE.fullmatch(lines[0])
     if first is None:
@@ -133,8 +134,8 @@ def read_head(data: bytes | bytearray) -> tuple[Head, int] | Refusal | None:
     return _framing(head) or (head, end + 4)
 
 
-def _doubt(data: bytes | bytearray) -> Refusal | None:
-    """Refuse early what can no longer become a head."""
+def _early_refusal(data: bytes | bytearray) -> Refusal | None:
+    """Refuse data that can no longer become a head."""
     if len(data) >= MAX_HEAD:
         return Refusal(431, f"the head is larger than {MAX_HEAD} bytes")
     if data and not 65 <= data[0] <= 90:
@@ -153,7 +154,7 @@ def _fields(lines: Sequence[bytes]) -> dict[str, str] | Refusal:
         name, value = match[1].decode().lower(), match[2].decode("latin-1").rstrip(" \t")
         if name not in fields:
             fields[name] = value
-        elif name in _ONCE:
+        elif name in _SINGLE:
             return Refusal(400, f"the field {name!r} is given twice")
         else:
             fields[name] += f", {value}"
@@ -164,21 +165,21 @@ def _framing(head: Head) -> Refusal | None:
     coding = head.fields.get("transfer-encoding")
     length = head.fields.get("content-length")
     if coding is not None and (length is not None or coding != "chunked" or head.version == 0):
-        return Refusal(400, "the body is neither plainly chunked nor of one length")
+        return Refusal(400, "the body must either be chunked or have one content length")
     if length is not None and not _LENGTH.fullmatch(length):
         return Refusal(400, "the content length is not a plain number")
     if head.fields.get("expect", "100-continue").lower() != "100-continue":
-        return Refusal(417, "only 100-continue can be expected")
+        return Refusal(417, "Expect allows only 100-continue")
     return None
 
 
-def understand(head: Head) -> Order | Refusal:
-    """Return what a request asks for."""
+def parse_request(head: Head) -> ProxyRequest | Refusal:
+    """Return the request that a head makes."""
     try:
         if head.method == "CONNECT":
             return _tunnel(head)
-        if head.method not in _PASSED_ON:
-            return Refusal(405, f"the method {head.method} is not passed on")
+        if head.method not in _FORWARDED:
+            return Refusal(405, f"the method {head.method} is not forwarded")
         if head.target.startswith("/"):
             return Local(head.target)
         return _forward(head)
@@ -189,44 +190,46 @@ def understand(head: Head) -> Order | Refusal:
 def _tunnel(head: Head) -> Tunnel | Refusal:
     host, port = parse_authority(head.target)
     if head.length != 0:
-        return Refusal(400, "CONNECT has no body")
+        return Refusal(400, "CONNECT must not have a body")
     return _mismatch(head, host, port, port) or Tunnel(host, port)
 
 
 def _forward(head: Head) -> Forward | Refusal:
     place = parse_url(head.target)
     if place.scheme != "http":
-        return Refusal(400, "https goes through CONNECT")
+        return Refusal(400, "use CONNECT for https")
     return _mismatch(head, place.host, place.port, DEFAULT_PORTS["http"]) or Forward(place)
 
 
 def _mismatch(head: Head, host: str, port: int, default_port: int) -> Refusal | None:
-    said = head.fields.get("host")
-    if said is None and head.version == 0:
+    given = head.fields.get("host")
+    if given is None and head.version == 0:
         return None
-    if said is None or parse_authority(said, default_port) != (host, port):
-        return Refusal(400, "the Host field does not say what the target says")
+    if given is None or parse_authority(given, default_port) != (host, port):
+        return Refusal(400, "the Host field does not match the target")
     return None
 
 
-def holds_token(head: Head, token: str) -> bool:
-    """Say whether a request shows the run's token, as the password of Basic or as Bearer."""
-    scheme, _, said = head.fields.get("proxy-authorization", "").partition(" ")
+def has_token(head: Head, token: str) -> bool:
+    """Return whether a request has the run's token, as the password of Basic or as Bearer."""
+    scheme, _, given = head.fields.get("proxy-authorization", "").partition(" ")
     match scheme.lower():
         case "bearer":
-            shown = said.strip()
+            token_given = given.strip()
         case "basic":
             try:
-                shown = b64decode(said.strip(), validate=True).decode("latin-1").partition(":")[2]
+                token_given = (
+                    b64decode(given.strip(), validate=True).decode("latin-1").partition(":")[2]
+                )
             except (binascii.Error, ValueError):
                 return False
         case _:
             return False
-    return same_secret(shown, token)
+    return same_secret(token_given, token)
 
 
-def refusal_answer(refusal: Refusal) -> bytes:
-    """Return the whole answer to an order that is refused."""
+def refusal_response(refusal: Refusal) -> bytes:
+    """Return the whole response to a refused request."""
     body = f"{refusal.reason}\n".encode("utf-8", "backslashreplace")
     challenge = 'proxy-authenticate: Basic realm="infloop"\r\n' if refusal.status == 407 else ""
     head = (

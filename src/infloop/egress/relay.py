@@ -1,7 +1,7 @@
-"""A tunnel that is open: bytes go both ways until both sides have said all, or one is gone.
+"""An open tunnel: copies bytes both ways until both sides have finished or one is gone.
 
-Nothing is kept here. When one side does not take what is for it, the other side is not read; when
-one has said all, the other is told so and can still answer.
+Nothing is buffered here. When one side does not read, the other side is not read either. When one
+side sends end-of-file, it is passed on, and the other side can still send.
 """
 
 from __future__ import annotations
@@ -13,33 +13,35 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from infloop.egress.wire import Wire
+    from infloop.egress.peekable_stream import PeekableStream
 
 
 class Relay:
-    """Carries bytes between a child and the host it asked for, from the moment it is made."""
+    """Copies bytes between a child and its host, from its construction on."""
 
-    def __init__(self, child: Wire, upstream: Wire, refuse: Callable[[int, int], str]) -> None:
-        """Join two open wires; `refuse` is asked about bytes to be sent and those sent before."""
+    def __init__(
+        self, child: PeekableStream, upstream: PeekableStream, refuse: Callable[[int, int], str]
+    ) -> None:
+        """Join two open streams; `refuse(size, sent_before)` can stop the upload."""
         self.sent = 0
         self.received = 0
-        self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.result: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._refuse = refuse
         self._active = True
         self._reason = ""
         self._open = 2
         self._up = _Half(upstream.transport, self._may_send, self)
         self._down = _Half(child.transport, self._may_receive, self)
-        self._up.begin(child)
-        self._down.begin(upstream)
+        self._up.start(child)
+        self._down.start(upstream)
 
     def was_active(self) -> bool:
-        """Say whether anything went through since the last time this was asked."""
+        """Return whether anything was copied since the last call."""
         active, self._active = self._active, False
         return active
 
     def end(self, reason: str = "") -> None:
-        """Cut both sides off."""
+        """Abort both sides."""
         self._reason = self._reason or reason
         self._up.target.abort()
         self._down.target.abort()
@@ -57,60 +59,60 @@ class Relay:
         self.received += size
         return True
 
-    def said_all(self) -> bool:
-        """Close both sides if neither will say more; what is on its way still arrives."""
-        if not (self._up.said_all and self._down.said_all):
+    def close_if_finished(self) -> bool:
+        """Close both sides if both have finished; buffered data is still sent."""
+        if not (self._up.finished and self._down.finished):
             return False
         self._up.target.close()
         self._down.target.close()
         return True
 
-    def lost(self) -> None:
-        """Close the other side too when one is gone; it still gets what is on its way."""
+    def side_lost(self) -> None:
+        """Close both sides; the remaining one still gets its buffered data."""
         self._open -= 1
         self._up.target.close()
         self._down.target.close()
-        if not self._open and not self.over.done():
-            self.over.set_result(self._reason)
+        if not self._open and not self.result.done():
+            self.result.set_result(self._reason)
 
 
 class _Half(asyncio.Protocol):
-    """Listens to one side and passes on what it says to the other, its `target`."""
+    """Reads from one side and writes to the other, its `target`."""
 
     def __init__(
         self, target: asyncio.Transport, may_pass: Callable[[int], bool], relay: Relay
     ) -> None:
         self.target = target
-        self.said_all = False
+        self.finished = False
         self._may_pass = may_pass
         self._relay = relay
 
-    def begin(self, source: Wire) -> None:
-        """Take over a wire, with what it has heard already."""
+    def start(self, source: PeekableStream) -> None:
+        """Take over a stream with the data that it has received."""
         if waiting := source.take():
             self.data_received(waiting)
         source.transport.set_protocol(self)
         if source.ended:
             self.eof_received()
         else:
-            source.go_on()
+            source.resume()
 
     def data_received(self, data: bytes) -> None:
         if self._may_pass(len(data)):
             self.target.write(data)
 
     def eof_received(self) -> bool:
-        self.said_all = True
-        if not self._relay.said_all() and not self.target.is_closing():
-            with suppress(OSError):  # it may have gone, and we not been told yet
+        self.finished = True
+        if not self._relay.close_if_finished() and not self.target.is_closing():
+            with suppress(OSError):  # it may already be closed
                 self.target.write_eof()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._relay.lost()
+        self._relay.side_lost()
 
     def pause_writing(self) -> None:
-        """Our side does not take what is for it: do not read the other one, which is our target."""
+        """Pause reading the target: this side does not read fast enough what comes from there."""
         if not self.target.is_closing():
             self.target.pause_reading()
 

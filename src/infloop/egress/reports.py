@@ -1,47 +1,48 @@
-"""What a proxy tells the run it works for: each decision when it is made, each connection's end."""
+"""What a proxy reports to its run: each decision, and the end of each connection."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from infloop.policy.hosts import Verdict, authority
+from infloop.model.hosts import authority
+from infloop.policy.hosts import HostVerdict
 
 Kind: TypeAlias = Literal["tunnel", "request", "broker", "unknown"]
 
-Why: TypeAlias = Literal[
+RefusalCause: TypeAlias = Literal[
     "",
-    "not-listed",  # no list has the host
-    "denied",  # the operator's denial has it
-    "address",  # the name leads to an address that is not dialled
-    "unresolved",  # the name leads nowhere
-    "token",  # it was not shown, or another one
-    "malformed",  # what came is not plainly a request
-    "hello",  # a tunnel was used for something else than TLS with its host
-    "call",  # the broker does not make such calls
-    "budget",  # what calls may cost is spent
-    "limit",  # too much, too slow or too long
-    "overload",  # too many connections at once
-    "failure",  # we have a defect
+    "not-listed",  # the host is on no list
+    "denied",  # the operator denies it
+    "address",  # the name has an address that is not allowed
+    "unresolved",  # the name has no address
+    "token",  # the run's token is missing or wrong
+    "malformed",  # the data is not a valid request
+    "hello",  # the tunnel does not carry TLS with its host
+    "call",  # the broker does not allow this call
+    "budget",  # the budget for calls is spent
+    "limit",  # too large, too slow or too long
+    "overload",  # too many connections
+    "failure",  # a defect of the proxy
 ]
-"""Why a connection was refused, in one word; nothing if it was not."""
+"""Why a connection was refused, as a keyword; empty if it was not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided about a connection of the child. `host` is empty if it was not understood.
+    """A decision about a connection of a child. `host` is empty if it could not be parsed.
 
-    An allowed connection can be refused later, when it turns out to be used for something else.
+    An allowed connection can be refused later, when it is used for something else.
     """
 
     number: int
     kind: Kind
     host: str
     port: int
-    verdict: Verdict
+    verdict: HostVerdict
     reason: str
     rule: str = ""
-    why: Why = ""
+    cause: RefusalCause = ""
 
     def __str__(self) -> str:
         where = authority(self.host, self.port) if self.host else "a connection"
@@ -49,8 +50,8 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """An allowed connection is over: what it carried, and why we or the far side ended it."""
+class ConnectionEnded:
+    """The end of an allowed connection: what it carried, and why it was ended, if by us."""
 
     number: int
     kind: Kind

@@ -1,7 +1,7 @@
-"""A name becomes the addresses to dial: once, all of them checked.
+"""Resolves a name once and checks all its addresses.
 
-Whoever dials uses what was checked here and never the name again, so that a second answer of the
-name service can change nothing.
+Connections use the checked addresses and never the name again, so that a second DNS answer cannot
+change anything.
 """
 
 from __future__ import annotations
@@ -13,40 +13,41 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from infloop.errors import EgressError
+from infloop.model.hosts import authority, is_address
 from infloop.policy.addresses import refuse_answer
-from infloop.policy.hosts import authority, is_address
 
 if TYPE_CHECKING:
+    from infloop.model.hosts import Scheme
     from infloop.policy.addresses import Address
-    from infloop.policy.hosts import Ruling, Scheme
+    from infloop.policy.hosts import HostDecision
 
 Lookup: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
-"""Ask the name service for a name's addresses; OSError when it has no answer."""
+"""Returns the addresses of a name; raises OSError when there are none."""
 
-MOST_ADDRESSES = 8
-"""So many addresses are tried; all that a name has are checked."""
+MAX_ADDRESSES = 8
+"""How many addresses are tried. All addresses of a name are checked."""
 
-_LOOKUPS_AT_ONCE = 4
+_LOOKUP_THREADS = 4
 
 
-class Gate(Protocol):
-    """Who decides: first about a host, then about each address it turns out to have."""
+class HostPolicy(Protocol):
+    """Decides about a host, and then about each of its addresses."""
 
-    def judge(self, host: str, port: int, scheme: Scheme) -> Ruling:
+    def judge(self, host: str, port: int, scheme: Scheme) -> HostDecision:
         """Decide about a canonical host."""
 
     def refuse_address(self, host: str, port: int, address: Address) -> str:
-        """Return why an address of the host is not dialled, or nothing."""
+        """Return why an address of the host is refused; empty if it is allowed."""
 
 
 class SystemLookup:
-    """Asks this machine's name service, in few threads of its own.
+    """Uses this machine's resolver, in a few threads of its own.
 
-    A lookup that hangs cannot be ended; so it must not hold a thread that others need.
+    A lookup that hangs cannot be cancelled, so it must not block a shared thread.
     """
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_LOOKUPS_AT_ONCE, "lookup")
+        self._threads = ThreadPoolExecutor(_LOOKUP_THREADS, "lookup")
 
     async def __call__(self, host: str) -> Sequence[str]:
         """Return the addresses of a name; OSError when there are none."""
@@ -55,7 +56,7 @@ class SystemLookup:
         return list(dict.fromkeys(found))
 
     def close(self) -> None:
-        """Ask nothing more."""
+        """Cancel pending lookups."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -64,17 +65,19 @@ def _getaddrinfo(host: str) -> list[str]:
     return [str(address[0]) for *_, address in found]
 
 
-async def addresses_to_dial(host: str, port: int, *, gate: Gate, lookup: Lookup) -> Sequence[str]:
-    """Return the checked addresses of a canonical host that `gate` has already allowed.
+async def addresses_to_dial(
+    host: str, port: int, *, policy: HostPolicy, lookup: Lookup
+) -> Sequence[str]:
+    """Return the checked addresses of a canonical host that `policy` has already allowed.
 
-    Raises EgressError when there is no answer, or one address in it is refused. The caller has a
-    deadline for this and for dialling.
+    Raises EgressError when there are none, or when one of them is refused. The caller sets the
+    deadline.
     """
     try:
-        answer = [host] if is_address(host) else await lookup(host)
+        addresses = [host] if is_address(host) else await lookup(host)
     except (OSError, UnicodeError) as error:
         raise EgressError(f"the name {host!r} cannot be resolved: {error}", "unreachable") from None
-    why = refuse_answer(answer, lambda address: gate.refuse_address(host, port, address))
-    if why:
-        raise EgressError(f"{authority(host, port)} is refused: {why}")
-    return answer[:MOST_ADDRESSES]
+    reason = refuse_answer(addresses, lambda address: policy.refuse_address(host, port, address))
+    if reason:
+        raise EgressError(f"{authority(host, port)} is refused: {reason}")
+    return addresses[:MAX_ADDRESSES]

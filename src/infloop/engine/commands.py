@@ -1,4 +1,4 @@
-"""What the machine asks the world to do. Commands are carried out in the order they are given."""
+"""What the machine asks the runtime to do. Commands are executed in order."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from infloop.model.values import JsonObject
 
 
 class Emit(msgspec.Struct, frozen=True):
-    """Record this event and feed it back to the machine."""
+    """Record this event and pass it to `advance`."""
 
     event: Event
 
 
 class Perform(msgspec.Struct, frozen=True):
-    """Record that the step starts, make that durable, then do it; its outcome is an event."""
+    """Record that the step starts, make that durable, then perform it. Its outcome is an event."""
 
     path: str
     node: str
@@ -28,7 +28,7 @@ class Perform(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Report when it is `until`, in milliseconds since 1970."""
+    """Report `WaitOver` at `until`, in milliseconds since 1970."""
 
     path: str
     node: str
@@ -37,7 +37,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Interrupt(msgspec.Struct, frozen=True):
-    """End a step that is being performed or waits; it still reports how it finished."""
+    """Stop a step that is performed or waits; it still reports its outcome."""
 
     path: str
     reason: str

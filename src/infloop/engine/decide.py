@@ -1,4 +1,7 @@
-"""Nodes without effects: their outcome follows from their configuration alone."""
+"""Nodes without effects: their outcome follows from their configuration alone.
+
+A new node type without effects is one function here and one line in `DECISIONS`.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ from infloop.model.patterns import BadPattern, search
 from infloop.model.values import as_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from infloop.model.values import JsonObject
 
 
 class Decision(NamedTuple):
-    """The handle a node leaves by and what it returns."""
+    """The handle that a node leaves by, its outputs, and its error if it failed."""
 
     handle: str
     outputs: JsonObject
@@ -21,13 +26,13 @@ class Decision(NamedTuple):
 
 def decide(node_type: str, config: JsonObject) -> Decision | None:
     """Return the outcome of a node without effects, or None for any other node."""
-    if node_type == "branch":
-        return branch(config)
-    if node_type in ("start", "end", "sidenote"):
-        return Decision("next", {})
-    if node_type == "condition" and config.get("kind") == "sentinel":
-        return sentinel(config)
-    return None
+    decision = DECISIONS.get(node_type)
+    return None if decision is None else decision(config)
+
+
+def proceed(config: JsonObject) -> Decision:
+    """Continue by `next`."""
+    return Decision("next", {})
 
 
 def compare(lhs: str, op: str, rhs: str) -> bool:
@@ -60,6 +65,11 @@ def branch(config: JsonObject) -> Decision:
     return Decision("error", {"error": reason, **given}, reason)
 
 
+def condition(config: JsonObject) -> Decision | None:
+    """Decide a condition of kind sentinel; the other kinds have effects."""
+    return sentinel(config) if config.get("kind") == "sentinel" else None
+
+
 def sentinel(config: JsonObject) -> Decision:
     """Look for a text or pattern in `against`."""
     settings = config.get("sentinel")
@@ -83,3 +93,12 @@ def sentinel(config: JsonObject) -> Decision:
 
 def _unmet(detail: str) -> Decision:
     return Decision("not_met", {"met": False, "detail": detail})
+
+
+DECISIONS: Mapping[str, Callable[[JsonObject], Decision | None]] = {
+    "start": proceed,
+    "end": proceed,
+    "sidenote": proceed,
+    "branch": branch,
+    "condition": condition,
+}

@@ -1,8 +1,8 @@
-"""Workflows compiled for walking.
+"""Workflows compiled for execution.
 
-A `Program` is the run's definition: the workflow it began with and every workflow that one may
-call, as they were when the run began. It is made from plain JSON (the form that is stored and
-hashed), and compiled once: edges by handle, branch roots, templates parsed.
+A `Definition` holds a workflow and all workflows that it may call, as they were when the run began.
+It is plain JSON: the form that is stored and hashed. It is compiled once into a `Program`: edges by
+handle, roots of branches, parsed templates.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
+from infloop.model.nodes import NodeBase, NodeModel, node_model
 from infloop.model.references import config_templates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from infloop.model.template import Template
+    from infloop.model.references import ConfigTemplate
     from infloop.model.values import JsonObject
 
     RawNode: TypeAlias = dict[str, Any]
@@ -26,15 +27,18 @@ MAX_DEPTH = 64
 
 
 class GraphNode(NamedTuple):
-    """A node as the machine sees it."""
+    """A node as the machine sees it; `model` holds the facts of its type."""
 
     id: str
     type: str
     config: JsonObject
     edges: Mapping[str, str]
+    model: NodeModel = NodeBase
+    costs_money: bool = False
+    carried_outputs: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
-    templates: Sequence[tuple[tuple[str, ...], Template]] = ()
+    templates: Sequence[ConfigTemplate] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Program:
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """What a run executes, as it is stored: plain JSON, named by its hash."""
+    """What a run executes: plain JSON, stored under its hash."""
 
     root: str
     workflows: dict[str, dict[str, Any]]
@@ -75,13 +79,13 @@ def decode_definition(data: bytes) -> Definition:
 
 
 def compile_program(definition: Definition) -> Program:
-    """Return the definition ready to walk."""
+    """Return the compiled definition."""
     graphs = {name: compile_graph(body) for name, body in definition.workflows.items()}
     return Program(definition.root, graphs)
 
 
 def compile_graph(workflow: JsonObject) -> Graph:
-    """Return one workflow ready to walk. It must have been checked."""
+    """Return one compiled workflow. It must have been checked."""
     edges: dict[str, dict[str, str]] = {}
     for edge in cast("list[dict[str, str]]", workflow["edges"]):
         # The first edge that leaves a handle is the one that is followed.
@@ -97,7 +101,7 @@ def compile_graph(workflow: JsonObject) -> Graph:
     return Graph(
         id=cast("str", workflow["id"]),
         name=cast("str", workflow["name"]),
-        start=next((raw["id"] for raw in listed if raw["type"] == "start"), ""),
+        start=next((raw["id"] for raw in listed if node_model(raw["type"]).is_start), ""),
         nodes=nodes,
         globals=cast("JsonObject", workflow.get("globals") or {}),
         inputs=tuple(cast("list[JsonObject]", workflow.get("inputs") or [])),
@@ -113,18 +117,24 @@ def _every_node(
         yield node, parallels
         children = node.get("children")
         if children:
-            inside = (*parallels, node["id"]) if node["type"] == "parallel" else parallels
-            yield from _every_node(children, inside)
+            is_parallel = node_model(node["type"]).opens == "branch"
+            yield from _every_node(children, (*parallels, node["id"]) if is_parallel else parallels)
 
 
 def _compile_node(raw: RawNode, edges: Mapping[str, Mapping[str, str]]) -> GraphNode:
-    node_id, kind, config = raw["id"], raw["type"], raw.get("config") or {}
-    templates = config_templates(kind, config)
-    leads_to = edges.get(node_id, {})
-    inside = raw.get("children")
-    if not inside:
-        return GraphNode(node_id, kind, config, leads_to, templates=templates)
-    children = tuple(child["id"] for child in inside)
+    kind, config = raw["type"], raw.get("config") or {}
+    model = node_model(kind)
+    children = tuple(child["id"] for child in raw.get("children") or ())
     entered = {target for child in children for target in edges.get(child, {}).values()}
-    roots = tuple(child for child in children if child not in entered)
-    return GraphNode(node_id, kind, config, leads_to, children, roots, templates)
+    return GraphNode(
+        id=raw["id"],
+        type=kind,
+        config=config,
+        edges=edges.get(raw["id"], {}),
+        model=model,
+        costs_money=model.costs_money(config),
+        carried_outputs=model.carried_outputs(config),
+        children=children,
+        roots=tuple(child for child in children if child not in entered),
+        templates=config_templates(kind, config),
+    )

@@ -1,30 +1,30 @@
-"""The machine: an event happened, so what is to be done?
+"""The state machine of a run.
 
-`advance` applies one event to the state and returns the commands that follow from it. Replay is
-the same call over the stored events with the commands ignored; `outstanding` then says what was
-left to do. Nothing happens between two events that an event does not say.
+`advance` applies one event to the state and returns the commands that follow. Replay is the same
+call over the stored events, with the commands ignored; `outstanding` then returns what is left to
+do. The state changes only by events.
 
-How a step lives: `enter` opens it (ready) and asks for its start or its outcome; `StepStarted`
-makes it running; `StepPassed` or `StepFinished` closes it, stores its outputs, and `_follow` goes
-on along the edge of its handle. Containers open frames when they start and close when their frames
-have completed.
+The life of a step. `_enter` opens it (ready) and requests its start or its outcome. `StepStarted`
+makes it running. `StepPassed` or `StepFinished` closes it and stores its outputs, and `_follow`
+continues along the edge of its handle. A container opens frames when it starts, and closes when its
+frames have completed.
 
-How anything ends early (End inside a loop, a lost race, a failure, a stop, a budget): every frame
-concerned gets an `ending`, running effects are interrupted, and each frame completes as soon as
-its open step has closed. There is no other way out, so nothing is left behind.
+Ending early (an End inside a loop, a lost race, a failure, a stop, a budget). Every affected frame
+gets an `ending`, running effects are interrupted, and each frame completes when its open step has
+closed. There is no other way to end early, so nothing is left running.
 
-How a step stands still: waiting, until a time comes and it is asked again; or held, before an
-effect that costs money while there is none. When nothing but held steps is left, the run pauses: it
-finishes for now, and goes on from the same state when it is resumed.
+Pausing. A step is `waiting` until a time, when it is tried again; or it is `held` before an effect
+that costs money while the budget is spent. When only held steps are left, the run pauses: it
+finishes for now, and continues from the same state when it is resumed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from infloop.engine import parallel, progress
 from infloop.engine.commands import Command, Emit, Interrupt, Perform, Wait
-from infloop.engine.decide import decide
+from infloop.engine.decide import Decision, decide
 from infloop.engine.graph import MAX_DEPTH, Graph, GraphNode, Program
 from infloop.engine.resolve import Unresolved, resolve
 from infloop.engine.scope import FrameScope, owner
@@ -34,6 +34,7 @@ from infloop.model.events import (
     Event,
     GuardFailed,
     Notice,
+    Remark,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -44,25 +45,23 @@ from infloop.model.events import (
     StopRequested,
     TemplateWarning,
     TreeRestored,
-    TreeSaved,
     WaitOver,
 )
 from infloop.model.inputs import InputError, resolve_inputs
 from infloop.model.template import MISSING, Missing, TooLong
 
 if TYPE_CHECKING:
+    from infloop.model.nodes import FrameKind
     from infloop.model.values import JsonObject
 
-CONTAINERS = frozenset({"loop", "parallel", "subworkflow"})
-EFFECTS = frozenset({"agent", "script", "condition", "judge"})
 CANCELLED: Literal["cancelled"] = "cancelled"
 
-SHORTEST_WAIT_MS = 1_000  # doubled with each attempt, up to a minute
-LONGEST_WAIT_MS = 21_600_000
+MIN_WAIT_MS = 1_000  # doubled with each attempt, up to a minute
+DEFAULT_MAX_WAIT_MS = 21_600_000
 
 
 def advance(program: Program, state: State, event: Event, now: int) -> tuple[State, list[Command]]:
-    """Apply `event`, which happened at `now`, and return the state and what follows from it."""
+    """Apply `event`, which happened at `now`; return the state and the commands that follow."""
     machine = _Machine(program, state, now)
     match event:
         case StepPassed() | StepFinished():
@@ -78,39 +77,41 @@ def advance(program: Program, state: State, event: Event, now: int) -> tuple[Sta
         case StepWaiting():
             machine.wait(event)
         case WaitOver():
-            machine.wait_is_over(event)
+            machine.end_wait(event)
         case BudgetExceeded():
-            machine.refuse(event)
+            machine.exceed_budget(event)
         case GuardFailed():
-            machine.give_up(event.path, Ending("failed", event.reason, event.path))
+            machine.fail_before_step(event.path, Ending("failed", event.reason, event.path))
         case RunFinished():
             state.held = ""
-            if event.interrupted:  # perhaps noticed much later: the time until then is nobody's
+            if event.interrupted:  # it may be recorded much later: that time does not count
                 return state, []
             state.finished = event.status
-        case TemplateWarning() | Notice() | TreeSaved():
-            pass
         case TreeRestored():
-            return state, []  # the run stands still meanwhile: this is none of its time
+            return state, []  # the run does not execute meanwhile: the time does not count
+        case Remark():
+            pass
+        case _:
+            assert_never(event)
     if state.held:
-        machine.pause_if_stuck()
+        machine.pause_if_blocked()
     state.last_time = now
     return state, machine.commands
 
 
 def outstanding(program: Program, state: State, now: int) -> list[Command]:
-    """Return what is left to do for a state that was loaded or replayed."""
+    """Return the commands that are left to do for a state that was loaded or replayed."""
     machine = _Machine(program, state, now)
     for step in list(state.steps.values()):
-        machine.ask(step)
+        machine.request(step)
     if state.held:
-        machine.pause_if_stuck()
+        machine.pause_if_blocked()
     machine.settle()
     return machine.commands
 
 
 class _Machine:
-    """One call of `advance`: the state in hand and the commands so far."""
+    """One call of `advance`: the state, and the commands so far."""
 
     __slots__ = ("commands", "now", "program", "state")
 
@@ -123,7 +124,7 @@ class _Machine:
     # -- events ------------------------------------------------------------------------------
 
     def begin(self, event: RunStarted) -> None:
-        """The run exists: enter its first node."""
+        """Enter the first node of the run."""
         self.state.limits = event.limits
         self.state.directory = event.directory
         self.state.begun_at = self.now
@@ -133,7 +134,7 @@ class _Machine:
         self._enter(frame, graph.start)
 
     def resume(self, event: RunResumed) -> None:
-        """Another process goes on: time that nobody worked does not count."""
+        """Continue in another process; the time in between does not count."""
         self.state.limits = event.limits
         self.state.directory = event.directory or self.state.directory
         self.state.spent_ms += self.state.last_time - self.state.begun_at
@@ -141,13 +142,14 @@ class _Machine:
         self.state.held = ""
 
     def start(self, event: StepStarted) -> None:
-        """A step is running; a container opens its frames."""
+        """Mark a step as running; a container opens its frames."""
         step = self.state.steps[event.path]
         step.status = "running"
         step.attempt = event.attempt
         step.started_at = self.now
-        frame, node = self._place(step)
-        if node.type not in CONTAINERS:
+        frame, node = self._locate(step)
+        opens = node.model.opens
+        if opens is None:
             return
         if frame.ending:
             self._close_container(step, frame.ending)
@@ -155,24 +157,26 @@ class _Machine:
             self._close_container(
                 step, Ending("failed", f"nested deeper than {MAX_DEPTH} containers")
             )
-        elif node.type == "loop":
+        elif opens == "round":
             self._next_round(step, node, frame)
-        elif node.type == "parallel":
+        elif opens == "branch":
             self._open_branches(step, node, frame)
-        else:
+        elif opens == "call":
             self._open_call(step, node, frame, event.config)
+        else:
+            assert_never(opens)
 
     def close(self, event: StepPassed | StepFinished) -> None:
-        """A step is over: keep its outputs and go on from there."""
+        """Close a step: store its outputs and continue from there."""
         state = self.state
         step = state.steps.pop(event.path)
-        frame, node = self._place(step)
+        frame, node = self._locate(step)
         scope = owner(state, frame).scope
         assert scope is not None
         scope[node.id] = event.outputs
         frame.step = ""
-        if node.type == "condition" or (type(event) is StepFinished and event.tree):
-            self._note_progress(frame, node, event)
+        if node.model.gives_verdict or (type(event) is StepFinished and event.tree):
+            self._record_progress(frame, node, event)
         if "stdout" in event.outputs:
             frame.previous = node.id
         if event.error:
@@ -185,77 +189,81 @@ class _Machine:
         if overspent:
             self.end_run(Ending("failed", overspent))
 
-    def _note_progress(
+    def _record_progress(
         self, frame: Frame, node: GraphNode, event: StepPassed | StepFinished
     ) -> None:
         if isinstance(event, StepFinished) and event.tree:
             frame.tree = event.tree
-        if node.type == "condition":
-            progress.note_verdict(frame, node.config, event.handle, event.outputs)
+        if node.model.gives_verdict:
+            progress.note_verdict(frame, node, event.handle, event.outputs)
 
-    # -- standing still ----------------------------------------------------------------------
+    # -- waiting and pausing -----------------------------------------------------------------
 
     def wait(self, event: StepWaiting) -> None:
-        """A step cannot do its work yet: let it wait, unless that takes too long."""
+        """Let a step wait, unless that takes longer than its node allows."""
         step = self.state.steps[event.path]
-        frame, node = self._place(step)
+        frame, node = self._locate(step)
         step.waits_since = step.waits_since or step.started_at
-        longest = node.config.get("rateLimitMaxWaitMs", LONGEST_WAIT_MS)
-        shortest = SHORTEST_WAIT_MS * min(60, 2 ** min(step.attempt - 1, 6))
+        longest = node.config.get("rateLimitMaxWaitMs", DEFAULT_MAX_WAIT_MS)
+        shortest = MIN_WAIT_MS * min(60, 2 ** min(step.attempt - 1, 6))
         until = max(event.until, self.now + shortest)
         too_long = isinstance(longest, int | float) and until > step.waits_since + longest
         if frame.ending or too_long:
             reason = f"{event.reason}, longer than this step may wait" if too_long else event.reason
-            outputs = {**event.outputs, "errorMessage": reason}
-            shown = frame.shown_prefix + node.id
             self._emit(
                 StepFinished(
-                    step.path, shown, node.type, "error", outputs, event.duration_ms, reason
+                    path=step.path,
+                    node=frame.node_prefix + node.id,
+                    node_type=node.type,
+                    handle="error",
+                    outputs={**event.outputs, "errorMessage": reason},
+                    duration_ms=event.duration_ms,
+                    error=reason,
                 )
             )
             return
         step.status = "waiting"
         step.until = until
-        self.ask(step)
+        self.request(step)
         overspent = self._count_cost(node, event.outputs)
         if overspent:
             self.end_run(Ending("failed", overspent))
 
-    def wait_is_over(self, event: WaitOver) -> None:
-        """The time has come: try again."""
+    def end_wait(self, event: WaitOver) -> None:
+        """Try a waiting step again."""
         step = self.state.steps.get(event.path)
         if step is not None and step.status == "waiting":
             step.status = "ready"
-            self.ask(step)
+            self.request(step)
 
-    def refuse(self, event: BudgetExceeded) -> None:
-        """A step did not get the money it needed: hold it, or end the run."""
+    def exceed_budget(self, event: BudgetExceeded) -> None:
+        """Hold a step that the budget does not allow, or end the run."""
         step = self.state.steps.get(event.path)
         if step is not None and self.state.limits.on_budget == "pause" and not self.state.ending:
             self._hold(step, event.reason)
             return
-        self.give_up(event.path, Ending("failed", event.reason))
+        self.fail_before_step(event.path, Ending("failed", event.reason))
 
-    def give_up(self, path: str, ending: Ending) -> None:
-        """A step was not even tried, for a reason that ends the whole run."""
+    def fail_before_step(self, path: str, ending: Ending) -> None:
+        """End the run because of a step that could not be started."""
         self.end_run(ending)
         step = self.state.steps.get(path)
         if step is not None:
-            self._finish_undone(step, ending.error)
+            self._close_unstarted(step, ending.error)
 
     def _hold(self, step: Step, reason: str) -> None:
         step.status = "held"
         self.state.held = reason
 
-    def _finish_undone(self, step: Step, reason: str) -> None:
-        """Close a step that nobody is working on."""
-        frame, node = self._place(step)
+    def _close_unstarted(self, step: Step, reason: str) -> None:
+        """Close a step that is not being performed."""
+        frame, node = self._locate(step)
         outputs: JsonObject = {"errorMessage": reason}
-        shown = frame.shown_prefix + node.id
-        self._emit(StepFinished(step.path, shown, node.type, "error", outputs, error=reason))
+        node_name = frame.node_prefix + node.id
+        self._emit(StepFinished(step.path, node_name, node.type, "error", outputs, error=reason))
 
-    def pause_if_stuck(self) -> None:
-        """Finish for now when every step that could go on is held."""
+    def pause_if_blocked(self) -> None:
+        """Finish for now if every step that could continue is held."""
         state = self.state
         containers = {frame.container for frame in state.frames.values()}
         held = [step for step in state.steps.values() if step.status == "held"]
@@ -268,8 +276,8 @@ class _Machine:
             self._emit(RunFinished("paused", state.held, held[0].path, interrupted=True))
 
     def _count_cost(self, node: GraphNode, outputs: JsonObject) -> str:
-        """Add what a step spent; return why the run must end if that was too much."""
-        spent = outputs.get("costUsd") if node.type in EFFECTS and node.type != "script" else None
+        """Add the cost of a step; return why the run must end if that exceeds the budget."""
+        spent = outputs.get("costUsd") if node.costs_money else None
         if not isinstance(spent, int | float) or spent <= 0:
             return ""
         self.state.cost_usd += spent
@@ -286,16 +294,16 @@ class _Machine:
 
     # -- walking -----------------------------------------------------------------------------
 
-    def _place(self, step: Step) -> tuple[Frame, GraphNode]:
+    def _locate(self, step: Step) -> tuple[Frame, GraphNode]:
         frame = self.state.frames[step.frame]
         return frame, self.program.graphs[frame.graph].nodes[step.node]
 
     def _enter(self, frame: Frame, node_id: str) -> None:
-        """Visit a node, unless the run's budget is used up."""
+        """Visit a node, unless a limit of the run is reached."""
         state = self.state
-        refused = self._over_budget()
-        if refused:
-            self.end_run(Ending("failed", refused))
+        exceeded = self._over_budget()
+        if exceeded:
+            self.end_run(Ending("failed", exceeded))
             return
         state.executions += 1
         visit = frame.visits.get(node_id, 0) + 1
@@ -305,9 +313,9 @@ class _Machine:
         step = Step(f"{prefix}{node_id}{suffix}", node_id, frame.path)
         state.steps[step.path] = step
         frame.step = step.path
-        self.ask(step)
+        self.request(step)
 
-    def _no_money(self) -> bool:
+    def _is_budget_spent(self) -> bool:
         return self.state.limits.on_budget == "pause" and bool(self._overspent())
 
     def _over_budget(self) -> str:
@@ -328,9 +336,9 @@ class _Machine:
         return ""
 
     def _follow(self, frame: Frame, node: GraphNode, event: StepPassed | StepFinished) -> None:
-        """Go on from a closed step along the edge of its handle."""
+        """Continue from a closed step along the edge of its handle."""
         handle = event.handle
-        if node.type == "end":
+        if node.model.is_end:
             self._reach_end(frame, event)
             return
         if frame.kind == "round" and handle in ("met", "break"):
@@ -359,80 +367,74 @@ class _Machine:
         reason = f"the workflow ended at {event.node!r}, whose outcome is failed{cause}"
         self._end(frame, Ending("failed", reason, event.path))
 
-    # -- asking ------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------
 
-    def ask(self, step: Step) -> None:
-        """Ask for what an open step needs next; safe to repeat after a crash."""
-        frame, node = self._place(step)
+    def request(self, step: Step) -> None:
+        """Request what an open step needs next; this may be repeated after a crash."""
+        frame, node = self._locate(step)
         if step.status == "closing":
             self._finish_container(step, node)
         elif step.status == "waiting":
-            shown = frame.shown_prefix + node.id
-            self.commands.append(Wait(step.path, shown, node.type, step.until))
-        elif step.status == "ready" or node.type not in CONTAINERS:
-            self._ask_outcome(step, frame, node)
+            node_name = frame.node_prefix + node.id
+            self.commands.append(Wait(step.path, node_name, node.type, step.until))
+        elif step.status == "ready" or node.model.opens is None:
+            self._request_outcome(step, frame, node)
 
-    def _ask_outcome(self, step: Step, frame: Frame, node: GraphNode) -> None:
-        shown = frame.shown_prefix + node.id
+    def _request_outcome(self, step: Step, frame: Frame, node: GraphNode) -> None:
         config: JsonObject = node.config
-        error = ""
         try:
-            config = self._resolved(step, frame, node, shown)
-        except (TooLong, Unresolved) as refused:
-            error = str(refused)
-        if error:
-            self._pass(step, frame, node, config, "error", {"errorMessage": error}, error)
-            return
-        decision = decide(node.type, config)
+            config = self._resolved(step, frame, node)
+            decision = decide(node.type, config)
+        except (TooLong, Unresolved) as reason:
+            decision = _failure(str(reason))
         if decision is not None:
-            self._pass(step, frame, node, config, *decision)
-        elif node.type in CONTAINERS:
-            self._emit(
-                StepStarted(step.path, shown, node.type, config, frame.iteration, step.attempt + 1)
-            )
-        elif node.type in EFFECTS and _costs(node.type, config) and self._no_money():
+            self._pass(step, frame, node, config, decision)
+            return
+        name, attempt = frame.node_prefix + node.id, step.attempt + 1
+        if node.model.opens is not None:
+            self._emit(StepStarted(step.path, name, node.type, config, frame.iteration, attempt))
+        elif node.costs_money and self._is_budget_spent():
             self._hold(step, self._overspent())
-        elif node.type in EFFECTS:
+        elif node.model.has_effects:
             self.commands.append(
-                Perform(step.path, shown, node.type, config, frame.iteration, step.attempt + 1)
+                Perform(step.path, name, node.type, config, frame.iteration, attempt)
             )
         else:
-            error = f"unknown node type: {node.type}"
-            self._pass(step, frame, node, config, "error", {"errorMessage": error}, error)
+            self._pass(step, frame, node, config, _failure(f"unknown node type: {node.type}"))
 
-    def _resolved(self, step: Step, frame: Frame, node: GraphNode, shown: str) -> JsonObject:
+    def _resolved(self, step: Step, frame: Frame, node: GraphNode) -> JsonObject:
         graph = self.program.graphs[frame.graph]
 
         def warn(field: str, key: str) -> None:
-            self._emit(TemplateWarning(step.path, shown, field, key))
+            self._emit(TemplateWarning(step.path, frame.node_prefix + node.id, field, key))
 
-        config = resolve(node, FrameScope(self.state, frame, graph), warn)
-        if node.type == "agent" and config.get("continueSession") is True:
-            scope = FrameScope(self.state, frame, graph)
-            for name in ("sessionId", "sessionTokens", "sessionCostUsd"):
-                value = scope.lookup((node.id, name))
-                if not isinstance(value, Missing):
-                    config = {**config, name: value}
-        if node.type == "condition" and config.get("against") is None and frame.previous:
-            # Without a text of its own, a condition looks at what the step before it said.
-            said = FrameScope(self.state, frame, graph).lookup((frame.previous, "stdout"))
-            if not isinstance(said, Missing):
-                config = {**config, "against": said}
+        scope = FrameScope(self.state, frame, graph)
+        config = resolve(node, scope, warn)
+        for name in node.carried_outputs:
+            value = scope.lookup((node.id, name))
+            if not isinstance(value, Missing):
+                config = {**config, name: value}
+        field = node.model.previous_output_field
+        if field and frame.previous and config.get(field) is None:
+            output = scope.lookup((frame.previous, "stdout"))
+            if not isinstance(output, Missing):
+                config = {**config, field: output}
         return config
 
     def _pass(
-        self,
-        step: Step,
-        frame: Frame,
-        node: GraphNode,
-        config: JsonObject,
-        handle: str,
-        outputs: JsonObject,
-        error: str = "",
+        self, step: Step, frame: Frame, node: GraphNode, config: JsonObject, decision: Decision
     ) -> None:
-        shown = frame.shown_prefix + node.id
         self._emit(
-            StepPassed(step.path, shown, node.type, config, handle, outputs, frame.iteration, error)
+            StepPassed(
+                path=step.path,
+                node=frame.node_prefix + node.id,
+                node_type=node.type,
+                config=config,
+                handle=decision.handle,
+                outputs=decision.outputs,
+                iteration=frame.iteration,
+                error=decision.error,
+            )
         )
 
     def _emit(self, event: Event) -> None:
@@ -453,9 +455,9 @@ class _Machine:
         self._enter(inner, node.children[0])
 
     def _end_round(self, frame: Frame, *, broke: bool = False) -> None:
-        """A round is over: break the loop or begin the next one."""
+        """End a round: break the loop or begin the next one."""
         step = self.state.steps[frame.container]
-        around, node = self._place(step)
+        around, node = self._locate(step)
         self._close_frame(frame, around)
         if broke:
             step.broke = True
@@ -477,8 +479,8 @@ class _Machine:
         if step.rounds == 1:
             self._emit(
                 Notice(
-                    "noProgressLimit has no effect: no step of the round works in a directory that "
-                    "is looked after (INFLOOP_SNAPSHOTS)",
+                    "noProgressLimit has no effect: no step of the round works in a directory with "
+                    "snapshots (INFLOOP_SNAPSHOTS)",
                     step.path,
                     step.node,
                     "warning",
@@ -503,7 +505,7 @@ class _Machine:
             inner.iteration = frame.iteration
         for root in node.roots:
             opened = self.state.frames.get(f"{step.path}{{{root}}}")
-            if opened is not None:  # a budget that runs out closes the rest at once
+            if opened is not None:  # the frames are closed if a limit is reached meanwhile
                 self._enter(opened, root)
 
     def _open_call(self, step: Step, node: GraphNode, frame: Frame, config: JsonObject) -> None:
@@ -517,7 +519,7 @@ class _Machine:
         supplied = config.get("inputs")
         given = supplied if isinstance(supplied, dict) else {}
         try:
-            # What is passed without being declared stays visible, as it always was.
+            # Inputs that are passed without being declared stay visible, for older workflows.
             inputs = {**given, **resolve_inputs(graph.inputs, given)}
         except InputError as error:
             self._close_container(step, Ending("failed", f"workflow {called!r}: {error}"))
@@ -526,38 +528,38 @@ class _Machine:
         inner.graph = graph.id
         inner.scope = {}
         inner.inputs = inputs
-        inner.shown_prefix = f"{frame.shown_prefix}{node.id}/"
+        inner.node_prefix = f"{frame.node_prefix}{node.id}/"
         self._enter(inner, graph.start)
 
-    def _open_frame(self, step: Step, around: Frame, kind: str, path: str) -> Frame:
+    def _open_frame(self, step: Step, around: Frame, kind: FrameKind, path: str) -> Frame:
         frame = Frame(
-            kind,  # type: ignore[arg-type]
+            kind,
             path,
             around.graph,
             container=step.path,
-            shown_prefix=around.shown_prefix,
+            node_prefix=around.node_prefix,
             depth=around.depth + 1,
         )
         self.state.frames[path] = frame
         return frame
 
     def _close_container(self, step: Step, ending: Ending) -> None:
-        """The container has no frames left: say how it finished."""
+        """Finish a container that has no frames left."""
         step.status = "closing"
         step.ending = ending
-        self._finish_container(step, self._place(step)[1])
+        self._finish_container(step, self._locate(step)[1])
 
     def _finish_container(self, step: Step, node: GraphNode) -> None:
         frame = self.state.frames[step.frame]
         ending = step.ending or Ending("succeeded")
         failed = ending.status != "succeeded"
         outputs: JsonObject
-        if node.type == "loop":
+        if node.model.opens == "round":
             outputs = {"iterations": step.rounds, "broke": step.broke}
             if step.stuck:
                 outputs["noProgress"] = True
             handle = "next"
-        elif node.type == "parallel":
+        elif node.model.opens == "branch":
             outputs = parallel.outputs(node.config, step)
             handle = parallel.SUCCESS_HANDLE[parallel.mode_of(node.config)]
         else:
@@ -569,20 +571,20 @@ class _Machine:
             outputs["errorMessage"] = error
         self._emit(
             StepFinished(
-                step.path,
-                frame.shown_prefix + node.id,
-                node.type,
-                handle,
-                outputs,
-                max(0, self.now - step.started_at),
-                error,
+                path=step.path,
+                node=frame.node_prefix + node.id,
+                node_type=node.type,
+                handle=handle,
+                outputs=outputs,
+                duration_ms=max(0, self.now - step.started_at),
+                error=error,
             )
         )
 
     # -- endings -----------------------------------------------------------------------------
 
     def end_run(self, ending: Ending) -> None:
-        """End the whole run; the first ending stays."""
+        """End the whole run, unless its ending is decided already."""
         run = self.state.frames[""]
         self._unwind(run, ending)
 
@@ -596,18 +598,18 @@ class _Machine:
         self._complete(innermost)
 
     def _fail(self, frame: Frame, ending: Ending) -> None:
-        """A step failed and has no edge for it: so does its loop, or whatever is around that."""
+        """Fail the frame of a failed step, and the loops around it up to one with an error edge."""
         innermost = frame
         frame.ending = ending
         while frame.kind == "round":
-            frame, node = self._place(self.state.steps[frame.container])
+            frame, node = self._locate(self.state.steps[frame.container])
             if "error" in node.edges:
                 break
             frame.ending = ending
         self._complete(innermost)
 
     def _unwind(self, frame: Frame, ending: Ending) -> None:
-        """Give `frame` and everything inside it an ending, and interrupt what is running."""
+        """Give `frame` and all frames inside it an ending, and interrupt running effects."""
         if frame.ending is not None:
             return
         frame.ending = ending
@@ -619,19 +621,19 @@ class _Machine:
             if inner.container == step.path:
                 self._unwind(inner, Ending(CANCELLED, ending.error))
         if step.status == "held":
-            self._finish_undone(step, ending.error or ending.status)
-        elif self._place(step)[1].type in EFFECTS:
+            self._close_unstarted(step, ending.error or ending.status)
+        elif self._locate(step)[1].model.has_effects:
             self.commands.append(Interrupt(step.path, ending.error or ending.status))
 
     def _complete(self, frame: Frame) -> None:
-        """A frame with an ending has no open step any more."""
+        """Complete a frame that has an ending and no open step."""
         ending = frame.ending
         assert ending is not None
         if frame.kind == "run":
             self.settle()
             return
         step = self.state.steps[frame.container]
-        around, node = self._place(step)
+        around, node = self._locate(step)
         self._close_frame(frame, around)
         if frame.kind == "round":
             self._close_container(step, ending)
@@ -648,7 +650,7 @@ class _Machine:
                 value = scope.lookup(path.split(".")) if isinstance(path, str) else MISSING
                 if not isinstance(value, Missing):
                     step.outputs[name] = value
-        self._close_container(step, _blame(ending))
+        self._close_container(step, _naming_step(ending))
 
     def _close_branch(
         self, step: Step, frame: Frame, around: Frame, node: GraphNode, ending: Ending
@@ -657,17 +659,17 @@ class _Machine:
         branch.status = ending.status
         if ending.status != CANCELLED:
             branch.outputs = frame.scope or {}
-            branch.error = _blame(ending).error if ending.status == "failed" else ""
+            branch.error = _naming_step(ending).error if ending.status == "failed" else ""
         if not step.settled and around.ending is None:
             if branch.status == "succeeded":
                 step.winners.append(frame.root)
-            step.settled = parallel.judge_progress(node.config, step)
+            step.settled = parallel.settled_by(node.config, step)
             if step.settled:
-                self._abandon_losers(step)
+                self._cancel_other_branches(step)
         if all(branch.status != "running" for branch in step.branches.values()):
             self._close_container(step, self._parallel_ending(step, around))
 
-    def _abandon_losers(self, step: Step) -> None:
+    def _cancel_other_branches(self, step: Step) -> None:
         for other in list(self.state.frames.values()):
             if other.container == step.path:
                 self._unwind(other, Ending(CANCELLED, "another branch settled the parallel"))
@@ -680,32 +682,30 @@ class _Machine:
         return Ending("failed", parallel.failure(step))
 
     def settle(self) -> None:
-        """Finish the run when its ending is decided and nothing is open any more."""
+        """Finish the run if its ending is decided and no step is open."""
         state = self.state
         ending = state.ending
         if ending is None or state.steps or state.finished:
             return
-        blamed = _blame(ending)
-        self._emit(RunFinished(ending.status, blamed.error, ending.step))
+        self._emit(RunFinished(ending.status, _naming_step(ending).error, ending.step))
 
 
-def _costs(node_type: str, config: JsonObject) -> bool:
-    """Say whether a step asks a provider."""
-    return node_type in ("agent", "judge") or config.get("kind") == "judge"
+def _failure(reason: str) -> Decision:
+    return Decision("error", {"errorMessage": reason}, reason)
 
 
-def _blame(ending: Ending) -> Ending:
-    """Return the ending with the failing step named in its error."""
+def _naming_step(ending: Ending) -> Ending:
+    """Return the ending with the failed step in its error."""
     if ending.status != "failed" or not ending.step or repr(ending.step) in ending.error:
         return ending
     return Ending(ending.status, f"step {ending.step!r} failed: {ending.error}", ending.step)
 
 
-def shown_scope(program: Program, state: State) -> JsonObject:
-    """Return the run's scope as records and outside readers see it."""
+def public_scope(program: Program, state: State) -> JsonObject:
+    """Return the scope of a run for run records and the API."""
     run = state.frames.get("")
     graph: Graph = program.graphs[program.root]
     if run is None or run.scope is None:
         return {}
-    shown: JsonObject = {"globals": graph.globals} if graph.globals else {}
-    return {**shown, "inputs": run.inputs or {}, **run.scope}
+    scope: JsonObject = {"globals": graph.globals} if graph.globals else {}
+    return {**scope, "inputs": run.inputs or {}, **run.scope}

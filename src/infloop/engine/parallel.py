@@ -1,4 +1,4 @@
-"""When a parallel is settled, and what it returns.
+"""When a parallel is settled, and its outputs.
 
 wait-all     every branch must succeed
 race         the first branch that succeeds wins
@@ -37,8 +37,8 @@ def goal_of(config: JsonObject, branches: int) -> int:
             return branches
 
 
-def judge_progress(config: JsonObject, step: Step) -> Literal["", "goal", "error"]:
-    """Return whether the branches so far settle the node."""
+def settled_by(config: JsonObject, step: Step) -> Literal["", "goal", "error"]:
+    """Return how the branches so far settle the node; empty if they do not."""
     statuses = [branch.status for branch in step.branches.values()]
     succeeded, running = statuses.count("succeeded"), statuses.count("running")
     failed = len(statuses) - succeeded - running
@@ -53,16 +53,16 @@ def judge_progress(config: JsonObject, step: Step) -> Literal["", "goal", "error
 
 
 def outputs(config: JsonObject, step: Step) -> JsonObject:
-    """Return what the node gives to the steps after it."""
+    """Return the outputs of the node."""
     mode = mode_of(config)
-    shown = (
+    listed = (
         step.branches
         if mode == "wait-all" or config.get("onError") == "best-effort" or step.settled == "error"
         else {root: step.branches[root] for root in step.winners}
     )
     statuses = [branch.status for branch in step.branches.values()]
     children: dict[str, JsonValue] = {}
-    for root, branch in shown.items():
+    for root, branch in listed.items():
         entry: JsonObject = {"status": branch.status, "outputs": dict(branch.outputs)}
         if branch.error:
             entry["error"] = branch.error

@@ -1,7 +1,7 @@
-"""Rounds of a loop that change nothing any more.
+"""Detects rounds of a loop that change nothing.
 
-A round is known by the files it left behind and by what its condition said. Rounds that end alike,
-one after another, are a loop that will not get anywhere by itself.
+A round is compared by the files that it left behind and the answer of its condition. A loop makes
+no progress if several rounds in a row end in the same way.
 """
 
 from __future__ import annotations
@@ -9,27 +9,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from infloop.engine.graph import GraphNode
     from infloop.engine.state import Frame, Step
     from infloop.model.values import JsonObject
 
-ROUNDS = 3
-"""How many rounds may end alike where the workflow does not say how many."""
+DEFAULT_ROUNDS = 3
+"""How many equal rounds stop a loop whose `noProgressLimit` is true."""
 
-_SHOWN_CHARACTERS = 200
+_MAX_LINE_CHARS = 200
 
 
 def rounds_allowed(config: JsonObject) -> int:
-    """Return how many rounds of a loop may end alike; 0 means any number."""
+    """Return how many equal rounds stop a loop; 0 means that it is never stopped."""
     limit = config.get("noProgressLimit")
     if limit is True:
-        return ROUNDS
+        return DEFAULT_ROUNDS
     return int(limit) if isinstance(limit, int | float) else 0
 
 
-def note_verdict(frame: Frame, config: JsonObject, handle: str, outputs: JsonObject) -> None:
-    """Remember what a condition said; a model's reasons differ each time and mean nothing here."""
+def note_verdict(frame: Frame, node: GraphNode, handle: str, outputs: JsonObject) -> None:
+    """Store the answer of a condition.
+
+    The reasons of a model are left out: they are worded differently each time.
+    """
     detail = str(outputs.get("detail") or "")
-    frame.verdict = handle if config.get("kind") == "judge" else f"{handle}, {detail}"
+    frame.verdict = handle if node.costs_money else f"{handle}, {detail}"
     frame.failure = _last_line(outputs) or detail
 
 
@@ -37,12 +41,12 @@ def _last_line(outputs: JsonObject) -> str:
     for name in ("stdout", "stderr"):
         lines = str(outputs.get(name) or "").strip().splitlines()
         if lines:
-            return lines[-1].strip()[-_SHOWN_CHARACTERS:]
+            return lines[-1].strip()[-_MAX_LINE_CHARS:]
     return ""
 
 
 def end_of_round(step: Step, frame: Frame, allowed: int) -> str:
-    """Compare a round with the one before; return why the loop must stop, if it must."""
+    """Compare a round with the one before; return why the loop must stop, or an empty string."""
     mark = f"{frame.tree} {frame.verdict}"
     step.unchanged = step.unchanged + 1 if mark == step.mark else 1
     step.mark = mark

@@ -1,7 +1,8 @@
-"""A node's configuration with its references filled in."""
+"""Fills in the references of a node's configuration."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from infloop.engine.shellline import shell_line
@@ -16,61 +17,61 @@ if TYPE_CHECKING:
 
 
 class Unresolved(ValueError):
-    """A field that must not be left empty refers to something that does not exist."""
+    """A field that must not be empty has a reference that does not resolve."""
 
 
 def resolve(node: GraphNode, scope: Scope, warn: Callable[[str, str], None]) -> JsonObject:
-    """Return the node's configuration as this visit sees it.
+    """Return the node's configuration with its references filled in.
 
-    `warn(field, reference)` is told of every reference that resolves to nothing.
+    `warn(field, reference)` is called for every reference that does not resolve.
     """
     if not node.templates:
         return node.config
     config = dict(node.config)
-    for path, template in node.templates:
-        field = ".".join(path)
-        if field == "command.cmd":
-            _set_command(config, template, scope, warn)
-        elif field == "sentinel.pattern":
-            _put(config, path, _pattern(config, template, scope))
+    for path, template, use in node.templates:
+        # The node's own configuration stays as it is.
+        holder, name = _copied_holder(config, path), path[-1]
+        missing = partial(warn, ".".join(path))
+        if use == "shell":
+            assert isinstance(holder, dict)
+            holder[name], holder["env"] = _shell_line(holder, template, scope, missing)
+        elif use == "pattern":
+            assert isinstance(holder, dict)
+            holder[name] = _pattern(holder, template, scope)
         else:
-            _put(config, path, template.render(scope, lambda key, field=field: warn(field, key)))  # type: ignore[misc]
+            _assign(holder, name, template.render(scope, missing))
     return config
 
 
-def _pattern(config: JsonObject, template: Template, scope: Scope) -> str:
-    """Render a pattern; a value stands for itself, and an empty one would match everything."""
+def _pattern(holder: JsonObject, template: Template, scope: Scope) -> str:
+    """Render a pattern. Values are matched literally; a missing one would match everything."""
 
     def refuse(key: str) -> None:
         raise Unresolved(f"the pattern refers to {key!r}, which does not exist")
 
-    sentinel = config.get("sentinel")
-    is_regex = isinstance(sentinel, dict) and sentinel.get("isRegex") is True
+    is_regex = holder.get("isRegex") is True
     return template.render(scope, refuse, quote if is_regex else None)
 
 
-def _set_command(
-    config: JsonObject, template: Template, scope: Scope, warn: Callable[[str, str], None]
-) -> None:
-    command = config["command"]
-    assert isinstance(command, dict)
-    declared = command.get("env")
-    env: dict[str, JsonValue] = dict(declared) if isinstance(declared, dict) else {}
-    line, variables = shell_line(
-        template.pieces(), scope, lambda key: warn("command.cmd", key), env
-    )
-    config["command"] = {**command, "cmd": line, "env": {**env, **variables}}
+def _shell_line(
+    holder: JsonObject, template: Template, scope: Scope, missing: Callable[[str], None]
+) -> tuple[str, JsonObject]:
+    """Return the shell line, and the variables of the command with those for its references."""
+    declared = holder.get("env")
+    env: JsonObject = declared if isinstance(declared, dict) else {}
+    line, variables = shell_line(template.pieces(), scope, missing, env)
+    return line, {**env, **variables}
 
 
-def _put(config: JsonObject, path: tuple[str, ...], value: str) -> None:
-    """Set one text, copying what lies on the way so that the node itself stays as it is."""
-    target: JsonValue = config
+def _copied_holder(config: JsonObject, path: tuple[str, ...]) -> JsonValue:
+    """Copy the objects and lists along `path`; return the one that holds the value."""
+    holder: JsonValue = config
     for key in path[:-1]:
-        inner = _get(target, key)
+        inner = _get(holder, key)
         copy: JsonValue = dict(inner) if isinstance(inner, dict) else list(inner)  # type: ignore[arg-type]
-        _assign(target, key, copy)
-        target = copy
-    _assign(target, path[-1], value)
+        _assign(holder, key, copy)
+        holder = copy
+    return holder
 
 
 def _get(container: JsonValue, key: str) -> JsonValue:

@@ -1,9 +1,10 @@
-"""Where a step's references are looked up.
+"""Looks up the references of a step.
 
-A step sees the outputs of the steps before it in its own frame and in the frames around it, the
-workflow's `globals`, and its `inputs` (also under the older name `__inputs`). A called workflow
-sees only what was passed to it. A node inside a parallel branch can be named from outside by its
-bare id when exactly one branch produced it.
+- A step sees the outputs of earlier steps in its own frame and in the frames around it, the
+  workflow's `globals`, and its `inputs` (also under the older name `__inputs`).
+- A called workflow sees only what was passed to it.
+- Outside a parallel, a node in a branch can be referenced by its bare id if exactly one branch
+  produced it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def owner(state: State, frame: Frame) -> Frame:
-    """Return the frame that holds the scope `frame` writes to."""
+    """Return the frame whose scope `frame` writes to."""
     while frame.scope is None:
         frame = state.frames[state.steps[frame.container].frame]
     return frame
@@ -52,7 +53,7 @@ class FrameScope:
         return self._inside_parallel(head, rest)
 
     def _visible(self) -> Iterator[Frame]:
-        """Yield this frame and those around it, as far as the workflow reaches."""
+        """Yield this frame and those around it, within the same workflow."""
         frame = self._frame
         while True:
             yield frame
@@ -73,7 +74,7 @@ class FrameScope:
 
 
 def _produced(scope: Scope, containers: Sequence[str], node: str) -> Iterator[JsonObject]:
-    """Yield what the branches of the outermost container in `scope` produced for `node`."""
+    """Yield the outputs of `node` in the branches of the outermost container in `scope`."""
     for index, container in enumerate(containers):
         children = scope.get(container, {}).get("children")
         if not isinstance(children, dict):

@@ -1,15 +1,15 @@
-"""References inside a shell line.
+"""Turns references in a shell line into environment variables.
 
-The value of a reference never becomes shell text. It is put into an environment variable and the
-line refers to that variable, quoted for the place where the reference stood:
+The value of a reference never becomes shell text. It is put into a variable, and the line refers to
+that variable, quoted for its position:
 
     test {{a.b}} = ok          ->  test "${VALUE_1}" = ok
     echo "got {{a.b}}"         ->  echo "got ${VALUE_1}"
     echo 'got {{a.b}}'         ->  echo 'got '"${VALUE_1}"''
 
 So `$(…)`, backticks, quotes, semicolons and newlines in a value are only text. The shell expands a
-variable once; whatever place the scan below may misjudge (a here-document, say), the worst outcome
-is a wrong word, never a command.
+variable once. If the scan below misjudges a position (for example in a here-document), the worst
+result is a wrong word, never a command.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def shell_line(
     missing: Callable[[str], None],
     taken: Collection[str] = (),
 ) -> tuple[str, dict[str, str]]:
-    """Return the line to run and the variables it refers to, none of them named as in `taken`."""
+    """Return the line, and the variables that it uses; their names are not in `taken`."""
     names = (name for n in count(1) if (name := f"VALUE_{n}") not in taken)
     line: list[str] = []
     variables: dict[str, str] = {}
@@ -61,7 +61,7 @@ def _refer(name: str, quote: str) -> str:
 
 
 def _quote_after(text: str, quote: str) -> str:
-    """Return which quote is open at the end of `text` when `quote` was open at its start."""
+    """Return the open quote at the end of `text`, if `quote` was open at its start."""
     escaped = False
     for char in text:
         if escaped:

@@ -1,10 +1,12 @@
-"""A run as data.
+"""The state of a run.
 
-`Frame`: a sequence of steps with one step open at a time. `Step`: a node being visited. A container
-step (loop, parallel, subworkflow) owns frames; a frame's steps write their outputs to the nearest
-frame that has a scope. Only what is open is kept.
+- A `Frame` is a sequence of steps with one step open at a time.
+- A `Step` is a visit of a node. A container step (loop, parallel, subworkflow) owns frames.
+- The steps of a frame write their outputs to the nearest frame with a scope.
+- Closed steps and frames are removed.
 
-The whole state is JSON, so a checkpoint is `encode_state(state)`.
+The whole state is JSON: a checkpoint is `encode_state(state)`. The names of its fields are stored,
+so they must not change.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from infloop.model.events import DirectoryId, Limits, Status
+from infloop.model.events import DirectoryId, RunBudget, Status
 from infloop.model.values import JsonObject
 
 Scope: TypeAlias = dict[str, JsonObject]
@@ -24,7 +26,7 @@ BranchStatus: TypeAlias = Literal["running", "succeeded", "failed", "cancelled"]
 
 
 class Ending(msgspec.Struct, omit_defaults=True):
-    """How a frame ended, or must end as soon as its open step has."""
+    """How a frame ended, or will end when its open step has closed."""
 
     status: EndStatus
     error: str = ""
@@ -38,7 +40,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
     path: str
     graph: str
     container: str = ""
-    shown_prefix: str = ""
+    node_prefix: str = msgspec.field(default="", name="shown_prefix")
     root: str = ""
     iteration: int = 0
     depth: int = 0
@@ -54,7 +56,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
 
 
 class Branch(msgspec.Struct, omit_defaults=True):
-    """What became of one branch of a parallel."""
+    """The result of one branch of a parallel."""
 
     status: BranchStatus = "running"
     error: str = ""
@@ -62,10 +64,10 @@ class Branch(msgspec.Struct, omit_defaults=True):
 
 
 class Step(msgspec.Struct, omit_defaults=True):
-    """A node that has been entered and not yet finished.
+    """A node that has been entered and has not finished.
 
-    `waiting` until a time comes, `held` until somebody grants money. A loop counts how many rounds
-    in a row ended alike (`unchanged`), by what they had in common (`mark`).
+    A `waiting` step waits for a time; a `held` step waits for a higher budget. A loop counts how
+    many rounds in a row ended in the same way (`unchanged`), compared by their `mark`.
     """
 
     path: str
@@ -93,7 +95,7 @@ class State(msgspec.Struct, omit_defaults=True):
 
     frames: dict[str, Frame] = {}
     steps: dict[str, Step] = {}
-    limits: Limits = Limits()
+    limits: RunBudget = RunBudget()
     executions: int = 0
     cost_usd: float = 0.0
     begun_at: int = 0
@@ -106,7 +108,7 @@ class State(msgspec.Struct, omit_defaults=True):
 
     @property
     def ending(self) -> Ending | None:
-        """How the run is about to end, when that is decided."""
+        """How the run will end, if that is decided."""
         run = self.frames.get("")
         return run.ending if run else None
 
@@ -116,7 +118,7 @@ _decoder: msgspec.json.Decoder[State] = msgspec.json.Decoder(State)
 
 
 def encode_state(state: State) -> bytes:
-    """Return the state as checkpoint bytes."""
+    """Return the state as bytes for a checkpoint."""
     return _encoder.encode(state)
 
 

@@ -1,28 +1,27 @@
-"""What programs that speak the Model Context Protocol can do here: start workflows, follow them.
+"""The MCP surface: workflows as tools, over HTTP and over standard input and output.
 
-    parts       what the tools are made of, given by the application
-    places      a number of places, and no more
-    tools       a tool: its name, what it takes, what it does
-    answers     what a tool returns, and which of it nobody vouches for
-    naming      what the tool of a workflow is called
-    workflows   one tool per workflow, which puts a run into the queue
-    runs        how a run is, which there are, stopping one
-    waiting     waiting for a run, and telling how it goes on
-    results     what a run returned, and what it changed, page by page
-    queue       what waits for its turn
-    approvals   what waits for a person
-    toolbox     all of them, in their order
-    messages    bytes to one message of the protocol
-    server      the tools, spoken in the protocol
-    http        … at an address of the web server
-    stdio       … on standard input and output
+    toolbox       all tools, in order
+    tools         a tool: its name, arguments, function
+    workflows     one tool per workflow; it puts a run into the queue
+    runs          the status of a run, a list of runs, cancelling
+    waiting       waits for a run and reports progress
+    results       what a run returned and changed, page by page
+    queue         the queue
+    approvals     what waits for a person
+    answers       results as text, with untrusted fields marked
+    naming        names for the tools of workflows
+    slots         a non-blocking semaphore
+    messages      reads one protocol message strictly
+    server        the tools as an MCP server
+    http          … over HTTP
+    stdio         … over standard input and output
+    dependencies  what the tools are given
 
-Only `server` and `stdio` import the protocol's library, which takes most of a second: nobody pays
-for it before the first client comes.
+Only `server` and `stdio` import the protocol's library: it takes most of a second, so it is loaded
+when the first client connects.
 
 Rules
-  * Nothing is remembered between two requests: whatever a client wants to know, it asks for.
-  * Calls answer at once; clients give up after about a minute.
-  * What changes something is written into the audit log first.
-  * What a client gives to a workflow is untrusted: a model wrote it, after reading who knows what.
+  * Nothing is remembered between two requests.
+  * Calls return at once; clients time out after about a minute.
+  * What a client gives to a workflow is untrusted: a model wrote it.
 """

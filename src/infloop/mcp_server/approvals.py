@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.application.approvals import how_to
+from infloop.application.approvals import answer_hint
 from infloop.application.models import to_json
 from infloop.mcp_server.answers import with_untrusted
 from infloop.mcp_server.tools import Nothing, utility
@@ -32,7 +32,7 @@ async def list_approvals(mcp: McpDependencies, _: Nothing, __: Call) -> JsonObje
 
 
 def _item(approval: Approval) -> JsonObject:
-    return {**to_json(approval), "answer": how_to(approval)}
+    return {**to_json(approval), "answer": answer_hint(approval)}
 
 
 LIST_APPROVALS = utility(

@@ -1,8 +1,8 @@
-"""The tools at an address of the web server, which keeps strangers out.
+"""MCP over HTTP, at an address of the web server, behind its guards.
 
-Each request stands alone, whichever revision of the protocol it speaks: everything that answers it
-begins and ends with it, so a client that goes away leaves nothing behind. A client that accepts an
-event stream gets one, with progress; any other gets one JSON document.
+Each request is independent, in every protocol version: all of its tasks end with it, so a client
+that disconnects leaves nothing behind. A client that accepts an event stream gets one, with
+progress; any other gets one JSON document.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class McpAddress:
-    """An ASGI application for POST requests; `caller` says who sent one, as the guards found."""
+    """An ASGI application for POST requests; `caller` returns who sent one."""
 
     def __init__(self, mcp: McpDependencies, caller: Callable[[Scope], Caller]) -> None:
         self._mcp = mcp
@@ -38,7 +38,6 @@ class McpAddress:
         self._making = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         try:
             body = await Request(scope, receive).body()
             read_message(body)
@@ -58,13 +57,13 @@ class McpAddress:
             max_request_body_size=MAX_FILE_BYTES,
         )
         async with manager.run(), anyio.create_task_group() as group:
-            if manager.json_response:  # a stream is watched by who writes it
+            if manager.json_response:  # a stream notices a disconnect itself
                 group.start_soon(_end_when_gone, receive, group.cancel_scope)
-            await manager.handle_request(scope, _again(body, receive), send)
+            await manager.handle_request(scope, _replay(body, receive), send)
             group.cancel_scope.cancel()
 
     async def _server(self) -> Server[Any]:
-        """Return what answers; it is made, beside the event loop, when the first client comes."""
+        """Return the server, built in a thread for the first client."""
         async with self._making:
             if self._made is None:
                 self._made = await asyncio.to_thread(self._make)
@@ -85,14 +84,14 @@ async def _end_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Return a way to receive a body that was received already, and then what follows it."""
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that repeats a body, and then goes on."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def again() -> Message:
+    async def replay() -> Message:
         return first.pop() if first else await receive()
 
-    return again
+    return replay
 
 
 def _wants_stream(scope: Scope) -> bool:

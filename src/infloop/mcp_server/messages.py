@@ -1,7 +1,7 @@
-"""Bytes from a client to one message of the protocol, read by the rules for files.
+"""Reads one protocol message by the rules for files.
 
-A key that occurs twice, text that nothing can hold, numbers of no use and nesting without end are
-refused before the protocol's library sees them.
+Duplicate keys, invalid text, numbers out of range and deep nesting are refused before the
+protocol's library sees them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PARSE_ERROR = -32700
 
 
 def read_message(data: bytes) -> JsonObject:
-    """Return the message; raise UsageError if it is none. Several at once are none."""
+    """Return the message; raise UsageError for anything else, batches included."""
     report = Report()
     message = read_object(data, report)
     if message is None or report.failed:
@@ -28,5 +28,5 @@ def read_message(data: bytes) -> JsonObject:
 
 
 def unreadable(error: UsageError) -> JsonObject:
-    """Return the answer to what could not be read."""
+    """Return the error response to a message that cannot be read."""
     return {"jsonrpc": "2.0", "id": None, "error": {"code": PARSE_ERROR, "message": str(error)}}

@@ -1,9 +1,11 @@
-"""What the tool of a workflow is called.
+"""Names for the tools of workflows.
 
-Its id in small letters, with `_` in place of everything that is no letter, digit or `_`, and cut to
-what clients accept. Of those that would be called the same, the one whose id is the name has it,
-then the first by id; the others get `_2`, `_3` and so on. So a workflow that is added later takes
-no name from one whose id it is. The names of our own tools are taken.
+A name is the workflow's id in lower case; every character that is not a letter, digit or `_`
+becomes `_`, and it is cut to the length that clients accept. When two names are equal:
+
+- A workflow whose id is exactly the name keeps it, so a later workflow cannot take it away.
+- Then the first by id has it; the others get `_2`, `_3` and so on.
+- The names of our own tools are reserved.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-MOST_CHARACTERS = 64
+MAX_CHARACTERS = 64
 _KEPT = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
 
 
@@ -28,14 +30,14 @@ def tool_names(workflow_ids: Iterable[str], reserved: Collection[str]) -> dict[s
 
 
 def _plain(workflow_id: str) -> str:
-    return "".join(char if char in _KEPT else "_" for char in workflow_id.lower())[:MOST_CHARACTERS]
+    return "".join(char if char in _KEPT else "_" for char in workflow_id.lower())[:MAX_CHARACTERS]
 
 
 def _free(name: str, taken: Collection[str]) -> str:
-    """Return the name, or the first numbered one that nobody has."""
+    """Return the name, or the first free numbered one."""
     found, number = name, 1
     while found in taken:
         number += 1
         end = f"_{number}"
-        found = name[: MOST_CHARACTERS - len(end)] + end
+        found = name[: MAX_CHARACTERS - len(end)] + end
     return found

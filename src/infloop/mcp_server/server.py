@@ -1,4 +1,4 @@
-"""The tools, spoken in the protocol: of 2026 and of the years before it alike."""
+"""The tools as an MCP server, for protocol versions of 2025 and 2026."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ INSTRUCTIONS = (
 
 
 def build_server(mcp: McpDependencies, caller: Callable[[Any], Caller]) -> Server[Any]:
-    """Return what answers clients; `caller` says who sent an HTTP request (None: stdio)."""
+    """Return the server; `caller` says who sent an HTTP request (None: stdio)."""
 
     async def list_tools(_: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=[_shown(tool) for tool in await all_tools(mcp)])

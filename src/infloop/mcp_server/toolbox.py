@@ -1,4 +1,4 @@
-"""All tools there are: the workflows' own, then ours, each in its order."""
+"""All tools: one per workflow, then our own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ _BY_NAME: Mapping[str, Tool] = {
 
 
 async def all_tools(mcp: McpDependencies) -> list[Tool]:
-    """Return the tools that there are now."""
     return [*await workflow_tools(mcp, _BY_NAME), *UTILITIES]
 
 

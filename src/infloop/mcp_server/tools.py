@@ -1,8 +1,7 @@
-"""A tool: its name, what it takes, what it does.
+"""A tool: its name, arguments and function.
 
-What a tool takes is a pydantic model, so its JSON Schema and its refusals come from one place. A
-tool returns a JSON object; what it cannot do it raises as an error of infloop, whose text tells
-the caller what to do instead.
+Arguments are a pydantic model, which gives the JSON Schema and the error messages. A tool returns a
+JSON object, or raises an error of infloop whose text says what to do instead.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
 
 PREFIX = "infloop_"
 OLD_PREFIXES = ("infinite_loop_", "inflooop_")
-"""How the same tools were called elsewhere; calls by these names are answered."""
+"""Prefixes of the same tools in Infinite Loop; calls by these names work too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a tool; `tell` shows progress to who asked for it."""
+    """One call of a tool; `tell` reports progress to a client that asked for it."""
 
     arguments: JsonObject
     caller: Caller
@@ -38,7 +37,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Something a client can call. One that does not only read is never left half done."""
+    """Something a client can call. A call that changes something is never interrupted."""
 
     name: str
     title: str
@@ -49,7 +48,7 @@ class Tool:
 
 
 class Arguments(BaseModel):
-    """What a tool takes: keys are camelCase outside and snake_case here."""
+    """The arguments of a tool; keys are camelCase outside and snake_case here."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
 
@@ -69,7 +68,7 @@ def utility(
     *,
     reads_only: bool = False,
 ) -> Tool:
-    """Return the tool that calls `work`, whose docstring is what clients are told of it."""
+    """Return a tool that calls `work`; its docstring is the description for clients."""
 
     async def call(mcp: McpDependencies, asked: Call) -> JsonObject:
         return await work(mcp, _given(takes, asked.arguments), asked)

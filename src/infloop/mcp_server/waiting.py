@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from pydantic import Field
 
 from infloop.errors import UsageError
 from infloop.mcp_server.runs import status_of
 from infloop.mcp_server.tools import Arguments, utility
-from infloop.model.events import RunFinished, StepFinished, StepPassed, StepStarted
+from infloop.model.events import (
+    BudgetExceeded,
+    GuardFailed,
+    Output,
+    Remark,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepFinished,
+    StepPassed,
+    StepStarted,
+    StepWaiting,
+    StopRequested,
+    WaitOver,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,13 +96,20 @@ async def _follow(mcp: McpDependencies, run_id: str, call: Call) -> None:
 
 def _lines(batch: Sequence[Recorded]) -> Iterator[str]:
     for item in batch:
-        match item.event:
-            case StepStarted() as step:
-                yield f"{step.path} began{_round(step.iteration)}"
-            case StepFinished() as step:
-                yield f"{step.path} ended: {'failed' if step.error else step.handle}"
-            case StepPassed() as step:
-                yield f"{step.path} passed: {step.handle}{_round(step.iteration)}"
+        event = item.event
+        match event:
+            case StepStarted():
+                yield f"{event.path} began{_round(event.iteration)}"
+            case StepFinished():
+                yield f"{event.path} ended: {'failed' if event.error else event.handle}"
+            case StepPassed():
+                yield f"{event.path} passed: {event.handle}{_round(event.iteration)}"
+            case RunStarted() | RunResumed() | RunFinished() | StepWaiting() | WaitOver():
+                pass
+            case StopRequested() | BudgetExceeded() | GuardFailed() | Remark() | Output():
+                pass
+            case _:
+                assert_never(event)
 
 
 def _round(iteration: int) -> str:

@@ -1,34 +1,38 @@
-"""Pure data: what the files say, what a run records, and how text is made of values.
+"""Pure data: files, the events of a run, and templates.
 
-    values      JSON values, and how each is shown as text
-    patterns    regular expressions from files: linear time or refused
+    values      JSON values, and their form as text
+    patterns    regular expressions from files, in linear time
     template    `{{path}}` references: parsed once, rendered in one pass
 
-    problems    everything wrong with a file, in words that are safe to print
-    reading     bytes to a JSON object, within bounds
-    schema      what a file must look like: its model, what fits it, its JSON Schema
-    names       names that are safe as the names of files
+    problems    collects everything that is wrong with a file
+    reading     reads a JSON object from bytes, within limits
+    schema      declares the fields of a file, validates it, publishes its JSON Schema
+    names       ids that are safe as file names
+    hosts       the canonical form of hosts and URLs
+    clock       the interface of a clock
 
-    workflow    the workflow file, every node and field
-    parsing     … read as far as it can be read, older formats brought up to date
-    walking     … every node of it in its place
-    references  … what it refers to: earlier outputs, inputs, other workflows
-    inputs      … what it declares it needs, and what it was given
-    check       … everything wrong with it, all at once
-    starter     … what a new node begins with, and a workflow to begin with
+    nodes       node types: one class each, with its configuration and its facts
+    node_check  what the rules of a node type are given
+    workflow    the workflow file
+    parsing     … reads it, migrates older formats, keeps what is usable
+    walk        … iterates over all its nodes
+    references  … its references: templates, inputs, called workflows
+    inputs      … its declared inputs, and the values for them
+    check       … reports everything that is wrong with it
+    starter     … the first workflow of a new user
 
-    definition  what the files beside a workflow have in common
-    texts       … the rules for names, hosts and addresses in them
-    provider    who answers a prompt
-    trigger     what starts a workflow by itself: a webhook, a time, a changed file
-    plugin      who sends webhooks, and how they are signed
+    definition  reads the files that are not workflows
+    texts       … validated texts in them: names, hosts, URLs
+    provider    provider manifests: one class per transport
+    trigger     trigger files: webhooks, schedules, file watches
+    plugin      webhook plugins: events of a sender, and its signatures
     connection  machines with model servers
 
-    isolation   how far children are kept apart, in order
-    events      what a run records, and its limits
-    messages    the same as outside readers see it (the event names of the HTTP API)
-    approval    what waits for a person's answer
-    audit       what the audit log records, who acted, and what never enters it
+    isolation   the isolation levels, in order
+    events      the events of a run
+    messages    … in the form of the HTTP API
+    approval    questions that wait for a person's answer
+    audit       the events and actors of the audit log, and what is never written to it
 
 Nothing here reads a clock, a disk or the environment.
 """

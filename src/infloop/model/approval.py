@@ -1,9 +1,9 @@
-"""What waits for a person's answer: a question, and what became of it.
+"""Questions that wait for a person's answer, and their states.
 
 Rules
-  * Silence denies: a question has a time at which it is over, and only `allowed` allows.
-  * What is asked is in the asker's words, which may be anything. It is bounded here, and made
-    harmless by whoever shows it. What is left out says so: nobody allows what was cut in silence.
+  * No answer is a denial: a question expires, and only the state `allowed` allows.
+  * The text of a question comes from the asker and may be anything. Its size is limited here; each
+    view escapes it. An omission is marked, so that nobody allows what was silently cut off.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonValue
 
 ApprovalState: TypeAlias = Literal["waiting", "allowed", "denied", "expired", "withdrawn"]
-Answer: TypeAlias = Literal["allow", "deny"]
+AllowOrDeny: TypeAlias = Literal["allow", "deny"]
 
-STATES: Mapping[Answer, ApprovalState] = {"allow": "allowed", "deny": "denied"}
+STATES: Mapping[AllowOrDeny, ApprovalState] = {"allow": "allowed", "deny": "denied"}
 
-LONGEST_TITLE = 300
-LONGEST_NOTE = 1_000
-LONGEST_TEXT = 4_000
-MOST_MEMBERS = 50
-MOST_DEPTH = 6
-MOST_DETAILS = 16_000
+MAX_TITLE_CHARS = 300
+MAX_NOTE_CHARS = 1_000
+MAX_TEXT_CHARS = 4_000
+SHORT_ID = 8
+MAX_MEMBERS = 50
+MAX_DEPTH = 6
+MAX_DETAILS_CHARS = 16_000
 """Characters of the details of one question."""
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Something that a person may allow; `kind` says of which sort it is, such as `permission`."""
+    """Something that a person may allow; `kind` is its category, such as `permission`."""
 
     kind: str
     title: str
@@ -45,9 +46,9 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Approval(msgspec.Struct, frozen=True, rename="camel"):
-    """A question in its place; times are milliseconds since 1970.
+    """A stored question; times are milliseconds since 1970.
 
-    With a `hint` it is answered elsewhere, as the hint says, and may wait for ever.
+    With a `hint` it is answered in another way, as the hint says, and it never expires.
     """
 
     id: str
@@ -67,7 +68,7 @@ class Approval(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def account(self) -> str:
-        """What became of it, in words."""
+        """Its state as a phrase for people."""
         if self.state == "waiting":
             return "waits for an answer"
         if self.state == "expired":
@@ -77,25 +78,30 @@ class Approval(msgspec.Struct, frozen=True, rename="camel"):
         return f"{self.state}{who}{f': {self.note}' if self.note else ''}"
 
 
+def answer_hint(approval: Approval) -> str:
+    """Return how a person answers."""
+    return approval.hint or f"`infloop approvals allow {approval.id[:SHORT_ID]}`, or deny"
+
+
 def question(kind: str, title: str, details: Mapping[str, JsonValue]) -> Question:
-    """Return a question that can be kept: within bounds, whatever is given."""
-    kept = _object(details, MOST_DEPTH)
-    size = len(json.dumps(kept))
-    if size > MOST_DETAILS:
-        kept = {"omitted": f"{size} characters of details, too many to keep"}
-    return Question(_cut(kind, LONGEST_TITLE), _cut(title, LONGEST_TITLE), kept)
+    """Return a question whose size is limited, so that it can be stored."""
+    bounded = _object(details, MAX_DEPTH)
+    size = len(json.dumps(bounded))
+    if size > MAX_DETAILS_CHARS:
+        bounded = {"omitted": f"{size} characters of details, too many to keep"}
+    return Question(_cut(kind, MAX_TITLE_CHARS), _cut(title, MAX_TITLE_CHARS), bounded)
 
 
 def cut_note(note: str) -> str:
-    """Return what somebody said with an answer, within bounds."""
-    return _cut(note, LONGEST_NOTE)
+    """Return the note of an answer, cut to the longest length."""
+    return _cut(note, MAX_NOTE_CHARS)
 
 
 def _object(members: Mapping[str, JsonValue], depth: int) -> JsonObject:
-    kept = list(members.items())[:MOST_MEMBERS]
-    shown = {_cut(str(name), LONGEST_TITLE): _value(value, depth - 1) for name, value in kept}
-    left = len(members) - len(kept)
-    return {**shown, "…": f"{left} more members"} if left else shown
+    first = list(members.items())[:MAX_MEMBERS]
+    bounded = {_cut(str(name), MAX_TITLE_CHARS): _value(value, depth - 1) for name, value in first}
+    left = len(members) - len(first)
+    return {**bounded, "…": f"{left} more members"} if left else bounded
 
 
 def _value(value: JsonValue, depth: int) -> JsonValue:
@@ -107,19 +113,19 @@ def _value(value: JsonValue, depth: int) -> JsonValue:
         case float() if isfinite(value):
             return value
         case str():
-            return _cut(value, LONGEST_TEXT)
+            return _cut(value, MAX_TEXT_CHARS)
         case dict() if depth > 0:
             return _object(value, depth)
         case list() if depth > 0:
-            shown = [_value(member, depth - 1) for member in value[:MOST_MEMBERS]]
-            left = len(value) - len(shown)
-            return [*shown, f"… {left} more members"] if left else shown
+            first = [_value(member, depth - 1) for member in value[:MAX_MEMBERS]]
+            left = len(value) - len(first)
+            return [*first, f"… {left} more members"] if left else first
         case _:
             return f"[{type(value).__name__}, not shown]"
 
 
 def _cut(text: str, limit: int) -> str:
-    # Half a surrogate pair is no text, and could not be kept.
-    whole = text[:limit].encode(errors="replace").decode()
+    # A lone surrogate cannot be encoded, so it cannot be stored.
+    valid = text[:limit].encode(errors="replace").decode()
     left = len(text) - limit
-    return whole if left <= 0 else f"{whole}… ({left} more characters)"
+    return valid if left <= 0 else f"{valid}… ({left} more characters)"

@@ -1,10 +1,10 @@
-"""The audit log's vocabulary: what is recorded, who acted, and what never enters it.
+"""The audit log: its events and actors, and what is never written to it.
 
 Rules
-  * An event is on the list below, or it is not recorded.
-  * What may hold a secret, or what somebody sent, is replaced before anything is written: by the
-    name under which it is given, whatever it looks like.
-  * What is written is bounded, however much is given.
+  * Only events that are listed below are recorded.
+  * A value that may be a secret, or that was received from outside, is replaced before anything is
+    written. Its name decides, whatever it looks like.
+  * The size of an entry is limited.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ ActorKind: TypeAlias = Literal[
 ]
 
 ACTORS: Mapping[ActorKind, str] = {
-    "cli": "Who ran the `infloop` command.",
-    "api-token": "A program that gave the token.",
-    "browser-session": "A browser that had logged in.",
-    "anonymous": "Somebody who did not prove who they are, such as by a wrong token.",
+    "cli": "The user of the `infloop` command.",
+    "api-token": "A program with the API token.",
+    "browser-session": "A browser that has logged in.",
+    "anonymous": "A client that did not authenticate, for example with a wrong token.",
     "webhook": "The sender of a request to a trigger.",
     "mcp": "An MCP client that started infloop itself.",
-    "system": "infloop, of its own accord: a schedule, a changed file, a start after a crash.",
-    "open": "Whoever reached a server that asks for no token.",
+    "system": "infloop itself: a schedule, a changed file, a start after a crash.",
+    "open": "Any client of a server that requires no token.",
 }
 
 EventName: TypeAlias = Literal[
@@ -62,6 +62,7 @@ EventName: TypeAlias = Literal[
     "run.stopped",
     "run.resumed",
     "run.rewound",
+    "run.applied",
     "egress.allowed",
     "egress.refused",
     "queue.removed",
@@ -70,6 +71,7 @@ EventName: TypeAlias = Literal[
     "queue.released",
     "workflow.saved",
     "workflow.deleted",
+    "worktree.deleted",
     "connection.saved",
     "connection.deleted",
     "approval.answered",
@@ -79,62 +81,66 @@ EventName: TypeAlias = Literal[
 
 
 class EventKind(NamedTuple):
-    """What an event means. A routine one becomes durable with the next that is not."""
+    """The meaning of an event. A routine event becomes durable with the next one that is not."""
 
     meaning: str
     routine: bool = False
 
 
 EVENTS: Mapping[EventName, EventKind] = {
-    "server.started": EventKind("The server began to listen; the details say where, and to whom."),
-    "server.stopped": EventKind("The server ended in an orderly way."),
-    "login.succeeded": EventKind("A browser gave the token and has a session now."),
-    "login.failed": EventKind("A browser gave a wrong token, or there were too many attempts."),
+    "server.started": EventKind("The server began to listen; the details name its addresses."),
+    "server.stopped": EventKind("The server was shut down in an orderly way."),
+    "login.succeeded": EventKind("A browser logged in with the token."),
+    "login.failed": EventKind("A browser sent a wrong token, or there were too many attempts."),
     "login.ended": EventKind("A browser logged out."),
-    "trigger.created": EventKind("A trigger was made."),
+    "trigger.created": EventKind("A trigger was created."),
     "trigger.changed": EventKind("A trigger was changed."),
-    "trigger.moved": EventKind("A trigger got a new address; the old one is dead."),
+    "trigger.moved": EventKind("A trigger got a new address; the old one no longer works."),
     "trigger.deleted": EventKind("A trigger was deleted."),
     "trigger.tested": EventKind("A trigger was fired by hand."),
     "trigger.answered": EventKind(
-        "Somebody said whether a run makes up for what a schedule missed."
+        "A person decided whether a run is started for the missed times of a schedule."
     ),
     "webhook.accepted": EventKind("A request to a trigger put a run into the queue.", routine=True),
     "webhook.ignored": EventKind(
-        "A request to a trigger was not one that it waits for.", routine=True
+        "A request to a trigger did not match its event or conditions.", routine=True
     ),
     "webhook.refused": EventKind("A request to a trigger was refused; the outcome says why."),
     "run.queued": EventKind("A run was put into the queue.", routine=True),
     "run.started": EventKind("A run began.", routine=True),
     "run.finished": EventKind("A run ended; the outcome says how.", routine=True),
-    "run.recovered": EventKind("A run whose process had died was seen to; the outcome says how."),
+    "run.recovered": EventKind("A run whose process had died was handled; the outcome says how."),
     "run.stopped": EventKind("Somebody asked for a run to be stopped."),
-    "run.resumed": EventKind("Somebody let an interrupted or paused run go on."),
-    "run.rewound": EventKind("Somebody began a run anew from one of its steps."),
+    "run.resumed": EventKind("Somebody resumed an interrupted or paused run."),
+    "run.rewound": EventKind("Somebody started a new run from one of a run's steps."),
+    "run.applied": EventKind(
+        "Somebody asked for a run's changes to be applied; the details say where."
+    ),
     "egress.allowed": EventKind(
-        "Children of a step were let through to a host; the details count how often.", routine=True
+        "Children of a step connected to a host; the details count how often.", routine=True
     ),
     "egress.refused": EventKind(
         "A connection of a step's child was refused; the outcome says why. Repetitions are counted."
     ),
-    "queue.removed": EventKind("Somebody took a waiting run out of the queue."),
+    "queue.removed": EventKind("Somebody removed a waiting run from the queue."),
     "queue.dropped": EventKind("A waiting run could not be started; the outcome says why."),
-    "queue.held": EventKind("No waiting run is started from now on: what may be spent is spent."),
+    "queue.held": EventKind("Waiting runs are not started any more: the total budget is spent."),
     "queue.released": EventKind("Waiting runs are started again."),
-    "workflow.saved": EventKind("A workflow was made or changed."),
+    "workflow.saved": EventKind("A workflow was created or changed."),
     "workflow.deleted": EventKind("A workflow was deleted."),
-    "connection.saved": EventKind("A connection to a machine was made or changed."),
+    "worktree.deleted": EventKind("What was saved of an agent's worktree was deleted."),
+    "connection.saved": EventKind("A connection to a machine was created or changed."),
     "connection.deleted": EventKind("A connection to a machine was deleted."),
-    "approval.answered": EventKind("Somebody allowed or denied what an agent asked for."),
-    "audit.rotated": EventKind("The log goes on in a new file; the details name the one before."),
+    "approval.answered": EventKind("Somebody allowed or denied an agent's request."),
+    "audit.rotated": EventKind("The log continues in a new file; the details name the last one."),
     "audit.repaired": EventKind(
-        "The log ended in the middle of a line; the details name the files with such pieces."
+        "The log ended in the middle of a line; the details name the affected files."
     ),
 }
 
 
 class Actor(msgspec.Struct, frozen=True):
-    """Who did it: roughly, as far as infloop can tell."""
+    """Who acted, as far as infloop knows."""
 
     kind: ActorKind
     name: str = ""
@@ -143,8 +149,8 @@ class Actor(msgspec.Struct, frozen=True):
 SYSTEM = Actor("system")
 
 
-class Fact(msgspec.Struct, frozen=True, rename="camel"):
-    """What happened; `fact` makes one that may be written down."""
+class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
+    """What happened; `audit_event` makes one that is safe to write."""
 
     time: str
     event: str
@@ -156,14 +162,14 @@ class Fact(msgspec.Struct, frozen=True, rename="camel"):
     details: JsonObject = {}
 
 
-class Entry(Fact, frozen=True, rename="camel"):
-    """A fact in its place: `prev` is the hash of the entry before it, `hash` its own."""
+class AuditEntry(AuditEvent, frozen=True, rename="camel"):
+    """An event in the hash chain: `prev` is the hash of the entry before it, `hash` its own."""
 
     prev: str = ""
     hash: str = ""
 
 
-def fact(
+def audit_event(
     time: int,
     event: EventName,
     actor: Actor,
@@ -173,44 +179,44 @@ def fact(
     run_id: str = "",
     workflow_id: str = "",
     details: Mapping[str, JsonValue] | None = None,
-) -> Fact:
-    """Return what happened at `time` (in milliseconds), without secrets and bounded."""
+) -> AuditEvent:
+    """Return the event at `time` (milliseconds), with secrets removed and its size limited."""
     if event not in EVENTS:
-        raise ValueError(f"{event!r} is no event of the audit log; add it to EVENTS")
-    return Fact(
-        utc_text(time),
-        event,
-        actor if not actor.name else Actor(actor.kind, _text(actor.name)),
-        _text(outcome),
-        _text(correlation_id),
-        _text(run_id),
-        _text(workflow_id),
-        _bounded(cleaned(details)) if details else {},
+        raise ValueError(f"{event!r} is not an event of the audit log; add it to EVENTS")
+    return AuditEvent(
+        time=utc_text(time),
+        event=event,
+        actor=actor if not actor.name else Actor(actor.kind, _text(actor.name)),
+        outcome=_text(outcome),
+        correlation_id=_text(correlation_id),
+        run_id=_text(run_id),
+        workflow_id=_text(workflow_id),
+        details=_bounded(redacted(details)) if details else {},
     )
 
 
 def utc_text(time: int) -> str:
-    """Return a time in milliseconds as it is written; such texts sort as the times do."""
+    """Return a time in milliseconds as ISO 8601 text, which sorts in the same order."""
     when = datetime.fromtimestamp(time / 1000, UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def mark_of(credential: str) -> str:
-    """Return what stands for a credential in the log: it can be recognised, and not be used.
+def fingerprint(credential: str) -> str:
+    """Return what identifies a credential in the log without revealing it.
 
-    The id of a webhook trigger is one: who knows it can fire the trigger.
+    The id of a webhook trigger is a credential: anybody who knows it can fire the trigger.
     """
     return f"#{hashlib.sha256(credential.encode(errors='replace')).hexdigest()[:12]}"
 
 
-# -- what may be written ---------------------------------------------------------------------------
+# -- redaction and limits --------------------------------------------------------------------------
 
 WITHHELD = "[withheld]"
 
-MOST_CHARACTERS = 500
-MOST_MEMBERS = 50
-MOST_DEPTH = 4
-MOST_DETAILS = 8_000
+MAX_TEXT_CHARS = 500
+MAX_MEMBERS = 50
+MAX_DEPTH = 4
+MAX_DETAILS_CHARS = 8_000
 """Characters of the details of one entry."""
 
 _SECRET_WORDS = (
@@ -220,26 +226,26 @@ _SECRET_WORDS = (
 _PRIVATE_NAMES = frozenset(("auth", "key", "pin", "body", "rawbody", "payload", "headers", "query"))
 
 
-def cleaned(details: Mapping[str, JsonValue]) -> JsonObject:
-    """Return `details` with secrets withheld, long texts cut and deep parts left out."""
-    return _object(details, MOST_DEPTH)
+def redacted(details: Mapping[str, JsonValue]) -> JsonObject:
+    """Return `details` with secrets withheld, long texts cut and deeply nested parts left out."""
+    return _object(details, MAX_DEPTH)
 
 
 @lru_cache(maxsize=1024)  # an event has the same names each time
 def is_secret_name(name: str) -> bool:
-    """Say whether a value under this name may be a secret, or what somebody sent."""
+    """Say whether a value of this name may be a secret, or was received from outside."""
     plain = "".join(char for char in name.lower() if char.isalnum())
     return plain in _PRIVATE_NAMES or any(word in plain for word in _SECRET_WORDS)
 
 
 def _object(members: Mapping[str, JsonValue], depth: int) -> JsonObject:
-    kept = list(members.items())[:MOST_MEMBERS]
+    kept = list(members.items())[:MAX_MEMBERS]
     return {_text(str(name)): _member(str(name), value, depth) for name, value in kept}
 
 
 def _member(name: str, value: JsonValue, depth: int) -> JsonValue:
-    told = value is None or isinstance(value, bool)  # whether there is one is no secret
-    return WITHHELD if is_secret_name(name) and not told else _value(value, depth - 1)
+    is_flag = value is None or isinstance(value, bool)  # whether a secret is set is not secret
+    return WITHHELD if is_secret_name(name) and not is_flag else _value(value, depth - 1)
 
 
 def _value(value: JsonValue, depth: int) -> JsonValue:
@@ -255,29 +261,29 @@ def _value(value: JsonValue, depth: int) -> JsonValue:
         case dict() if depth > 0:
             return _object(value, depth)
         case list() if depth > 0:
-            return [_value(member, depth - 1) for member in value[:MOST_MEMBERS]]
+            return [_value(member, depth - 1) for member in value[:MAX_MEMBERS]]
         case _:
             return f"[{type(value).__name__}]"
 
 
 def _text(text: str) -> str:
-    if len(text) <= MOST_CHARACTERS and text.isascii():
+    if len(text) <= MAX_TEXT_CHARS and text.isascii():
         return text
-    # Half a surrogate pair is no text, and could not be read back.
-    whole = text[:MOST_CHARACTERS].encode(errors="replace").decode()
-    return whole if len(text) <= MOST_CHARACTERS else f"{whole}…"
+    # A lone surrogate cannot be encoded, so it could not be read back.
+    valid = text[:MAX_TEXT_CHARS].encode(errors="replace").decode()
+    return valid if len(text) <= MAX_TEXT_CHARS else f"{valid}…"
 
 
 def _bounded(details: JsonObject) -> JsonObject:
     size = len(json.dumps(details))
-    return details if size <= MOST_DETAILS else {"omitted": f"{size} characters of details"}
+    return details if size <= MAX_DETAILS_CHARS else {"omitted": f"{size} characters of details"}
 
 
-# -- what is looked for ----------------------------------------------------------------------------
+# -- searching -------------------------------------------------------------------------------------
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """Which entries are looked for; what is empty does not matter.
+class AuditFilter(msgspec.Struct, frozen=True):
+    """Selects entries; an empty field matches everything.
 
     `event` is a name or an area (`run`, `login`), `actor` a kind or a name, `run` the beginning of
     a run's id, `since` and `until` times in milliseconds.
@@ -290,8 +296,8 @@ class Wanted(msgspec.Struct, frozen=True):
     since: int | None = None
     until: int | None = None
 
-    def includes(self, entry: Fact) -> bool:
-        """Say whether an entry is one of those."""
+    def includes(self, entry: AuditEvent) -> bool:
+        """Say whether an entry matches."""
         return (
             (not self.event or entry.event == self.event or self._is_area_of(entry.event))
             and (not self.actor or self.actor in (entry.actor.kind, entry.actor.name))

@@ -15,14 +15,14 @@ from infloop.model.texts import BareHost
 if TYPE_CHECKING:
     from infloop.errors import Problem
 
-LONGEST_ID = 30
+MAX_ID_CHARS = 30
 CONNECTION_ID_RULE = "use 1 to 30 lower-case letters, digits and dashes, no dash first"
 
 # Our own fixed patterns: no nested repeats.
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,29}", re.ASCII)  # noqa: TID251
 _OTHERS = re.compile(r"[^a-z0-9]+", re.ASCII)  # noqa: TID251
-# The provider's id is a file's name: at most 128 characters with the connection's id.
-_LONGEST_SLUG = 90
+# The id of a provider is a file name: at most 128 characters with the connection's id.
+_MAX_SLUG_CHARS = 90
 
 
 def _port_number(value: int) -> int:
@@ -53,11 +53,11 @@ class Connection(Document):
 
 
 class ConnectedProvider(HttpProvider):
-    """The provider that a port of a connection is."""
+    """The provider at one port of a connection."""
 
     kind: Literal["hermes-local"] = field("hermes-local", "Kind", "hermes-local")
     connection_id: str = field("", "Connection", "The id of the connection.")
-    connection_label: str = field("", "Connection's label", "What the console shows of it.")
+    connection_label: str = field("", "Connection's label", "What the console shows.")
 
 
 def parse_connection(data: bytes) -> tuple[Connection | None, list[Problem]]:
@@ -66,22 +66,22 @@ def parse_connection(data: bytes) -> tuple[Connection | None, list[Problem]]:
 
 
 def is_connection_id(text: str) -> bool:
-    """Tell whether a connection can be called so."""
+    """Say whether `text` can be the id of a connection."""
     return bool(_ID.fullmatch(text))
 
 
 def connection_id(label: str) -> str:
-    """Return the id that a label suggests."""
-    return _slug(label)[:LONGEST_ID].strip("-") or "hermes"
+    """Return an id that is made from a label."""
+    return _slug(label)[:MAX_ID_CHARS].strip("-") or "hermes"
 
 
 def provider_of(name: str, connection: Connection, port: ConnectionPort) -> ConnectedProvider:
-    """Return the provider at a port of the connection that is called `name`.
+    """Return the provider at a port of the connection `name`.
 
-    A port that names no model has no default: a node must say which it wants.
+    A port without a model has no default: a node must name one.
     """
     profile = port.profile or ""
-    slug = _slug(profile)[:_LONGEST_SLUG].strip("-") or str(port.port)
+    slug = _slug(profile)[:_MAX_SLUG_CHARS].strip("-") or str(port.port)
     address = f"{connection.host}:{port.port}"
     return ConnectedProvider(
         id=f"{name}-{slug}",

@@ -1,9 +1,10 @@
-"""What the files beside a workflow have in common: provider, trigger, plugin, connection.
+"""Reads the files that are not workflows: providers, triggers, plugins, connections.
 
-Infinite Loop's files load as they are. An unknown key at the top of a file is only a warning, so
-that a file made for another version still loads; inside the parts that decide whom to trust
-(`auth`, `signature`) it is an error, and a list that opens something (`envPassthrough`,
-`egressAllowlist`) refuses every entry it does not understand.
+- Files of Infinite Loop load as they are.
+- An unknown key at the top level is only a warning, so a file of another version still loads.
+- Inside a part that decides about trust (`auth`, `signature`) an unknown key is an error.
+- A list that permits something (`envPassthrough`, `egressAllowlist`) refuses entries that are not
+  understood.
 """
 
 from __future__ import annotations
@@ -20,26 +21,25 @@ if TYPE_CHECKING:
     from infloop.errors import Problem
     from infloop.model.values import JsonValue
 
-Made = TypeVar("Made", bound=FileModel)
+Definition = TypeVar("Definition", bound=FileModel)
 
 
 def parse_definition(
     data: bytes,
-    choose: Callable[[Mapping[str, JsonValue], Report], type[Made] | None],
-    rules: Callable[[Made, Report], None],
-) -> tuple[Made | None, list[Problem]]:
-    """Return the definition, or None when it cannot be used, and every problem of the file.
+    choose: Callable[[Mapping[str, JsonValue], Report], type[Definition] | None],
+    rules: Callable[[Definition, Report], None],
+) -> tuple[Definition | None, list[Problem]]:
+    """Return the definition, or None if it cannot be used, and every problem of the file.
 
-    `choose` says which model the file is written for, and `rules` reports what the model alone
-    cannot see.
+    `choose` selects the model for the file. `rules` reports what the model alone cannot detect.
     """
     report = Report()
     raw = read_object(data, report)
     model = choose(raw, report) if raw is not None else None
     if model is None:
         return None, report.problems
-    made = fit(model, raw, report, unknown_keys="warning")
+    definition = fit(model, raw, report, unknown_keys="warning")
     report_missing(model, raw, report)
-    if made is not None:
-        rules(made, report)
-    return (None if report.failed else made), report.problems
+    if definition is not None:
+        rules(definition, report)
+    return (None if report.failed else definition), report.problems

@@ -1,11 +1,15 @@
-"""What a run records: the journal's vocabulary.
+"""The events of a run, as the journal stores them.
 
-A run's state is the fold of its events, so each event holds all that replay needs and nothing
-that can be derived. `Recorded` adds what every event has: run, sequence, time, correlation id.
+- The state of a run is computed from its events. So an event holds everything that replay needs,
+  and nothing that can be derived.
+- `Recorded` adds what every event has: run, sequence number, time, correlation id.
+- Output of steps (`Output`) shares the sequence but not the state: replay ignores it, and it is
+  stored in larger pieces.
+- Sequence numbers grow and are never reused. A resumed run skips ahead, past every number that an
+  interrupted process may have sent to a listener.
 
-Token output (`Output`) shares the run's sequence but not its state: it is stored coalesced and
-replay ignores it. Sequence numbers grow and are never reused; a resumed run skips ahead, past
-any number that an interrupted process may have shown to a listener.
+A new event type is a class here and a line in `Event`. If it changes nothing in the run's state,
+derive it from `Remark`. mypy names each place that must handle it.
 """
 
 from __future__ import annotations
@@ -19,8 +23,8 @@ from infloop.model.values import JsonObject
 Status: TypeAlias = Literal["succeeded", "failed", "cancelled", "paused"]
 
 
-class Limits(msgspec.Struct, frozen=True, rename="camel"):
-    """What a run may use up (0 means no limit), and what happens when its money is spent."""
+class RunBudget(msgspec.Struct, frozen=True, rename="camel"):
+    """The limits of a run (0 means no limit), and what happens when its money is spent."""
 
     max_node_executions: int = 10_000
     max_duration_ms: int = 86_400_000
@@ -28,32 +32,51 @@ class Limits(msgspec.Struct, frozen=True, rename="camel"):
     on_budget: Literal["fail", "pause"] = "fail"
 
 
-class Cause(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What made a run begin: a person, a trigger, another run.
+TriggerKindName: TypeAlias = Literal["webhook", "schedule", "file"]
+"""The kinds of triggers; see `infloop.triggers.kinds`."""
 
-    `untrusted` names the inputs that hold something from outside, which nobody vouches for.
+_INSIDE = frozenset({"cli", "api", "mcp", "schedule", "file", "rewind", "import"})
+
+
+class Cause(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What started a run: a person, a trigger, another run.
+
+    `untrusted` names the inputs whose values come from outside and are not trusted.
     """
 
-    kind: Literal["cli", "api", "mcp", "webhook", "schedule", "file", "rewind", "import"] = "cli"
+    kind: Literal["cli", "api", "mcp", TriggerKindName, "rewind", "import"] = "cli"
     detail: str = ""
     parent_run: str = ""
     parent_step: str = ""
     untrusted: tuple[str, ...] = ()
 
+    @property
+    def from_outside(self) -> bool:
+        """Whether neither this machine nor an authenticated client caused the run.
+
+        A kind that is not listed counts as outside, which demands confined children.
+        """
+        return self.kind not in _INSIDE
+
 
 class DirectoryId(NamedTuple):
-    """Which directory it is, whatever its name; a device's number holds for these `mounts`."""
+    """Identifies a directory whatever its path; the device number is valid for these `mounts`."""
 
     inode: int
     device: int
     mounts: str
 
 
-class RunStarted(msgspec.Struct, frozen=True, tag="run_started", rename="camel"):
-    """The run exists: its definition is fixed by hash, its inputs are resolved.
+class Remark(msgspec.Struct, frozen=True):
+    """An event that readers of a run may show and that changes nothing in the run's state."""
 
-    `isolation` and `egress` are what confines its children, and where they may connect;
-    `directory` is which directory was at `workdir`, nothing in records that do not say.
+
+class RunStarted(msgspec.Struct, frozen=True, tag="run_started", rename="camel"):
+    """The run exists; `definition` is the hash of its workflows, and its inputs are resolved.
+
+    isolation   the level that confines its children
+    egress      where they may connect
+    directory   the identity of the directory at `workdir`; None in older records
     """
 
     workflow_id: str
@@ -61,7 +84,7 @@ class RunStarted(msgspec.Struct, frozen=True, tag="run_started", rename="camel")
     definition: str
     inputs: JsonObject
     workdir: str
-    limits: Limits = Limits()
+    limits: RunBudget = RunBudget()
     cause: Cause = Cause()
     isolation: str = "host"
     egress: str = "open"
@@ -69,14 +92,13 @@ class RunStarted(msgspec.Struct, frozen=True, tag="run_started", rename="camel")
 
 
 class RunResumed(msgspec.Struct, frozen=True, tag="run_resumed", rename="camel"):
-    """A process took the run over; steps that were in flight are begun again.
+    """A process took the run over; steps that were running are started again.
 
-    `isolation`, `egress` and `directory` are what counts from here on; empty in records that do
-    not say.
+    `isolation`, `egress` and `directory` apply from now on; they are empty in older records.
     """
 
     epoch: int
-    limits: Limits = Limits()
+    limits: RunBudget = RunBudget()
     isolation: str = ""
     egress: str = ""
     directory: DirectoryId | None = None
@@ -91,21 +113,21 @@ class StopRequested(msgspec.Struct, frozen=True, tag="stop_requested", rename="c
 class BudgetExceeded(
     msgspec.Struct, frozen=True, tag="budget_exceeded", rename="camel", omit_defaults=True
 ):
-    """A step was refused the money it needed: the whole run fails, or pauses before that step."""
+    """The budget does not allow a step: the whole run fails, or pauses before that step."""
 
     reason: str
     path: str = ""
 
 
 class GuardFailed(msgspec.Struct, frozen=True, tag="guard_failed", rename="camel"):
-    """What confines the children of a step could not be put up, or broke: the whole run fails."""
+    """The confinement of a step's children could not be set up, or broke: the whole run fails."""
 
     reason: str
     path: str
 
 
-class TemplateWarning(msgspec.Struct, frozen=True, tag="template_warning", rename="camel"):
-    """A reference resolved to nothing and was left empty."""
+class TemplateWarning(Remark, frozen=True, tag="template_warning", rename="camel"):
+    """A reference did not resolve and was left empty."""
 
     path: str
     node: str
@@ -129,9 +151,9 @@ class StepStarted(
 class StepFinished(
     msgspec.Struct, frozen=True, tag="step_finished", rename="camel", omit_defaults=True
 ):
-    """A started step ended; `error` says why when it did not succeed.
+    """A started step ended; `error` says why if it failed.
 
-    `tree` stands for the files it left behind: the same as long as none of them changes.
+    `tree` identifies the files that it left behind: it is equal as long as no file changes.
     """
 
     path: str
@@ -147,9 +169,9 @@ class StepFinished(
 class StepWaiting(
     msgspec.Struct, frozen=True, tag="step_waiting", rename="camel", omit_defaults=True
 ):
-    """A step could not do its work yet and will be tried again at `until`.
+    """A step cannot do its work yet and is tried again at `until`.
 
-    `reason` and `outputs` are what it ends with if that is later than its node allows.
+    If that is later than its node allows, it ends with `reason` and `outputs`.
     """
 
     path: str
@@ -162,7 +184,7 @@ class StepWaiting(
 
 
 class WaitOver(msgspec.Struct, frozen=True, tag="wait_over", rename="camel"):
-    """The time that a step waited for has come."""
+    """The wait of a step is over."""
 
     path: str
 
@@ -182,8 +204,8 @@ class StepPassed(
     error: str = ""
 
 
-class Notice(msgspec.Struct, frozen=True, tag="notice", rename="camel", omit_defaults=True):
-    """Something a reader of the run should see; it changes nothing."""
+class Notice(Remark, frozen=True, tag="notice", rename="camel", omit_defaults=True):
+    """A message for the readers of a run."""
 
     message: str
     path: str = ""
@@ -191,11 +213,11 @@ class Notice(msgspec.Struct, frozen=True, tag="notice", rename="camel", omit_def
     level: Literal["info", "warning", "error"] = "info"
 
 
-class TreeSaved(msgspec.Struct, frozen=True, tag="tree_saved", rename="camel", omit_defaults=True):
-    """The directory that a step works in was kept as it was before or after the step.
+class TreeSaved(Remark, frozen=True, tag="tree_saved", rename="camel", omit_defaults=True):
+    """A snapshot of a step's working directory was taken before or after the step.
 
-    `tree` stands for its files alone. `files` changed in the step, with so many `insertions` and
-    `deletions` of lines. `head` is the commit that a worktree had checked out.
+    `tree` identifies its files. `files`, `insertions` and `deletions` count the files and lines
+    that the step changed. `head` is the commit that a worktree had checked out.
     """
 
     path: str
@@ -211,12 +233,10 @@ class TreeSaved(msgspec.Struct, frozen=True, tag="tree_saved", rename="camel", o
     head: str = ""
 
 
-class TreeRestored(
-    msgspec.Struct, frozen=True, tag="tree_restored", rename="camel", omit_defaults=True
-):
-    """A directory is made what it was before the step at `path`, where this run begins again.
+class TreeRestored(Remark, frozen=True, tag="tree_restored", rename="camel", omit_defaults=True):
+    """A directory is restored to its state before the step at `path`, where this run begins.
 
-    `replaced` is the snapshot that brings back what was there; empty when there was nothing.
+    `replaced` is the snapshot of the state that was replaced; empty if there was nothing.
     """
 
     path: str
@@ -229,10 +249,10 @@ class TreeRestored(
 class RunFinished(
     msgspec.Struct, frozen=True, tag="run_finished", rename="camel", omit_defaults=True
 ):
-    """The run settled; nothing follows.
+    """The run has ended; no event follows.
 
-    `interrupted` means that the run's own state is untouched and that it can be resumed: its
-    process died and another one wrote this down, or it is `paused` until somebody grants money.
+    `interrupted` means that the state is unchanged and the run can be resumed: its process died and
+    another one recorded that, or it is `paused` until somebody raises its budget.
     """
 
     status: Status
@@ -261,7 +281,7 @@ Event: TypeAlias = (
 
 
 class Output(msgspec.Struct, frozen=True, tag="output", rename="camel"):
-    """A piece of text that a running step produced."""
+    """A piece of the output of a running step."""
 
     path: str
     node: str
@@ -271,7 +291,7 @@ class Output(msgspec.Struct, frozen=True, tag="output", rename="camel"):
 
 
 class Recorded(msgspec.Struct, frozen=True, rename="camel"):
-    """An event in its place: what every reader of a run receives."""
+    """An event with its run, sequence number and time."""
 
     run_id: str
     seq: int
@@ -281,7 +301,7 @@ class Recorded(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def step_path(event: Event | Output) -> str:
-    """Return the path of the step that `event` is about, or an empty text."""
+    """Return the path of the step that `event` is about, or an empty string."""
     return getattr(event, "path", "")
 
 
@@ -289,7 +309,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode_event(event: Event) -> bytes:
-    """Return the event's journal form."""
+    """Return the event as JSON bytes for the journal."""
     return _encoder.encode(event)
 
 

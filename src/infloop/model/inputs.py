@@ -1,4 +1,4 @@
-"""What a workflow declares it needs, and what it was given."""
+"""The declared inputs of a workflow, and the values that a run was given for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class InputError(ValueError):
-    """A supplied value does not fit; says which, why and what was expected."""
+    """A value is missing or has the wrong type; holds the input, the reason and the types."""
 
     def __init__(self, field: str, reason: str, expected: str = "", got: str = "") -> None:
         self.field, self.reason, self.expected, self.got = field, reason, expected, got
@@ -24,9 +24,9 @@ class InputError(ValueError):
 
 
 def resolve_inputs(specs: Sequence[Mapping[str, JsonValue]], supplied: JsonObject) -> JsonObject:
-    """Return the declared inputs, from what was supplied or else from their defaults.
+    """Return the declared inputs: the supplied values, or else the defaults.
 
-    Keys that are not declared are left out. The first value that does not fit raises InputError.
+    Keys that are not declared are left out. Raises InputError for the first wrong value.
     """
     resolved: JsonObject = {}
     for spec in specs:
@@ -41,7 +41,7 @@ def resolve_inputs(specs: Sequence[Mapping[str, JsonValue]], supplied: JsonObjec
 
 
 def _fit(name: str, kind: str, value: JsonValue) -> JsonValue:
-    """Return `value` as the declared kind; numbers and truth values may come as text."""
+    """Return `value` as the declared type; numbers and booleans may be given as text."""
     if kind == "number":
         number = _number(value)
         if number is None:

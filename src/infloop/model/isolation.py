@@ -1,4 +1,4 @@
-"""How far children are kept apart from the rest of the machine: the levels, and their order."""
+"""Isolation levels: their names and their order. Their traits are attributes of their classes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ from typing import Literal, TypeAlias, get_args
 
 Level: TypeAlias = Literal["container", "sandbox", "guard", "host"]
 
+RequestedLevel: TypeAlias = Literal[Level, "auto"]
+"""What a setting or a workflow asks for: a level, or the strongest that holds."""
+
 LEVELS: tuple[Level, ...] = get_args(Level)
-"""All levels, the strongest first."""
+"""All levels, strongest first."""
+
+UNCONFINED: Level = LEVELS[-1]
+"""The level that confines nothing."""
 
 
-def is_at_least(given: str, asked: str) -> bool:
-    """Say whether one level is as strong as another; both have to be levels."""
+def is_at_least(given: str, requested: str) -> bool:
+    """Return whether one level is as strong as another; both must be levels."""
     strongest_first: tuple[str, ...] = LEVELS
-    return strongest_first.index(given) <= strongest_first.index(asked)
+    return strongest_first.index(given) <= strongest_first.index(requested)

@@ -1,175 +1,309 @@
-"""Events as outside readers see them: the names and fields of the HTTP API's event stream.
+"""Events in the form of the HTTP API's event stream.
 
-One recorded event becomes one or more messages (a step without effects is a start and a finish).
-Every message says which run, when, in which place of the sequence and at which step.
+- One recorded event becomes one or more messages: a step without effects is a start and a finish.
+- Every message has a type, a run, a sequence number and a time, and the path of its step if any.
+- Fields with their default value are left out of the JSON.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never
 
-from infloop.model.events import (
-    BudgetExceeded,
-    Event,
-    GuardFailed,
-    Notice,
-    Output,
-    Recorded,
-    RunFinished,
-    RunResumed,
-    RunStarted,
-    StepFinished,
-    StepPassed,
-    StepStarted,
-    StepWaiting,
-    StopRequested,
-    TemplateWarning,
-    TreeRestored,
-    TreeSaved,
-    WaitOver,
-)
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from infloop.model import events
+from infloop.model.nodes import node_model
+from infloop.model.values import JsonObject, JsonValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from infloop.model.values import JsonObject
+
+class _Message(msgspec.Struct, kw_only=True, tag_field="type", rename="camel", omit_defaults=True):
+    run_id: str
+    seq: int
+    time: int
+    correlation_id: str
+    step_path: str = ""
 
 
-def expand(recorded: Recorded) -> list[JsonObject]:
+class RunStarted(_Message, kw_only=True, tag="run_started"):
+    """A run began."""
+
+    workflow_id: str
+    workflow_name: str
+    inputs: JsonObject
+    isolation: str
+    egress: str
+
+
+class RunResumed(_Message, kw_only=True, tag="run_resumed"):
+    """A process took the run over."""
+
+    epoch: int
+    isolation: str
+    egress: str
+
+
+class RunFinished(_Message, kw_only=True, tag="run_finished"):
+    """A run ended; the stream adds the scope that it ended with."""
+
+    status: events.Status
+    error_message: str
+    scope: JsonObject | UnsetType = UNSET
+
+
+class RunStopRequested(_Message, kw_only=True, tag="run_stop_requested"):
+    """Somebody asked for the run to be cancelled."""
+
+    reason: str
+
+
+class RunBudgetExceeded(_Message, kw_only=True, tag="run_budget_exceeded"):
+    """The budget did not allow a step."""
+
+    reason: str
+
+
+class RunGuardFailed(_Message, kw_only=True, tag="run_guard_failed"):
+    """The confinement of a step could not be set up, or broke."""
+
+    reason: str
+
+
+class NodeStarted(_Message, kw_only=True, tag="node_started"):
+    """A step began, with its references resolved."""
+
+    node_id: str
+    node_type: str
+    resolved_config: JsonObject
+    loop_iteration: int = 0
+
+
+class NodeFinished(_Message, kw_only=True, tag="node_finished"):
+    """A step ended and left by `branch`."""
+
+    node_id: str
+    node_type: str
+    branch: str
+    outputs: JsonObject
+    duration_ms: int
+
+
+class NodeWaiting(_Message, kw_only=True, tag="node_waiting"):
+    """A step is tried again at `until`."""
+
+    node_id: str
+    until: int
+    reason: str
+
+
+class StdoutChunk(_Message, kw_only=True, tag="stdout_chunk"):
+    """Text that a step printed."""
+
+    node_id: str
+    line: str
+    loop_iteration: int = 0
+    stream: str = "stdout"
+
+
+class ConditionChecked(_Message, kw_only=True, tag="condition_checked"):
+    """A condition was met or not."""
+
+    node_id: str
+    met: JsonValue
+    detail: JsonValue
+
+
+class ErrorMessage(_Message, kw_only=True, tag="error"):
+    """A step or the run failed."""
+
+    message: str
+    node_id: str = ""
+
+
+class TemplateWarning(_Message, kw_only=True, tag="template_warning"):
+    """A reference did not resolve and was left empty."""
+
+    node_id: str
+    field: str
+    missing_key: str
+
+
+class Notice(_Message, kw_only=True, tag="notice"):
+    """A message for people."""
+
+    level: str
+    message: str
+
+
+class TreeSaved(_Message, kw_only=True, tag="tree_saved"):
+    """A snapshot of a directory was taken before or after a step; changes are counted after it."""
+
+    node_id: str
+    attempt: int
+    when: Literal["before", "after"]
+    directory: str
+    snapshot: str
+    tree: str
+    files: int | UnsetType = UNSET
+    insertions: int | UnsetType = UNSET
+    deletions: int | UnsetType = UNSET
+
+
+class TreeRestored(_Message, kw_only=True, tag="tree_restored"):
+    """A directory was restored; `replaced` is the snapshot of its state before that."""
+
+    directory: str
+    snapshot: str
+    replaced: str
+
+
+Message: TypeAlias = (
+    RunStarted
+    | RunResumed
+    | RunFinished
+    | RunStopRequested
+    | RunBudgetExceeded
+    | RunGuardFailed
+    | NodeStarted
+    | NodeFinished
+    | NodeWaiting
+    | StdoutChunk
+    | ConditionChecked
+    | ErrorMessage
+    | TemplateWarning
+    | Notice
+    | TreeSaved
+    | TreeRestored
+)
+
+
+def expand(recorded: events.Recorded) -> list[Message]:
     """Return the messages of one recorded event."""
-    common: JsonObject = {
-        "runId": recorded.run_id,
+    place = {
+        "run_id": recorded.run_id,
         "seq": recorded.seq,
         "time": recorded.time,
-        "correlationId": recorded.correlation_id,
+        "correlation_id": recorded.correlation_id,
+        "step_path": events.step_path(recorded.event),
     }
-    path = getattr(recorded.event, "path", "")
-    if path:
-        common["stepPath"] = path
-    return [{**message, **common} for message in _messages(recorded.event)]
+    return list(_messages(recorded.event, place))
 
 
-def _messages(event: Event | Output) -> Iterator[JsonObject]:
+def to_json(message: Message) -> JsonObject:
+    """Return a message as plain JSON values."""
+    plain: JsonObject = msgspec.to_builtins(message)
+    return plain
+
+
+def _messages(event: events.Event | events.Output, place: dict[str, Any]) -> Iterator[Message]:
     match event:
-        case Output():
-            yield _rounded(
-                {"type": "stdout_chunk", "nodeId": event.node, "line": event.text}, event.iteration
-            ) | ({"stream": event.stream} if event.stream != "stdout" else {})
-        case StepPassed():
-            yield _started(event)
-            yield from _finished(event, 0)
-        case StepStarted():
-            yield _started(event)
-        case StepFinished():
-            yield from _finished(event, event.duration_ms)
-        case TemplateWarning():
-            yield {
-                "type": "template_warning",
-                "nodeId": event.node,
-                "field": event.field,
-                "missingKey": event.missing_key,
-            }
-        case RunStarted():
-            yield {
-                "type": "run_started",
-                "workflowId": event.workflow_id,
-                "workflowName": event.workflow_name,
-                "inputs": event.inputs,
-                "isolation": event.isolation,
-                "egress": event.egress,
-            }
-        case RunFinished():
+        case events.Output():
+            yield StdoutChunk(
+                **place,
+                node_id=event.node,
+                line=event.text,
+                loop_iteration=event.iteration,
+                stream=event.stream,
+            )
+        case events.StepPassed():
+            yield _started(event, place)
+            yield from _finished(event, 0, place)
+        case events.StepStarted():
+            yield _started(event, place)
+        case events.StepFinished():
+            yield from _finished(event, event.duration_ms, place)
+        case events.TemplateWarning():
+            yield TemplateWarning(
+                **place, node_id=event.node, field=event.field, missing_key=event.missing_key
+            )
+        case events.RunStarted():
+            yield RunStarted(
+                **place,
+                workflow_id=event.workflow_id,
+                workflow_name=event.workflow_name,
+                inputs=event.inputs,
+                isolation=event.isolation,
+                egress=event.egress,
+            )
+        case events.RunFinished():
             if event.error:
-                yield {"type": "error", "message": event.error}
-            yield {"type": "run_finished", "status": event.status, "errorMessage": event.error}
-        case RunResumed():
-            yield {
-                "type": "run_resumed",
-                "epoch": event.epoch,
-                "isolation": event.isolation,
-                "egress": event.egress,
-            }
-        case StopRequested():
-            yield {"type": "run_stop_requested", "reason": event.reason}
-        case BudgetExceeded():
-            yield {"type": "run_budget_exceeded", "reason": event.reason}
-        case StepWaiting():
-            yield {
-                "type": "node_waiting",
-                "nodeId": event.node,
-                "until": event.until,
-                "reason": event.reason,
-            }
-        case WaitOver():
+                yield ErrorMessage(**place, message=event.error)
+            yield RunFinished(**place, status=event.status, error_message=event.error)
+        case events.RunResumed():
+            yield RunResumed(
+                **place, epoch=event.epoch, isolation=event.isolation, egress=event.egress
+            )
+        case events.StopRequested():
+            yield RunStopRequested(**place, reason=event.reason)
+        case events.BudgetExceeded():
+            yield RunBudgetExceeded(**place, reason=event.reason)
+        case events.StepWaiting():
+            yield NodeWaiting(**place, node_id=event.node, until=event.until, reason=event.reason)
+        case events.WaitOver():
             return
-        case GuardFailed():
-            yield {"type": "run_guard_failed", "reason": event.reason}
-        case Notice():
-            yield {"type": "notice", "level": event.level, "message": event.message}
-        case TreeSaved():
-            yield _saved(event)
-        case TreeRestored():
-            yield {
-                "type": "tree_restored",
-                "directory": event.directory,
-                "snapshot": event.snapshot,
-                "replaced": event.replaced,
-            }
+        case events.GuardFailed():
+            yield RunGuardFailed(**place, reason=event.reason)
+        case events.Notice():
+            yield Notice(**place, level=event.level, message=event.message)
+        case events.TreeSaved():
+            yield _saved(event, place)
+        case events.TreeRestored():
+            yield TreeRestored(
+                **place,
+                directory=event.directory,
+                snapshot=event.snapshot,
+                replaced=event.replaced,
+            )
+        case _:
+            assert_never(event)
 
 
-def _saved(event: TreeSaved) -> JsonObject:
-    saved: JsonObject = {
-        "type": "tree_saved",
-        "nodeId": event.node,
-        "attempt": event.attempt,
-        "when": event.when,
-        "directory": event.directory,
-        "snapshot": event.snapshot,
-        "tree": event.tree,
-    }
-    if event.when == "before":
-        return saved
-    counted: JsonObject = {
-        "files": event.files,
-        "insertions": event.insertions,
-        "deletions": event.deletions,
-    }
-    return {**saved, **counted}
-
-
-def _started(event: StepStarted | StepPassed) -> JsonObject:
-    return _rounded(
-        {
-            "type": "node_started",
-            "nodeId": event.node,
-            "nodeType": event.node_type,
-            "resolvedConfig": event.config,
-        },
-        event.iteration,
+def _saved(event: events.TreeSaved, place: dict[str, Any]) -> TreeSaved:
+    after = event.when == "after"
+    return TreeSaved(
+        **place,
+        node_id=event.node,
+        attempt=event.attempt,
+        when=event.when,
+        directory=event.directory,
+        snapshot=event.snapshot,
+        tree=event.tree,
+        files=event.files if after else UNSET,
+        insertions=event.insertions if after else UNSET,
+        deletions=event.deletions if after else UNSET,
     )
 
 
-def _finished(event: StepFinished | StepPassed, duration_ms: int) -> Iterator[JsonObject]:
+def _started(event: events.StepStarted | events.StepPassed, place: dict[str, Any]) -> NodeStarted:
+    return NodeStarted(
+        **place,
+        node_id=event.node,
+        node_type=event.node_type,
+        resolved_config=event.config,
+        loop_iteration=event.iteration,
+    )
+
+
+def _finished(
+    event: events.StepFinished | events.StepPassed, duration_ms: int, place: dict[str, Any]
+) -> Iterator[Message]:
     if event.error:
-        yield {"type": "error", "nodeId": event.node, "message": event.error}
-    yield {
-        "type": "node_finished",
-        "nodeId": event.node,
-        "nodeType": event.node_type,
-        "branch": event.handle,
-        "outputs": event.outputs,
-        "durationMs": duration_ms,
-    }
-    if event.node_type == "condition" and "met" in event.outputs:
-        yield {
-            "type": "condition_checked",
-            "nodeId": event.node,
-            "met": event.outputs["met"],
-            "detail": event.outputs.get("detail", ""),
-        }
-
-
-def _rounded(message: JsonObject, iteration: int) -> JsonObject:
-    if iteration:
-        message["loopIteration"] = iteration
-    return message
+        yield ErrorMessage(**place, node_id=event.node, message=event.error)
+    yield NodeFinished(
+        **place,
+        node_id=event.node,
+        node_type=event.node_type,
+        branch=event.handle,
+        outputs=event.outputs,
+        duration_ms=duration_ms,
+    )
+    if node_model(event.node_type).gives_verdict and "met" in event.outputs:
+        yield ConditionChecked(
+            **place,
+            node_id=event.node,
+            met=event.outputs["met"],
+            detail=event.outputs.get("detail", ""),
+        )

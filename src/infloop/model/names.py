@@ -1,4 +1,4 @@
-"""Names that are safe as the names of files: workflows and definitions are found by theirs."""
+"""Ids that are safe as file names: workflows and definitions are found by their id."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ FILE_NAME_RULE = (
 
 
 def is_file_name(text: str) -> bool:
-    """Tell whether `text` names a file in a folder on every system, and nothing outside it."""
+    """Say whether `text` is a file name on every system and cannot lead out of its folder."""
     return bool(_FILE_NAME.fullmatch(text)) and ".." not in text and not _DEVICE.fullmatch(text)

@@ -1,7 +1,7 @@
-"""A workflow file, read as far as it can be read.
+"""Reads a workflow file: migrates older formats and keeps what is usable.
 
-Older formats are brought up to date on the way. Each part is taken on its own, so that one mistake
-does not hide the next; whether the result makes sense is for `check` to say.
+Each part is validated separately, so that one mistake does not hide the next. `check` decides
+whether the result makes sense.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import ValidationError
 
-from infloop.model.problems import Report, shown
+from infloop.model.nodes import NODE_MODELS, SidenoteNode
+from infloop.model.problems import Report, short_repr
 from infloop.model.reading import read_object
 from infloop.model.schema import fit
 from infloop.model.values import as_text
-from infloop.model.workflow import NODE_MODELS, Edge, SidenoteNode, Workflow
+from infloop.model.workflow import Edge, Workflow
 
 if TYPE_CHECKING:
     from infloop.errors import Problem
+    from infloop.model.nodes import Node
     from infloop.model.values import JsonObject, JsonValue
-    from infloop.model.workflow import Node
 
 MAX_NODES = 10_000
 # A node leaves by at most four handles, and only the first edge of a handle is followed.
@@ -29,10 +30,10 @@ MAX_EDGES = 4 * MAX_NODES
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A workflow file as far as it could be read.
+    """A workflow file, as far as it could be read.
 
-    With an error among `problems` the workflow serves for checking the rest of it, not for running.
-    `unknown` names the nodes whose type nobody knows; sidenotes stand in for them.
+    If `problems` has an error, the workflow can be checked but not run. `unknown` holds the ids of
+    nodes with an unknown type, which are replaced by sidenotes.
     """
 
     workflow: Workflow | None
@@ -42,15 +43,15 @@ class Parsed:
 
     @property
     def usable(self) -> bool:
-        """Whether there is a workflow and nothing in it is an error."""
+        """Whether there is a workflow without errors."""
         return self.workflow is not None and all(p.severity != "error" for p in self.problems)
 
 
 def parse_workflow(data: bytes, *, expected_id: str | None = None) -> Parsed:
-    """Read a workflow file and bring it to today's format.
+    """Read a workflow file and migrate it to the current format.
 
-    `expected_id` is the id that the file's name promises. Inline triggers of older files are not
-    part of the workflow; they are returned beside it.
+    `expected_id` is the id that the file's name implies. Inline triggers of older files are not
+    part of the workflow and are returned separately.
     """
     report = Report()
     raw = read_object(data, report)
@@ -65,14 +66,14 @@ def parse_workflow(data: bytes, *, expected_id: str | None = None) -> Parsed:
     if expected_id is not None and workflow.id != expected_id:
         report.error(
             "id",
-            f"{shown(workflow.id)} is not the name of its file, {shown(expected_id)}",
-            "rename the file or change the id; a workflow is found by its file's name",
+            f"{short_repr(workflow.id)} is not the name of its file, {short_repr(expected_id)}",
+            "rename the file or change the id; a workflow is found by its file name",
         )
     return Parsed(workflow, tuple(report.problems), triggers, frozenset(unknown))
 
 
 def _bounded(raw: JsonObject, report: Report) -> bool:
-    """Migrate the nodes on the way while counting them; return False when there are too many."""
+    """Migrate the nodes and count them; return False if there are too many."""
     edges = raw.get("edges")
     if isinstance(edges, list) and len(edges) > MAX_EDGES:
         report.error("edges", f"more than {MAX_EDGES} edges", "split it into subworkflows")
@@ -108,19 +109,19 @@ def _take_triggers(raw: JsonObject, report: Report) -> tuple[JsonObject, ...]:
     if triggers is None:
         return ()
     if not isinstance(triggers, list):
-        report.error("triggers", f"expected a list, got {shown(triggers)}")
+        report.error("triggers", f"expected a list, got {short_repr(triggers)}")
         return ()
     taken: list[JsonObject] = []
     for index, trigger in enumerate(triggers):
         if isinstance(trigger, dict):
             taken.append(trigger)
         else:
-            report.error(f"triggers[{index}]", f"expected an object, got {shown(trigger)}")
+            report.error(f"triggers[{index}]", f"expected an object, got {short_repr(trigger)}")
     return tuple(taken)
 
 
 def _salvage(raw: JsonObject, report: Report, unknown: set[str]) -> Workflow:
-    """Return what can be used of a file with mistakes in it, each part on its own."""
+    """Return the usable parts of a file with mistakes; each part is validated separately."""
     rest = {key: value for key, value in raw.items() if key not in ("nodes", "edges")}
     header = fit(Workflow, rest, report) or Workflow()
     edges = tuple(
@@ -143,14 +144,15 @@ def _salvage_nodes(
 def _salvage_node(raw: JsonValue, path: str, report: Report, unknown: set[str]) -> Node:
     place = path + _named(raw)
     if not isinstance(raw, dict):
-        report.error(place, f"expected an object, got {shown(raw)}")
+        report.error(place, f"expected an object, got {short_repr(raw)}")
         return SidenoteNode()
     children = _salvage_nodes(raw.get("children"), f"{path}.children", report, unknown)
     kind = raw.get("type")
     model = NODE_MODELS.get(kind) if isinstance(kind, str) else None
     if model is None:
         hint = report.guess(as_text(kind), NODE_MODELS)
-        report.error(place, f"unknown node type {shown(kind)}" if kind else "has no type", hint)
+        message = f"unknown node type {short_repr(kind)}" if kind else "has no type"
+        report.error(place, message, hint)
         model, raw = SidenoteNode, {"id": raw.get("id"), "type": "sidenote"}
         if isinstance(raw["id"], str):
             unknown.add(raw["id"])
@@ -163,10 +165,10 @@ def _list(value: JsonValue, place: str, report: Report) -> list[JsonValue]:
     if isinstance(value, list):
         return value
     if value is not None:
-        report.error(place, f"expected a list, got {shown(value)}")
+        report.error(place, f"expected a list, got {short_repr(value)}")
     return []
 
 
 def _named(raw: JsonValue) -> str:
     name = raw.get("id") if isinstance(raw, dict) else None
-    return f" {shown(name)}" if isinstance(name, str) and name else ""
+    return f" {short_repr(name)}" if isinstance(name, str) and name else ""

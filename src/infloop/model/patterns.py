@@ -1,7 +1,7 @@
-"""Regular expressions that come from files or the network.
+"""Regular expressions from files or the network.
 
-They run in RE2, whose time grows with the length of the text and never explodes. What RE2
-refuses (look-around, back-references, over-large repeats) is refused here too.
+They run in RE2, which needs linear time. Look-around, back-references and very large repeats are
+refused, because RE2 does not support them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _MAX_PROGRAM_BYTES = 4 << 20
 
 
 class BadPattern(ValueError):
-    """The text is not a pattern that can run in linear time; says why."""
+    """The text is not a pattern that can run in linear time; the message says why."""
 
 
 def compile_pattern(pattern: str) -> re2._Regexp:

@@ -1,8 +1,7 @@
-"""The problems of a file: all of them, in words that are safe to print.
+"""Collects everything that is wrong with a file, as text that is safe to print.
 
-Nobody wants to fix a file one mistake at a time, so a `Report` collects them. A hostile file costs
-bounded memory and time: a report keeps a bounded number of problems, and compares a bounded number
-of words to guess what was meant.
+A hostile file costs limited memory and time: a report holds a limited number of problems, and
+compares a limited number of words to guess what was meant.
 """
 
 from __future__ import annotations
@@ -24,33 +23,38 @@ class Report:
     """The problems found so far, in the order they were found."""
 
     def __init__(self) -> None:
-        self._kept: list[Problem] = []
-        self._left_out = 0
+        self._problems: list[Problem] = []
+        self._omitted = 0
         self._compared = 0
         self.failed = False
 
     def error(self, place: str, message: str, hint: str = "") -> None:
-        """Add a problem that makes the file unusable."""
+        """Add a problem with which the file cannot be used."""
         self.failed = True
         self.add(Problem(place, message, hint))
 
     def warning(self, place: str, message: str, hint: str = "") -> None:
-        """Add a problem that a file can be used with."""
+        """Add a problem with which the file can be used."""
         self.add(Problem(place, message, hint, "warning"))
+
+    def not_negative(self, place: str, value: object) -> None:
+        """Add an error for a number below zero."""
+        if isinstance(value, int | float) and value < 0:
+            self.error(place, f"{value} is negative", "use 0 or more")
 
     def add(self, problem: Problem) -> None:
         """Add a problem that was found elsewhere."""
         self.failed = self.failed or problem.severity == "error"
-        if len(self._kept) < MAX_PROBLEMS:
+        if len(self._problems) < MAX_PROBLEMS:
             place, message, hint = map(_printable, (problem.place, problem.message, problem.hint))
-            self._kept.append(Problem(place, message, hint, problem.severity))
+            self._problems.append(Problem(place, message, hint, problem.severity))
         else:
-            self._left_out += 1
+            self._omitted += 1
 
     def guess(self, word: str, known: Collection[str]) -> str:
-        """Return a hint: the known word that was probably meant, or else what there is."""
-        if len(self._kept) >= MAX_PROBLEMS:
-            return ""  # nobody will read it
+        """Return a hint: the known word that was probably meant, or else all known words."""
+        if len(self._problems) >= MAX_PROBLEMS:
+            return ""  # the problem will be omitted
         if isinstance(known, set | frozenset):
             known = sorted(known)
         if self._compared + len(known) <= MAX_COMPARED:
@@ -62,26 +66,26 @@ class Report:
 
     @property
     def problems(self) -> list[Problem]:
-        """All that was found, with a last line when there was too much of it."""
-        if not self._left_out:
-            return list(self._kept)
-        return [*self._kept, Problem("file", f"{self._left_out} more problems are not listed")]
+        """All problems; the last one says how many were omitted."""
+        if not self._omitted:
+            return list(self._problems)
+        return [*self._problems, Problem("file", f"{self._omitted} more problems are not listed")]
 
 
 def place_of(path: Sequence[str | int]) -> str:
-    """Return a path into a file as people write it: `nodes[3].config`."""
+    """Return a path into a file as text: `nodes[3].config`."""
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
     return "".join(parts).removeprefix(".")
 
 
-def shown(value: object) -> str:
-    """Return a value for a message, on one line and not too long."""
+def short_repr(value: object) -> str:
+    """Return the repr of a value for a message, at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def _printable(text: str) -> str:
-    """Return a line that cannot steer a terminal; texts from files end up in it."""
+    """Return a line without control characters: it may hold text from a file."""
     if len(text) > MAX_TEXT_CHARS:
         text = f"{text[:MAX_TEXT_CHARS]}…"
     if text.isprintable():

@@ -1,13 +1,17 @@
-"""Provider manifests: who answers a prompt, and how to reach them."""
+"""Provider manifests: one class per transport.
+
+A manifest class declares its fields, its own rules (`check`) and the secrets that it holds or names
+(`secrets`). Then it is one line in `Provider`. `infloop.providers` makes a provider of a manifest.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from pydantic import ConfigDict
 
 from infloop.model.definition import parse_definition
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.model.schema import Document, FileModel, Whole, field, publish, required
 from infloop.model.texts import (
     BaseUrl,
@@ -19,20 +23,33 @@ from infloop.model.texts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from infloop.errors import Problem
     from infloop.model.problems import Report
     from infloop.model.values import JsonValue
 
+OutputFormatName: TypeAlias = Literal["claude-stream-json", "codex-json", "plain"]
+DialectName: TypeAlias = Literal["openai", "openai-responses", "anthropic"]
+
 
 class ProviderBase(Document):
     """What every provider has."""
 
-    id: FileName = field("", "Id", "The name that workflows use.")
+    id: FileName = field("", "Id", "The id that workflows use.")
     label: str = field("", "Label", "What the console shows.")
-    description: str = field("", "Description", "What it does, in a line.")
+    description: str = field("", "Description", "What it does, in one line.")
     glyph: str | None = field(None, "Glyph", "A character for the console.")
+
+    def check(self, report: Report) -> None:
+        """Report what is wrong with the manifest besides its types."""
+
+    def secrets(self, variables: Mapping[str, str]) -> Iterator[str]:
+        """Yield the secrets that it holds, or names in `variables`; they are redacted everywhere.
+
+        Values may be empty.
+        """
+        yield from ()
 
 
 class Brokered(FileModel):
@@ -41,22 +58,22 @@ class Brokered(FileModel):
     model_config = required("dialect", "keyVariable", "baseUrl")
 
     dialect: Literal["anthropic", "openai"] = field(
-        "anthropic", "Dialect", "Whose calls may be made with the key: anthropic or openai."
+        "anthropic", "Dialect", "The API whose calls may be made with the key: anthropic or openai."
     )
     key_variable: VariableName = field("", "Key variable", "The variable that holds the key.")
     base_url: BaseUrl = field("", "Base URL", "Where the API is.")
     base_url_variable: VariableName | None = field(
         None,
         "Base URL variable",
-        "The variable that tells the agent where the API is; set for infloop, it counts instead.",
+        "The variable with the agent's base URL. If infloop has it too, its value is used.",
     )
     args: tuple[str, ...] = field(
         (),
         "Arguments",
-        "Put right after the program, for one that needs to be told so where the API is: {url}.",
+        "Added right after the program, for one that takes the base URL as an argument: {url}.",
     )
     withheld: tuple[VariableName, ...] = field(
-        (), "Withheld", "Other variables with credentials, which it does not get beside the token."
+        (), "Withheld", "Other variables with credentials, which the agent does not get."
     )
 
 
@@ -64,22 +81,33 @@ class ProgramProvider(ProviderBase):
     """What every agent that is a program has."""
 
     env_passthrough: tuple[VariableName, ...] = field(
-        (), "Variables", "What it gets of our environment: names, or PREFIX_*."
+        (), "Variables", "Variables of infloop's environment that it gets: names, or PREFIX_*."
     )
     egress_allowlist: tuple[HostPattern, ...] | None = field(
-        None, "Hosts", "Where it may connect to when egress is enforced; an empty list is nowhere."
+        None, "Hosts", "Hosts that it may connect to when egress is enforced; empty means none."
     )
     home_read: tuple[PathBelow, ...] = field(
-        (), "Home, to read", "What it finds of your home where it is confined: .gitconfig."
+        (), "Home, to read", "Paths below your home that it may read when confined: .gitconfig."
     )
     home_write: tuple[PathBelow, ...] = field(
         (),
         "Home, to write",
-        "What it may change of your home there as well: its login, unless its key is brokered.",
+        "Paths below your home that it may change when confined: its login, unless its key is "
+        "brokered.",
     )
     broker: Brokered | None = field(
         None, "Key", "How the agent uses an API key that it is not given."
     )
+
+    def check(self, report: Report) -> None:
+        for name in self.env_passthrough:
+            if name.upper().startswith("INFLOOP_"):
+                report.warning("envPassthrough", f"{name!r} never reaches a child", "remove it")
+
+    def secrets(self, variables: Mapping[str, str]) -> Iterator[str]:
+        if self.broker is not None:
+            for name in (self.broker.key_variable, *self.broker.withheld):
+                yield variables.get(name, "")
 
 
 class CliProvider(ProgramProvider):
@@ -94,11 +122,9 @@ class CliProvider(ProgramProvider):
     args: tuple[str, ...] = field(
         (),
         "Arguments",
-        "{prompt}, {agent} and {model} are replaced; without a value its option goes too.",
+        "{prompt}, {agent} and {model} are replaced; without a value the option is left out.",
     )
-    output_format: Literal["claude-stream-json", "codex-json", "plain"] = field(
-        "plain", "Output", "How what it prints is read."
-    )
+    output_format: OutputFormatName = field("plain", "Output", "How its output is parsed.")
     prompt_via: Literal["arg", "stdin"] = field("arg", "Prompt via", "Where the prompt goes.")
     dangerous_args: tuple[str, ...] = field(
         (), "Dangerous arguments", "Added only for a node that skips permission prompts."
@@ -108,22 +134,22 @@ class CliProvider(ProgramProvider):
     )
 
 
-Decision: TypeAlias = Literal["allow", "ask", "deny"]
+PermissionAnswer: TypeAlias = Literal["allow", "ask", "deny"]
 
 
 class Permissions(FileModel):
-    """What is answered when an agent asks whether it may use a tool, by the tool's kind."""
+    """The answer when an agent asks for permission to use a tool, by the tool's kind."""
 
-    default: Decision = field("deny", "Default", "For every kind that is not named here.")
-    read: Decision | None = field(None, "Read", "Reading files or data.")
-    edit: Decision | None = field(None, "Edit", "Changing files or what is in them.")
-    delete: Decision | None = field(None, "Delete", "Removing files or data.")
-    move: Decision | None = field(None, "Move", "Moving or renaming files.")
-    search: Decision | None = field(None, "Search", "Searching.")
-    execute: Decision | None = field(None, "Execute", "Running commands or code.")
-    think: Decision | None = field(None, "Think", "Reasoning and planning.")
-    fetch: Decision | None = field(None, "Fetch", "Getting data from elsewhere.")
-    other: Decision | None = field(None, "Other", "Tools that say no kind, or say this one.")
+    default: PermissionAnswer = field("deny", "Default", "For every kind that is not named here.")
+    read: PermissionAnswer | None = field(None, "Read", "Reading files or data.")
+    edit: PermissionAnswer | None = field(None, "Edit", "Changing files or what is in them.")
+    delete: PermissionAnswer | None = field(None, "Delete", "Removing files or data.")
+    move: PermissionAnswer | None = field(None, "Move", "Moving or renaming files.")
+    search: PermissionAnswer | None = field(None, "Search", "Searching.")
+    execute: PermissionAnswer | None = field(None, "Execute", "Running commands or code.")
+    think: PermissionAnswer | None = field(None, "Think", "Reasoning and planning.")
+    fetch: PermissionAnswer | None = field(None, "Fetch", "Fetching data from the network.")
+    other: PermissionAnswer | None = field(None, "Other", "Tools without a kind, or with this one.")
 
 
 class AcpProvider(ProgramProvider):
@@ -135,9 +161,9 @@ class AcpProvider(ProgramProvider):
 
     transport: Literal["acp"] = field("acp", "Transport", "acp")
     bin: str = field("", "Program", "Its name on PATH, or its path.")
-    args: tuple[str, ...] = field((), "Arguments", "What makes it speak ACP, if anything must.")
+    args: tuple[str, ...] = field((), "Arguments", "The arguments that make it speak ACP, if any.")
     permissions: Permissions = field(
-        Permissions(), "Permissions", "What it may do of what it asks for: allow, ask or deny."
+        Permissions(), "Permissions", "The answers to its requests: allow, ask or deny."
     )
 
 
@@ -173,7 +199,7 @@ class HttpProvider(ProviderBase):
     transport: Literal["http"] = field("http", "Transport", "http")
     base_url: BaseUrl = field("", "Base URL", "Where the API is, such as http://127.0.0.1:8080/v1.")
     endpoint: Endpoint = field("", "Endpoint", "The path below it that answers prompts.")
-    dialect: Literal["openai", "openai-responses", "anthropic"] = field(
+    dialect: DialectName = field(
         "openai",
         "Dialect",
         "openai (chat completions), openai-responses (Responses) or anthropic (Messages).",
@@ -190,8 +216,19 @@ class HttpProvider(ProviderBase):
     price_list: str | None = field(
         None,
         "Price list",
-        "Whose prices count (openai, anthropic, …) where the base URL does not tell it.",
+        "Which prices apply (openai, anthropic, …) if the base URL does not tell.",
     )
+
+    def check(self, report: Report) -> None:
+        if self.auth is not None and bool(self.auth.env_var) == bool(self.auth.token):
+            report.error("auth", "needs either envVar or token", "name one of the two")
+        if self.max_output_tokens is not None and self.max_output_tokens < 1:
+            report.error("maxOutputTokens", f"{self.max_output_tokens} is not a length")
+
+    def secrets(self, variables: Mapping[str, str]) -> Iterator[str]:
+        if self.auth is not None:
+            yield self.auth.token or ""
+            yield variables.get(self.auth.env_var or "", "")
 
 
 class ScriptedProvider(ProviderBase):
@@ -202,16 +239,14 @@ class ScriptedProvider(ProviderBase):
     )
 
     transport: Literal["scripted"] = field("scripted", "Transport", "scripted")
-    script: str = field("", "Script", "The file of turns, beside this file.")
+    script: str = field("", "Script", "The file of turns, in the folder of this file.")
 
 
 Provider: TypeAlias = CliProvider | AcpProvider | HttpProvider | ScriptedProvider
+"""All manifests."""
 
 _PROVIDERS: Mapping[str, type[ProviderBase]] = {
-    "cli": CliProvider,
-    "acp": AcpProvider,
-    "http": HttpProvider,
-    "scripted": ScriptedProvider,
+    model.model_fields["transport"].default: model for model in get_args(Provider)
 }
 
 
@@ -222,30 +257,12 @@ def parse_provider(data: bytes) -> tuple[Provider | None, list[Problem]]:
         transport = raw.get("transport") or "cli"
         if isinstance(transport, str) and transport in _PROVIDERS:
             return _PROVIDERS[transport]
-        report.error(
-            "transport", f"{shown(transport)} is not a transport", "use cli, acp, http or scripted"
-        )
+        known = ", ".join(_PROVIDERS)
+        report.error("transport", f"{short_repr(transport)} is not a transport", f"use {known}")
         return None
 
-    provider, problems = parse_definition(data, choose, _provider_rules)
+    provider, problems = parse_definition(data, choose, lambda found, report: found.check(report))
     return cast("Provider | None", provider), problems
-
-
-def _provider_rules(provider: ProviderBase, report: Report) -> None:
-    match provider:
-        case CliProvider() | AcpProvider():
-            for name in provider.env_passthrough:
-                if name.upper().startswith("INFLOOP_"):
-                    report.warning("envPassthrough", f"{name!r} never reaches a child", "remove it")
-        case HttpProvider():
-            if provider.auth is not None and bool(provider.auth.env_var) == bool(
-                provider.auth.token
-            ):
-                report.error("auth", "needs either envVar or token", "name one of the two")
-            if provider.max_output_tokens is not None and provider.max_output_tokens < 1:
-                report.error("maxOutputTokens", f"{provider.max_output_tokens} is not a length")
-        case _:
-            pass
 
 
 def provider_schema() -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Bytes to a JSON object, within bounds.
+"""Reads a JSON object from bytes, within limits.
 
-Bombs, duplicate keys and text that nothing can hold are refused before anyone looks at what the
-file means.
+Files that are too large or too deep, duplicate keys, and text that cannot be stored are refused
+before the content is interpreted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from infloop.model.problems import place_of, shown
+from infloop.model.problems import place_of, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,23 +22,23 @@ MAX_FILE_BYTES = 5 << 20
 MAX_DEPTH = 64
 MAX_VALUES = 500_000
 
-# What 64-bit readers and the journal can hold.
+# The range that 64-bit readers and the journal can store.
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
 
 
-class _Repeating(dict[str, Any]):
+class _WithDuplicate(dict[str, Any]):
     """An object in which a key occurred more than once."""
 
-    repeated: str = ""
+    duplicate: str = ""
 
 
 def read_object(data: bytes, report: Report) -> JsonObject | None:
-    """Return the JSON object in `data`, or None when it cannot be used at all."""
+    """Return the JSON object in `data`, or None if it cannot be used at all."""
     if len(data) > MAX_FILE_BYTES:
         report.error(
             "file",
             f"larger than {MAX_FILE_BYTES >> 20} MiB",
-            "split it into subworkflows, or keep long texts in files beside it",
+            "split it into subworkflows, or keep long texts in other files",
         )
         return None
     value = _decode(data, report)
@@ -47,13 +47,13 @@ def read_object(data: bytes, report: Report) -> JsonObject | None:
     if not within_bounds(value, report, escapes=b"\\u" in data):
         return None
     if not isinstance(value, dict):
-        report.error("file", f"expected a JSON object, got {shown(value)}")
+        report.error("file", f"expected a JSON object, got {short_repr(value)}")
         return None
     return value
 
 
 def load_json(text: str) -> Any:
-    """Return the JSON value in `text`; `within_bounds` has to see it before anyone uses it.
+    """Return the JSON value in `text`; check it with `within_bounds` before you use it.
 
     Raises JSONDecodeError, ValueError for a number with thousands of digits, and RecursionError.
     """
@@ -63,10 +63,10 @@ def load_json(text: str) -> Any:
 def within_bounds(
     value: Any, report: Report, *, escapes: bool, max_values: int = MAX_VALUES
 ) -> bool:
-    """Report what JSON allows and we do not; return whether `value` can be used at all.
+    """Report what JSON allows and infloop does not; return whether `value` can be used at all.
 
-    A key that occurs twice is reported and can still be used. `escapes` says whether the text
-    held `\\u`; only then are texts looked through.
+    A duplicate key is reported, and the value can still be used. `escapes` says whether the source
+    contained `\\u`; strings are checked only then.
     """
     inspection = _Inspection(report, escapes=escapes, max_values=max_values)
     container = value if isinstance(value, dict | list) else [value]
@@ -103,9 +103,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) == len(pairs):
         return made
     seen: set[str] = set()
-    repeating = _Repeating(made)
-    repeating.repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-    return repeating
+    marked = _WithDuplicate(made)
+    marked.duplicate = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+    return marked
 
 
 def _too_deep(report: Report) -> None:
@@ -117,18 +117,18 @@ def _too_deep(report: Report) -> None:
 
 
 class _Inspection:
-    """Looks for what JSON allows and we do not."""
+    """Finds what JSON allows and infloop does not."""
 
     def __init__(self, report: Report, *, escapes: bool, max_values: int) -> None:
         self._report = report
         self._max_values = max_values
-        # Text that nothing can hold only arises from \\u escapes; few files have any.
+        # Strings that cannot be stored come only from \\u escapes; few files have any.
         self._escapes = escapes
         self._values = 0
         self.unusable = False
 
     def passes(self, value: dict[str, Any] | list[Any], path: tuple[str | int, ...]) -> bool:
-        """Report what is wrong inside `value`; return False when reading must stop."""
+        """Report what is wrong inside `value`; return False if checking must stop."""
         self._values += len(value)
         if len(path) >= MAX_DEPTH:
             _too_deep(self._report)
@@ -140,11 +140,11 @@ class _Inspection:
             return False
         if isinstance(value, list):
             return self._members(enumerate(value), path)
-        if isinstance(value, _Repeating):
+        if isinstance(value, _WithDuplicate):
             self._report.error(
                 place_of(path) or "file",
-                f"the key {value.repeated!r} occurs more than once in one object",
-                "keep one of them; which one counts would differ from reader to reader",
+                f"the key {value.duplicate!r} occurs more than once in one object",
+                "keep one of them; JSON readers differ in which one they use",
             )
         if self._escapes:
             for key in value:

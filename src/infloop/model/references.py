@@ -1,6 +1,6 @@
-"""What a workflow refers to: the texts that hold references, the inputs they name, other workflows.
+"""The references of a workflow: templates in its nodes, inputs, and called workflows.
 
-Which fields may hold `{{references}}` is said where they are declared (`template=True`).
+A field that may hold `{{references}}` is declared with `template=True`.
 """
 
 from __future__ import annotations
@@ -8,36 +8,50 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from infloop.model.inputs import resolve_inputs
-from infloop.model.schema import part_model
+from infloop.model.nodes import NODE_MODELS, SubworkflowNode, node_model
+from infloop.model.schema import Used, part_model
 from infloop.model.template import Template
 from infloop.model.values import as_text
 from infloop.model.walk import every_node
-from infloop.model.workflow import NODE_MODELS, SubworkflowNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from infloop.model.schema import FileModel
+    from pydantic.fields import FieldInfo
+
+    from infloop.model.nodes import Node, NodeBase
+    from infloop.model.schema import FileModel, TextUse
     from infloop.model.values import JsonObject, JsonValue
-    from infloop.model.workflow import Node, NodeBase, Workflow
+    from infloop.model.workflow import Workflow
 
 INPUT_ROOTS = ("inputs", "__inputs")
-# The kind of a condition -> the parts that belong to its other kinds.
-UNUSED = {
-    "sentinel": ("command", "judge"),
-    "command": ("sentinel", "judge"),
-    "judge": ("sentinel", "command"),
-}
 
 
 # -- templates -------------------------------------------------------------------------------
 
 
 class TemplateField(NamedTuple):
-    """A path into a node's configuration, and whether there is a text or a collection of texts."""
+    """A path into a node's configuration, where there is a text or a collection of texts."""
 
     path: tuple[str, ...]
     many: bool
+    use: TextUse
+
+
+class ConfigText(NamedTuple):
+    """A text of a node's configuration that may hold references."""
+
+    path: tuple[str, ...]
+    text: str
+    use: TextUse
+
+
+class ConfigTemplate(NamedTuple):
+    """A text of a node's configuration that holds references."""
+
+    path: tuple[str, ...]
+    template: Template
+    use: TextUse
 
 
 def _template_fields(
@@ -49,7 +63,12 @@ def _template_fields(
         if part is not None:
             yield from _template_fields(part, path)
         elif isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("template"):
-            yield TemplateField(path, str(info.annotation).startswith(("dict", "tuple")))
+            many = str(info.annotation).startswith(("dict", "tuple"))
+            yield TemplateField(path, many, _use(info))
+
+
+def _use(info: FieldInfo) -> TextUse:
+    return next((one.use for one in info.metadata if isinstance(one, Used)), "text")
 
 
 def _config_model(node: type[NodeBase]) -> type[FileModel]:
@@ -61,15 +80,13 @@ TEMPLATE_FIELDS: Mapping[str, tuple[TemplateField, ...]] = {
 }
 
 
-def template_texts(
-    node_type: str, config: Mapping[str, JsonValue]
-) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the path and text of every template in a node's plain configuration.
+def template_texts(node_type: str, config: Mapping[str, JsonValue]) -> Iterator[ConfigText]:
+    """Yield every text of a node's plain configuration that may hold references.
 
-    Parts of a condition's other kinds are left out: nothing reads them.
+    Variants that are not selected are left out: nothing reads them.
     """
-    unused = UNUSED.get(str(config.get("kind", "sentinel")), ()) if node_type == "condition" else ()
-    for path, many in TEMPLATE_FIELDS.get(node_type, ()):
+    unused = _unused(node_model(node_type), config)
+    for path, many, use in TEMPLATE_FIELDS.get(node_type, ()):
         if path[0] in unused:
             continue
         value = config.get(path[0])
@@ -78,9 +95,16 @@ def template_texts(
         if many:
             for name, item in _items(value):
                 if isinstance(item, str):
-                    yield (*path, str(name)), item
+                    yield ConfigText((*path, str(name)), item, use)
         elif isinstance(value, str):
-            yield path, value
+            yield ConfigText(path, value, use)
+
+
+def _unused(model: type[NodeBase], config: Mapping[str, JsonValue]) -> tuple[str, ...]:
+    selected = model.variant(config)
+    if selected not in model.variants:
+        return ()
+    return tuple(name for name in model.variants if name != selected)
 
 
 def _items(value: JsonValue) -> Iterable[tuple[str | int, JsonValue]]:
@@ -89,19 +113,17 @@ def _items(value: JsonValue) -> Iterable[tuple[str | int, JsonValue]]:
     return enumerate(value) if isinstance(value, list) else ()
 
 
-def config_templates(
-    node_type: str, config: Mapping[str, JsonValue]
-) -> list[tuple[tuple[str, ...], Template]]:
-    """Return the path and template of every text of a configuration that holds a reference."""
+def config_templates(node_type: str, config: Mapping[str, JsonValue]) -> list[ConfigTemplate]:
+    """Return every text of a plain configuration that holds a reference."""
     return [
-        (path, template)
-        for path, text in template_texts(node_type, config)
+        ConfigTemplate(path, template, use)
+        for path, text, use in template_texts(node_type, config)
         if "{{" in text and (template := Template(text)).references
     ]
 
 
-def node_templates(node: Node) -> list[tuple[tuple[str, ...], Template]]:
-    """Return the path and template of every text of a node that holds a reference."""
+def node_templates(node: Node) -> list[ConfigTemplate]:
+    """Return every text of a node that holds a reference."""
     if not TEMPLATE_FIELDS[node.type]:
         return []
     return config_templates(node.type, node.config.to_json())
@@ -111,16 +133,16 @@ def node_templates(node: Node) -> list[tuple[tuple[str, ...], Template]]:
 
 
 def implicit_inputs(workflow: Workflow) -> tuple[str, ...]:
-    """Return the inputs that a workflow without an `inputs` key refers to, in order."""
+    """Return the inputs that a workflow without the key `inputs` refers to, in order."""
     if workflow.inputs is not None:
         return ()
     return input_names(
-        template for seat in every_node(workflow) for _, template in node_templates(seat.node)
+        found.template for seat in every_node(workflow) for found in node_templates(seat.node)
     )
 
 
 def input_names(templates: Iterable[Template]) -> tuple[str, ...]:
-    """Return the inputs that templates refer to, each once."""
+    """Return the inputs that templates refer to, without duplicates."""
     names = {
         reference[1]: None
         for template in templates
@@ -131,7 +153,7 @@ def input_names(templates: Iterable[Template]) -> tuple[str, ...]:
 
 
 def workflow_inputs(workflow: Workflow, supplied: Mapping[str, JsonValue]) -> JsonObject:
-    """Return the inputs a run begins with; raise `InputError` for the first that does not fit.
+    """Return the inputs of a run; raise `InputError` for the first wrong value.
 
     Declared inputs are typed and have defaults; implicit ones are optional texts. Other keys are
     left out.
@@ -145,7 +167,7 @@ def workflow_inputs(workflow: Workflow, supplied: Mapping[str, JsonValue]) -> Js
 
 
 def called_workflows(workflow: Workflow) -> dict[str, str]:
-    """Return the ids of the workflows it calls, each with the place of the first call."""
+    """Return the ids of the called workflows, each with the place of its first call."""
     called: dict[str, str] = {}
     for seat in every_node(workflow):
         if isinstance(seat.node, SubworkflowNode):

@@ -1,18 +1,19 @@
-"""What a file must look like: its model, what fits it, and its JSON Schema.
+"""Declares the fields of a file, validates a file, and publishes its JSON Schema.
 
-    FileModel, field   declare a part of a file: keys, defaults, and what is said about them
-    fit                an object to its model
-    publish            a model to JSON Schema
+    FileModel, field   declare a part of a file: keys, defaults, titles and descriptions
+    fit                validates an object
+    publish            returns the JSON Schema of a model
 
-Fitting reports every mistake and leaves out what is wrong, so that the rest can be judged too.
+`fit` reports every mistake and leaves out what is wrong, so that the rest can be checked too.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import cache
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, Union
 from typing import get_args as type_arguments
 from typing import get_origin as type_origin
 
@@ -29,7 +30,7 @@ from pydantic import model_validator as validator
 from pydantic.alias_generators import to_camel
 
 from infloop.errors import Problem
-from infloop.model.problems import MAX_PROBLEMS, place_of, shown
+from infloop.model.problems import MAX_PROBLEMS, place_of, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,13 +46,32 @@ if TYPE_CHECKING:
 
 
 def _whole(value: object) -> object:
-    """Take `60000.0` for the whole number that its writer meant."""
+    """Return `60000.0` as the integer that was meant."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 Whole = Annotated[int, Strict(), BeforeValidator(_whole)]
 Number = Annotated[float, Strict()]
 Flag = Annotated[bool, Strict()]
+
+TextUse: TypeAlias = Literal["text", "shell", "pattern", "selector"]
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a text with references is used for, where that decides how a value is put in.
+
+    shell      a shell line: a value becomes a variable in the `env` next to it, never shell text
+    pattern    a text to look for: a value stands for itself, and must not be missing
+    selector   chooses where or as what a step runs: a directory, a commit, an agent, a model
+    """
+
+    use: TextUse
+
+
+ShellLine = Annotated[str, Used("shell")]
+Pattern = Annotated[str, Used("pattern")]
+Selector = Annotated[str | None, Used("selector")]
 
 
 def field(
@@ -64,10 +84,11 @@ def field(
     alias: str | None = None,
     exclude_if: Callable[[Any], bool] | None = None,
 ) -> Any:
-    """Declare a field of a file: its default and what forms and documents say about it.
+    """Declare a field of a file: its default, and the texts of forms and documents.
 
-    A field marked `template` may hold `{{references}}`; so may every text inside it. One marked
-    `secret` is not shown where its model is. `exclude_if` tells which values need not be written.
+    template     the field, and every text inside it, may hold `{{references}}`
+    secret       the value is left out of the repr of its model
+    exclude_if   says which values need not be written
     """
     extra: dict[str, Any] = {"template": True} if template else {}
     if secret:
@@ -84,15 +105,15 @@ def field(
 
 
 def required(*keys: str) -> ConfigDict:
-    """Say that a file needs these keys; `report_missing` then finds the ones it lacks."""
+    """Declare the keys that a file needs; `report_missing` reports the missing ones."""
     return ConfigDict(json_schema_extra={"required": list(keys)})
 
 
 class FileModel(BaseModel):
-    """A part of a file. Keys are camelCase there and snake_case here.
+    """A part of a file. Keys are camelCase in the file and snake_case in Python.
 
-    Every field has a default, so that one that is missing can be reported by name together with
-    everything else. null is the same as missing; so is an empty text where no text belongs.
+    Every field has a default, so that missing fields can be reported together with all other
+    problems. null means missing, and so does an empty string in a field that is not a string.
     """
 
     model_config = ConfigDict(
@@ -119,7 +140,7 @@ class FileModel(BaseModel):
         }
 
     def to_json(self) -> JsonObject:
-        """Return the plain JSON form, defaults filled in."""
+        """Return the plain JSON form, with defaults filled in."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -133,7 +154,7 @@ class Document(FileModel):
 
 @cache
 def _text_keys(model: type[FileModel]) -> frozenset[str]:
-    """Return the keys whose values may be text, by both of their names; unknown keys never are."""
+    """Return the keys whose values may be strings, in both spellings."""
     keys: set[str] = set()
     for name, info in model.model_fields.items():
         if str in _alternatives(info.annotation) or info.annotation is Any:
@@ -152,8 +173,8 @@ def _alternatives(annotation: object) -> tuple[object, ...]:
 
 Model = TypeVar("Model", bound=FileModel)
 
-# A mistake may hide others (a wrong field inside a part of the wrong kind); more rounds than this
-# only help someone who wants to keep us busy.
+# A mistake may hide others, for example a wrong field inside a part of the wrong type. The number
+# of rounds is limited because a hostile file could need very many.
 _FITTING_ROUNDS = 4
 
 
@@ -165,10 +186,10 @@ def fit(
     *,
     unknown_keys: Severity = "error",
 ) -> Model | None:
-    """Return `raw` as `model`, without the parts that do not fit; each is reported.
+    """Return `raw` as `model`, without the invalid parts; each of them is reported.
 
-    `unknown_keys` says how bad an unknown key of the object itself is; inside its parts it is
-    always an error. None means that nothing of it could be used.
+    `unknown_keys` is the severity of an unknown key of the object itself; inside its parts it is
+    always an error. None means that nothing could be used.
     """
     for _ in range(_FITTING_ROUNDS):
         try:
@@ -198,7 +219,7 @@ def _report(
     if detail["type"] == "extra_forbidden":
         severity = unknown_keys if len(loc) == 1 else "error"
         known = [key for key in _known_keys(model, loc[:-1]) if key != "$schema"]
-        message, hint = f"unknown field {shown(loc[-1])}", report.guess(str(loc[-1]), known)
+        message, hint = f"unknown field {short_repr(loc[-1])}", report.guess(str(loc[-1]), known)
         loc = loc[:-1]
     else:
         message, hint = _explain(detail, report)
@@ -221,7 +242,7 @@ _EXPECTED = {
 }
 
 
-# A message about these must not show what they hold.
+# A message about these must not contain their values.
 _SECRET_KEYS = frozenset({"auth", "previousSecret", "secret", "token"})
 
 
@@ -229,17 +250,17 @@ def _explain(detail: ErrorDetails, report: Report) -> tuple[str, str]:
     kind, given = detail["type"], detail["input"]
     if kind in _EXPECTED:
         hidden = not _SECRET_KEYS.isdisjoint(detail["loc"])
-        return f"expected {_EXPECTED[kind]}" + ("" if hidden else f", got {shown(given)}"), ""
+        return f"expected {_EXPECTED[kind]}" + ("" if hidden else f", got {short_repr(given)}"), ""
     if kind == "literal_error":
         choices = detail["ctx"]["expected"].replace(" or ", ", ").replace("'", "").split(", ")
-        return f"{shown(given)} is not a choice here", report.guess(str(given), choices)
+        return f"{short_repr(given)} is not a choice here", report.guess(str(given), choices)
     if kind == "value_error":
         return str(detail["ctx"]["error"]), ""
-    return f"{detail['msg']}, got {shown(given)}", ""
+    return f"{detail['msg']}, got {short_repr(given)}", ""
 
 
 def report_missing(model: type[FileModel], raw: object, report: Report, place: str = "") -> None:
-    """Report the required keys that a file lacks or leaves empty, in all its parts."""
+    """Report required keys that are missing or empty, in all parts of a file."""
     if isinstance(raw, list):
         for index, item in enumerate(raw):
             report_missing(model, item, report, f"{place}[{index}]")
@@ -257,7 +278,7 @@ def report_missing(model: type[FileModel], raw: object, report: Report, place: s
 
 
 def _known_keys(model: type[FileModel], loc: Sequence[str | int]) -> list[str]:
-    """Return the keys of the part of `model` that `loc` leads to."""
+    """Return the keys of the part of `model` at `loc`."""
     part: type[FileModel] | None = model
     for key in loc:
         if part is None:
@@ -322,7 +343,7 @@ def publish(shape: Any, name: str) -> dict[str, Any]:
 
 
 def _tidy(value: Any) -> Any:
-    """Say `text`, not `text or null with default null`: a form shows one field for it."""
+    """Replace `anyOf` with null by the plain type: a form shows one field for it."""
     if isinstance(value, list):
         return [_tidy(item) for item in value]
     if not isinstance(value, dict):

@@ -1,24 +1,13 @@
-"""What a new node begins with, and a workflow to begin with.
-
-A default here is what somebody who adds a node most likely wants; it is written into the file. What
-a file that lacks a field means is another matter, and is said in `workflow`.
-"""
+"""A new node, and the first workflow of a new user."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.model.workflow import NODE_MODELS
+from infloop.model.nodes import NODE_MODELS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from infloop.model.values import JsonObject
-
-NEW_CONFIG: Mapping[str, JsonObject] = {
-    "agent": {"providerId": "claude", "prompt": "", "timeoutMs": 1_800_000, "useWorktree": True},
-    "loop": {"maxIterations": 5, "noProgressLimit": True},
-}
 
 PROMPT = """\
 {{inputs.task}}
@@ -31,14 +20,13 @@ What it said last (nothing before the first round):
 
 
 def new_node(kind: str, node_id: str, /, **config: object) -> JsonObject:
-    """Return a node as it is added to a workflow, with what is known of its configuration."""
-    assert kind in NODE_MODELS
-    chosen: JsonObject = {**NEW_CONFIG.get(kind, {}), **config}  # type: ignore[dict-item]
+    """Return a new node of a type, with its usual configuration and the given one."""
+    chosen: JsonObject = {**NODE_MODELS[kind].new_config, **config}  # type: ignore[dict-item]
     return {"id": node_id, "type": kind, "config": chosen}
 
 
 def starter_workflow(workflow_id: str) -> JsonObject:
-    """Return a loop in which an agent works in a worktree until a command succeeds there."""
+    """Return a loop: an agent works in a worktree until a command succeeds there."""
     work = new_node("agent", "work", prompt=PROMPT)
     check = new_node(
         "condition",

@@ -1,8 +1,9 @@
 """`{{path}}` references.
 
-A template is parsed once, when the workflow is loaded, and rendered in one pass: a value that
-itself contains braces is never expanded again. There is no escape syntax and no evaluation;
-text between braces that is not a plain dotted path stays as it is.
+- A template is parsed once, when the workflow is loaded, and rendered in one pass. A value that
+  contains braces is not expanded again.
+- There is no escape syntax and no evaluation. Text between braces that is not a plain dotted path
+  stays as it is.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ MAX_RENDERED_CHARS = 16 << 20
 
 
 class TooLong(ValueError):
-    """A template's text grew past the limit."""
+    """The rendered text is longer than the limit."""
 
 
 class Missing:
-    """The answer of a scope that holds nothing under a path."""
+    """The type of `MISSING`: a scope has no value at a path."""
 
 
 MISSING = Missing()
 
 
 class Scope(Protocol):
-    """Where references are looked up."""
+    """Looks up references."""
 
     def lookup(self, path: Sequence[str]) -> JsonValue | Missing:
         """Return the value under `path`, or MISSING."""
 
 
 def walk(value: JsonValue | Missing, path: Sequence[str]) -> JsonValue | Missing:
-    """Follow `path` through objects and lists; a list knows its indices and its `length`."""
+    """Follow `path` through objects and lists; a list has indices and `length`."""
     for key in path:
         if isinstance(value, dict):
             value = value.get(key, MISSING)
@@ -76,12 +77,12 @@ class Template:
         self,
         scope: Scope,
         missing: Callable[[str], None],
-        show: Callable[[str], str] | None = None,
+        quote: Callable[[str], str] | None = None,
     ) -> str:
         """Return the text with every reference replaced.
 
-        A reference that resolves to nothing is empty and reported to `missing`; `show` may
-        transform each value's text before it is put in (quoting, for instance).
+        A reference that does not resolve is empty and reported to `missing`. `quote` transforms
+        the text of each value before it is inserted.
         """
         parts = self._parts
         if len(parts) == 1:
@@ -98,8 +99,8 @@ class Template:
                     text = ""
                 else:
                     text = as_text(value)
-                    if show is not None:
-                        text = show(text)
+                    if quote is not None:
+                        text = quote(text)
             out.append(text)
             size += len(text)
             if size > MAX_RENDERED_CHARS:
@@ -110,5 +111,5 @@ class Template:
         return "".join(out)
 
     def pieces(self) -> tuple[str | tuple[str, ...], ...]:
-        """Return literals and references in order, for callers that place values themselves."""
+        """Return literals and references in order, for callers that insert values themselves."""
         return self._parts

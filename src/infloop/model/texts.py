@@ -1,6 +1,6 @@
-"""Texts with rules, for the fields of definitions: names, hosts, addresses.
+"""Validated texts for the fields of definitions: names, hosts, URLs.
 
-Each rule returns the text as it is kept, or raises ValueError with what to write instead.
+Each validator returns the normalised text, or raises ValueError that says what to write instead.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator
 
 from infloop.model.names import FILE_NAME_RULE, is_file_name
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,10 +32,10 @@ def _variable_name(text: str) -> str:
 
 
 def host_pattern(text: str) -> str:
-    """Return an allowed host in lower case; raise ValueError for anything else.
+    """Return a host pattern in lower case; raise ValueError for anything else.
 
-    It is a name, an address, or `*.name` for every name below it and not itself; `:port` may
-    follow a name.
+    A pattern is a name, an address, or `*.name` for every name below it but not the name itself. A
+    name may be followed by `:port`.
     """
     try:
         return str(ipaddress.ip_address(text.lower()))
@@ -45,24 +45,24 @@ def host_pattern(text: str) -> str:
 
 def _host_name(text: str) -> str:
     port = _PORT.search(text)
-    behind = port[0] if port else ""
-    name = text.lower().removesuffix(behind).removeprefix("*.").removesuffix(".")
+    suffix = port[0] if port else ""
+    name = text.lower().removesuffix(suffix).removeprefix("*.").removesuffix(".")
     labels = name.split(".")
     wild = text.startswith("*.")
-    # A name whose last label is a number is an address in disguise (127.1, 0x7f.1).
+    # A name whose last label is a number is another spelling of an address (127.1, 0x7f.1).
     numeric = labels[-1].isdecimal() or labels[-1].startswith("0x")
     if (
         len(name) > 253
         or numeric
         or (wild and len(labels) < 2)
         or not all(map(_LABEL.fullmatch, labels))
-        or (behind and not 1 <= int(behind[1:]) <= 65_535)
+        or (suffix and not 1 <= int(suffix[1:]) <= 65_535)
     ):
         raise ValueError(
             f"{text!r} is not a host; write a name, *.name.tld or an address, "
             "without scheme or path"
         )
-    return f"{'*.' if wild else ''}{name}{behind}"
+    return f"{'*.' if wild else ''}{name}{suffix}"
 
 
 def _base_url(text: str) -> str:
@@ -101,12 +101,12 @@ def _path_below(text: str) -> str:
 
 def _file_name(text: str) -> str:
     if not is_file_name(text):
-        raise ValueError(f"{shown(text)} is not a plain file name; {FILE_NAME_RULE}")
+        raise ValueError(f"{short_repr(text)} is not a plain file name; {FILE_NAME_RULE}")
     return text
 
 
 def unless_empty(rule: Callable[[str], str]) -> AfterValidator:
-    """Leave an empty text alone: it is reported as missing."""
+    """Apply a rule to texts that are not empty; an empty one is reported as missing."""
     return AfterValidator(lambda text: rule(text) if text else text)
 
 

@@ -1,4 +1,4 @@
-"""Triggers: what starts which workflow by itself, and with what."""
+"""Trigger files: webhooks, schedules and file watches that start a workflow."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import ConfigDict
 
 from infloop.model.definition import parse_definition
+from infloop.model.events import TriggerKindName
 from infloop.model.patterns import BadPattern, compile_pattern
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.model.schema import Document, FileModel, Flag, Whole, field, publish, required
 from infloop.model.template import Template
 from infloop.model.texts import FileName, unless_empty
@@ -20,57 +21,83 @@ if TYPE_CHECKING:
 
 # Our own fixed pattern: no nested repeats.
 _TRIGGER_ID = re.compile(r"[A-Za-z0-9_-]{16,32}", re.ASCII)  # noqa: TID251
-LONGEST_DEBOUNCE_MS = 3_600_000
+MAX_DEBOUNCE_MS = 3_600_000
 
 
 def _trigger_id(text: str) -> str:
     if not is_trigger_id(text):
         raise ValueError(
-            f"{shown(text)} is not a trigger id; use 16 to 32 letters, digits, dashes, underscores"
+            f"{short_repr(text)} is not a trigger id; use 16 to 32 letters, digits, dashes and "
+            "underscores"
         )
     return text
 
 
 class Predicate(FileModel):
-    """A comparison that a request must pass."""
+    """A comparison that must hold for a request."""
 
     lhs: str = field("", "Left", "The text that is compared.", template=True)
     op: Literal["==", "!=", "contains", "matches"] = field("==", "Operator", "How.")
     rhs: str = field("", "Right", "The text it is compared with.", template=True)
 
 
-class Schedule(FileModel):
+class KindOptions(FileModel):
+    """The options of one kind of trigger, in a field of its own: see `KIND_OPTIONS`."""
+
+    def check(self, place: str, report: Report) -> None:
+        """Report what is wrong beyond the types of the fields."""
+
+
+class Schedule(KindOptions):
     """When a schedule starts its workflow."""
 
     model_config = required("cron")
 
     cron: str = field("", "Cron", "Minute, hour, day, month, weekday: 30 9 * * 1-5.")
-    time_zone: str = field("UTC", "Time zone", "Where that is the time: Europe/Berlin.")
+    time_zone: str = field("UTC", "Time zone", "The time zone of the expression: Europe/Berlin.")
     misfire: Literal["once", "skip", "ask"] = field(
         "once",
         "When missed",
-        "What becomes of times at which nothing could be started: one run for all of them, none, "
-        "or somebody is asked.",
+        "What to do about missed times: start one run for all of them, start none, or ask a "
+        "person.",
     )
 
 
-class Watch(FileModel):
-    """Which changes of files start a workflow."""
+class Watch(KindOptions):
+    """The file changes that start a workflow."""
 
     model_config = required("directory", "globs")
 
-    directory: str = field("", "Directory", "Where to look, as an absolute path.")
-    globs: tuple[str, ...] = field((), "Files", "Which files count: src/**/*.py, *.md.")
+    directory: str = field("", "Directory", "The directory to watch, as an absolute path.")
+    globs: tuple[str, ...] = field((), "Files", "The files to watch: src/**/*.py, *.md.")
     ignore: tuple[str, ...] = field(
-        (), "But not", "Which of them do not count; `.git` and what editors leave never do."
+        (), "But not", "Files to ignore; `.git` and editors' temporary files always are."
     )
     debounce_ms: Whole = field(
-        500, "Quiet time (ms)", "How long nothing may change before the workflow is started."
+        500, "Quiet time (ms)", "The workflow is started when nothing has changed for this long."
     )
+
+    def check(self, place: str, report: Report) -> None:
+        if not self.directory.startswith("/"):
+            report.error(
+                f"{place}.directory",
+                f"{short_repr(self.directory)} is not absolute",
+                "begin with a slash",
+            )
+        if not 0 <= self.debounce_ms <= MAX_DEBOUNCE_MS:
+            report.error(
+                f"{place}.debounceMs",
+                f"{short_repr(self.debounce_ms)} is not a quiet time",
+                f"use 0 to {MAX_DEBOUNCE_MS}",
+            )
+
+
+KIND_OPTIONS: dict[TriggerKindName, str] = {"schedule": "schedule", "file": "files"}
+"""The field of a trigger that holds the options of its kind, for kinds that have options."""
 
 
 class Trigger(Document):
-    """What starts a workflow by itself. A webhook's id is its credential."""
+    """Starts a workflow without a person. The id of a webhook is its credential."""
 
     model_config = ConfigDict(title="Trigger", **required("id", "enabled", "workflowId"))
 
@@ -78,9 +105,7 @@ class Trigger(Document):
         "", "Id", "The unguessable last part of the webhook's address."
     )
     name: str = field("", "Name", "What people call it.")
-    kind: Literal["webhook", "schedule", "file"] = field(
-        "webhook", "Kind", "A request, a time, or a changed file."
-    )
+    kind: TriggerKindName = field("webhook", "Kind", "A request, a time, or a changed file.")
     enabled: Flag = field(default=False, title="Enabled", description="Whether it starts anything.")
     workflow_id: FileName = field("", "Workflow", "The workflow to run.")
     plugin_id: str = field("generic", "Plugin", "Who sends the requests.")
@@ -92,12 +117,12 @@ class Trigger(Document):
         None, "Secret before", "The key before this one, while senders change over.", secret=True
     )
     previous_secret_until: Whole | None = field(
-        None, "Secret before, until", "When it stops to count, in milliseconds since 1970."
+        None, "Secret before, until", "When it expires, in milliseconds since 1970."
     )
     verify_optional: Flag = field(
         default=False,
         title="Accept unsigned requests",
-        description="Take requests although nothing proves who sent them.",
+        description="Accept requests without a proof of who sent them.",
     )
     schedule: Schedule | None = field(None, "Schedule", "For kind schedule.")
     files: Watch | None = field(None, "Files", "For kind file.")
@@ -112,12 +137,15 @@ def parse_trigger(data: bytes) -> tuple[Trigger | None, list[Problem]]:
 
 
 def _trigger_rules(trigger: Trigger, report: Report) -> None:
-    if trigger.kind == "schedule" and trigger.schedule is None:
-        report.error("schedule", "is missing", "a trigger of this kind needs it")
-    if trigger.kind == "file":
-        _watch_rules(trigger.files, report)
+    place = KIND_OPTIONS.get(trigger.kind)
+    if place is not None:
+        options: KindOptions | None = getattr(trigger, place)
+        if options is None:
+            report.error(place, "is missing", "a trigger of this kind needs it")
+        else:
+            options.check(place, report)
     if trigger.previous_secret and trigger.previous_secret_until is None:
-        report.error("previousSecretUntil", "is missing", "an old secret must end some time")
+        report.error("previousSecretUntil", "is missing", "say when the old secret expires")
     for index, predicate in enumerate(trigger.match):
         if predicate.op == "matches" and not Template(predicate.rhs).references:
             try:
@@ -130,24 +158,8 @@ def _trigger_rules(trigger: Trigger, report: Report) -> None:
                 )
 
 
-def _watch_rules(watch: Watch | None, report: Report) -> None:
-    if watch is None:
-        report.error("files", "is missing", "a trigger of this kind needs it")
-        return
-    if not watch.directory.startswith("/"):
-        report.error(
-            "files.directory", f"{shown(watch.directory)} is not absolute", "begin with a slash"
-        )
-    if not 0 <= watch.debounce_ms <= LONGEST_DEBOUNCE_MS:
-        report.error(
-            "files.debounceMs",
-            f"{shown(watch.debounce_ms)} is not a quiet time",
-            f"use 0 to {LONGEST_DEBOUNCE_MS}",
-        )
-
-
 def is_trigger_id(text: str) -> bool:
-    """Tell whether `text` can be a trigger's id, and so the name of its file."""
+    """Say whether `text` can be the id of a trigger, which is also its file name."""
     return bool(_TRIGGER_ID.fullmatch(text))
 
 

@@ -1,4 +1,4 @@
-"""JSON values, and how each is shown as text inside a template."""
+"""JSON values, and their form as text inside a template."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
         bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
     )
 else:
-    JsonValue = Any  # msgspec and pydantic take any JSON here; they cannot read the recursion
+    JsonValue = Any  # msgspec and pydantic do not support the recursive type
 JsonObject: TypeAlias = dict[str, JsonValue]
 
 _encoder = msgspec.json.Encoder()
@@ -23,7 +23,7 @@ def compact_json(value: object) -> str:
 
 
 def number_text(value: float) -> str:
-    """Return a number the way a workflow author wrote it: `1.0` reads `1`."""
+    """Return a number without a needless fraction: `1.0` is `1`."""
     whole = float(value).is_integer() and abs(value) < 1e21
     return str(int(value)) if whole else repr(value)
 
@@ -31,8 +31,8 @@ def number_text(value: float) -> str:
 def as_text(value: JsonValue) -> str:
     """Return `value` as template text.
 
-    Text is itself, null is empty, a list of plain values is joined by commas, and
-    whatever holds an object is compact JSON.
+    Text is itself, null is empty, a list of plain values is joined by commas, and everything else
+    is compact JSON.
     """
     match value:
         case str():

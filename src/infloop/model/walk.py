@@ -1,19 +1,20 @@
-"""Every node of a workflow in its place, however deep it is nested."""
+"""Iterates over all nodes of a workflow, however deeply they are nested."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from infloop.model.workflow import Node, Workflow
+    from infloop.model.nodes import Node
+    from infloop.model.workflow import Workflow
 
 
-class Seat(NamedTuple):
-    """A node in its place: the path to it in the file, and the container around it."""
+class PlacedNode(NamedTuple):
+    """A node with its path in the file and the container around it."""
 
     node: Node
     path: str
@@ -21,18 +22,18 @@ class Seat(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where a problem with it is."""
-        return f"{self.path} {shown(self.node.id)}" if self.node.id else self.path
+        """The place of a problem with it."""
+        return f"{self.path} {short_repr(self.node.id)}" if self.node.id else self.path
 
 
-def every_node(workflow: Workflow) -> Iterator[Seat]:
+def every_node(workflow: Workflow) -> Iterator[PlacedNode]:
     """Yield each node before its children."""
-    yield from _seats(workflow.nodes, "nodes", None)
+    yield from _placed(workflow.nodes, "nodes", None)
 
 
-def _seats(nodes: tuple[Node, ...], path: str, parent: Node | None) -> Iterator[Seat]:
+def _placed(nodes: tuple[Node, ...], path: str, parent: Node | None) -> Iterator[PlacedNode]:
     for index, node in enumerate(nodes):
         here = f"{path}[{index}]"
-        yield Seat(node, here, parent)
+        yield PlacedNode(node, here, parent)
         if node.children:
-            yield from _seats(node.children, f"{here}.children", node)
+            yield from _placed(node.children, f"{here}.children", node)

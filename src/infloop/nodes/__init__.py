@@ -1,13 +1,14 @@
-"""Node types that act on the world, one file each.
+"""Node types with effects, one file each.
 
-    base        the only powers a node is given, and what it returns
-    agent       ask a provider to do something in a directory
-    session     what was counted of an agent's session, from one round to the next
-    script      inline Python or TypeScript
-    condition   a command or a judge that says met or not met
-    judge       which of several candidates is best
+    base        what a step may use, and what it returns
+    agent       asks a provider to do something in a directory
+    session     usage of an agent's session that earlier rounds have counted
+    script      runs inline Python or TypeScript
+    condition   runs a command or asks a judge; the answer is met or not met
+    judge       asks a model which of several candidates is best
 
-`perform` is the one door: it finds the node's file by its type.
+A new node type with effects is a class in `infloop.model.nodes`, a file here, and a line in
+`NODE_TYPES`.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from infloop.model.values import JsonObject
-    from infloop.nodes.base import Outcome, Powers
+    from infloop.nodes.base import Outcome, StepContext
 
-NODE_TYPES: Mapping[str, Callable[[Powers, JsonObject], Awaitable[Outcome]]] = {
+NODE_TYPES: Mapping[str, Callable[[StepContext, JsonObject], Awaitable[Outcome]]] = {
     "agent": agent.perform,
     "script": script.perform,
     "condition": condition.perform,

@@ -1,7 +1,7 @@
-"""What a node is given, and what it returns.
+"""What a step may use, and what it returns.
 
-A node has no other powers than these: it cannot start a process but through the sandbox, reach a
-model but through a provider, or see a variable that the environment does not hand out.
+A node gets nothing else. It starts processes only in the sandbox, reaches models only through a
+provider, and sees only the variables that `environment` returns.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """How a step ended: the handle it leaves by, its outputs, and why it failed if it did.
+    """How a step ended: the handle it leaves by, its outputs, and the error if it failed.
 
-    `tree` stands for the files it left behind, if they were looked at. With `until` (milliseconds
-    since 1970) it has not ended: it is to be tried again then.
+    `tree` identifies the files that it left behind, if a snapshot was taken. With `until`
+    (milliseconds since 1970) the step has not ended: it is tried again at that time.
     """
 
     handle: str
@@ -39,14 +39,14 @@ class Outcome(NamedTuple):
 
 
 class Environment(Protocol):
-    """Makes the variables of a child."""
+    """Makes the environment of a child."""
 
     def __call__(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return the allowed variables, with those that the workflow sets itself."""
+        """Return the allowed variables, and those that the workflow sets."""
 
 
-class Beginning(NamedTuple):
-    """What a worktree is made of; see `infloop.workspace.worktrees.worktree.Worktrees.create`."""
+class WorktreeOptions(NamedTuple):
+    """How a worktree is made; see `infloop.workspace.worktrees.worktree.Worktrees.create`."""
 
     ref: str = ""
     include_uncommitted: bool = False
@@ -54,8 +54,8 @@ class Beginning(NamedTuple):
 
 
 @dataclass(slots=True)
-class Watched:
-    """What is known of a watched directory when its step is over; see `Outcome.tree`."""
+class TakenSnapshots:
+    """The snapshots of a step's directory; `tree` is set when the step is over."""
 
     tree: str = ""
 
@@ -63,25 +63,26 @@ class Watched:
 class Workspace(Protocol):
     """The files that a step works on."""
 
-    async def worktree(self, cwd: str, beginning: Beginning) -> str:
-        """Return the directory that stands for `cwd` in the node's own worktree; or StepError."""
+    async def worktree(self, cwd: str, options: WorktreeOptions) -> str:
+        """Return the directory of the node's worktree that corresponds to `cwd`.
 
-    def watched(self, directory: str) -> AbstractAsyncContextManager[Watched]:
-        """Keep the directory as it is before and after what is done meanwhile."""
+        Raises StepError if there can be none.
+        """
+
+    def snapshots(self, directory: str) -> AbstractAsyncContextManager[TakenSnapshots]:
+        """Take a snapshot of the directory when the block begins, and one when it ends."""
 
 
 class NoWorkspace:
-    """For runs whose files nobody looks after."""
+    """For runs without worktrees and snapshots."""
 
-    async def worktree(self, cwd: str, beginning: Beginning) -> str:
-        """Refuse to make one."""
+    async def worktree(self, cwd: str, options: WorktreeOptions) -> str:
         raise StepError(
             f"there are no worktrees here: set useWorktree to false to work in {cwd!r} itself"
         )
 
-    def watched(self, directory: str) -> AbstractAsyncContextManager[Watched]:
-        """Keep nothing."""
-        return nullcontext(Watched())
+    def snapshots(self, directory: str) -> AbstractAsyncContextManager[TakenSnapshots]:
+        return nullcontext(TakenSnapshots())
 
 
 NO_WORKSPACE = NoWorkspace()
@@ -89,15 +90,20 @@ NO_WORKSPACE = NoWorkspace()
 
 @dataclass(frozen=True, slots=True)
 class Interpreters:
-    """Programs that run scripts, as the operator named them or as they were found."""
+    """The programs that run scripts: named by the operator, or found."""
 
     python: str = "python3"
     typescript: tuple[str, ...] = ()
     typescript_missing: str = "no TypeScript runtime was found"
 
 
-class Powers(msgspec.Struct, frozen=True):
-    """Everything one step may use."""
+class StepContext(msgspec.Struct, frozen=True):
+    """Everything that one step may use.
+
+    allows_directory  says whether a step may work in a directory
+    write_output      passes output on; the second argument is the stream
+    drain             waits until more output can be taken
+    """
 
     run_id: str
     path: str
@@ -105,9 +111,9 @@ class Powers(msgspec.Struct, frozen=True):
     iteration: int
     attempt: int
     workdir: str
-    lets_in: Callable[[str], Awaitable[bool]]
-    say: Callable[[str, str], None]
-    room: Callable[[], Awaitable[None]]
+    allows_directory: Callable[[str], Awaitable[bool]]
+    write_output: Callable[[str, str], None]
+    drain: Callable[[], Awaitable[None]]
     sandbox: Callable[[], Sandbox]
     environment: Environment
     provider: Callable[[str], Provider]
@@ -117,14 +123,14 @@ class Powers(msgspec.Struct, frozen=True):
     workspace: Workspace = NO_WORKSPACE
 
     async def directory(self, configured: object) -> str:
-        """Return the directory a step works in: its own, or else the run's.
+        """Return the working directory of a step: the configured one, or else the run's.
 
-        Raises StepError if there is none, and GuardError if it is not the one that it was.
+        Raises StepError if it does not exist, and GuardError if it was replaced by another.
         """
         if not isinstance(configured, str) or not configured:
-            return self.workdir  # which was there when the run began
+            return self.workdir  # checked when the run began
         directory = str(Path(self.workdir, configured))
-        if not await self.lets_in(directory):
+        if not await self.allows_directory(directory):
             raise StepError(f"cwd {directory!r} is not a directory; create it or change 'cwd'")
         return directory
 
@@ -135,7 +141,7 @@ def failed(reason: str, **outputs: object) -> Outcome:
 
 
 def whole_number(value: object, default: int) -> int:
-    """Return a count of milliseconds or the like from a configuration value."""
+    """Return a whole number from a configuration, or the default for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         return default
     return int(value)

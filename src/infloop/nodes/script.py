@@ -1,8 +1,8 @@
-"""Script: inline Python or TypeScript with a function `run`.
+"""Node type `script`: runs inline Python or TypeScript with a function `run`.
 
-The node's inputs are passed by position, in the order they are declared. An object that `run`
-returns becomes outputs: each declared name as text (null or missing is empty, other values are
-compact JSON), and the whole object, types kept, under `result`.
+- The inputs are passed by position, in the order in which they are declared.
+- If `run` returns an object, each declared name in it becomes an output as text: null or missing is
+  empty, other values are compact JSON. The whole object, types kept, is the output `result`.
 """
 
 from __future__ import annotations
@@ -20,56 +20,56 @@ from infloop.policy.command_time import TimeLimit, time_limit
 from infloop.sandbox.base import ChildRequest
 
 if TYPE_CHECKING:
-    from infloop.nodes.base import Powers
+    from infloop.nodes.base import StepContext
     from infloop.sandbox.base import ChildResult
 
 SCRIPT_TIMEOUT_MS = 60_000
 
 
-async def perform(powers: Powers, config: JsonObject) -> Outcome:
-    """Run the script in a directory of its own and read what it returns."""
+async def perform(step: StepContext, config: JsonObject) -> Outcome:
+    """Run the script and read what it returns."""
     language = as_text(config.get("language")) or "ts"
     if language not in ("py", "ts"):
         return failed(f"unknown script language {language!r}; use py or ts", language=language)
-    if language == "ts" and not powers.interpreters.typescript:
-        return failed(powers.interpreters.typescript_missing, language=language)
-    cwd = await powers.directory(config.get("cwd"))
+    if language == "ts" and not step.interpreters.typescript:
+        return failed(step.interpreters.typescript_missing, language=language)
+    cwd = await step.directory(config.get("cwd"))
     inputs = config.get("inputs")
     arguments = list(inputs.values()) if isinstance(inputs, dict) else []
-    asked_ms = whole_number(config.get("timeoutMs"), SCRIPT_TIMEOUT_MS)
-    limit = time_limit(asked_ms, powers.max_command_ms)
+    timeout_ms = whole_number(config.get("timeoutMs"), SCRIPT_TIMEOUT_MS)
+    limit = time_limit(timeout_ms, step.max_command_ms)
     with tempfile.TemporaryDirectory(prefix="infloop-script-") as folder:
-        argv = _prepare(Path(folder), language, as_text(config.get("code")), powers)
+        argv = _prepare(Path(folder), language, as_text(config.get("code")), step)
         request = ChildRequest(
             argv=argv,
             cwd=cwd,
-            env=powers.environment(),
+            env=step.environment(),
             stdin=compact_json(arguments).encode(),
             timeout_ms=limit.ms,
-            max_output_bytes=powers.max_output_bytes,
+            max_output_bytes=step.max_output_bytes,
             want_result=True,
             reads=(folder,),
-            max_result_bytes=powers.max_output_bytes,
+            max_result_bytes=step.max_output_bytes,
         )
-        async with powers.workspace.watched(cwd) as watched:
-            child = await powers.sandbox().run(
-                request, on_output=lambda stream, piece: powers.say(piece, stream)
+        async with step.workspace.snapshots(cwd) as snapshots:
+            child = await step.sandbox().run(
+                request, on_output=lambda stream, piece: step.write_output(piece, stream)
             )
-    return _outcome(language, config, child, limit)._replace(tree=watched.tree)
+    return _outcome(language, config, child, limit)._replace(tree=snapshots.tree)
 
 
-def _prepare(folder: Path, language: str, code: str, powers: Powers) -> tuple[str, ...]:
-    """Write the script where only we and it can read it; return the command."""
+def _prepare(folder: Path, language: str, code: str, step: StepContext) -> tuple[str, ...]:
+    """Write the script to a private folder; return the command that runs it."""
     harness = resources.files("infloop.nodes") / "harness"
     if language == "py":
         script, runner = folder / "script.py", folder / "run_python.py"
         script.write_text(code, encoding="utf-8")
         runner.write_text((harness / "run_python.py").read_text(encoding="utf-8"), encoding="utf-8")
-        return (powers.interpreters.python, str(runner), str(script))
+        return (step.interpreters.python, str(runner), str(script))
     script = folder / "script.mts"
-    ending = (harness / "run_typescript.ts").read_text(encoding="utf-8")
-    script.write_text(code + ending, encoding="utf-8")
-    return (*powers.interpreters.typescript, str(script))
+    footer = (harness / "run_typescript.ts").read_text(encoding="utf-8")
+    script.write_text(code + footer, encoding="utf-8")
+    return (*step.interpreters.typescript, str(script))
 
 
 def _outcome(language: str, config: JsonObject, child: ChildResult, limit: TimeLimit) -> Outcome:
@@ -84,14 +84,14 @@ def _outcome(language: str, config: JsonObject, child: ChildResult, limit: TimeL
     if child.error:
         reason = child.error
     elif child.timed_out:
-        reason = f"the script did not finish within {limit.ms} ms{limit.whose}"
+        reason = f"the script did not finish within {limit.ms} ms{limit.note}"
     elif child.result_too_large:
         reason = "the script returned more than may be kept; write it to a file and return its name"
     elif child.exit_code != 0:
         how = (
             f"signal {child.signal}" if child.exit_code is None else f"exit code {child.exit_code}"
         )
-        reason = f"the script ended with {how}{child.aside}: {tail(child.stderr)}"
+        reason = f"the script ended with {how}{child.hint_suffix}: {tail(child.stderr)}"
     else:
         returned = _returned(child.result)
         if isinstance(returned, dict):
@@ -105,7 +105,7 @@ def _outcome(language: str, config: JsonObject, child: ChildResult, limit: TimeL
 
 
 def _returned(data: bytes | None) -> JsonValue:
-    """Return what the script returned, or None when that is not JSON."""
+    """Return what the script returned, or None if that is not JSON."""
     if not data:
         return None
     try:

@@ -1,7 +1,7 @@
-"""What has been counted of an agent's session, handed on from one round of a loop to the next.
+"""Usage of an agent's session that earlier rounds of a loop have counted.
 
-Some agents report the tokens and the cost of their whole session. Who continues a session must know
-what was counted of it before, or it counts twice.
+Some agents report the tokens and the cost of their whole session. A step that continues a session
+must know what was counted before, or it would count that twice.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from infloop.providers.base import Answer, Request
 
 
-def counted_before(config: JsonObject) -> Usage:
-    """Return what the rounds before counted of the session that a step continues."""
+def session_usage(config: JsonObject) -> Usage:
+    """Return the tokens that earlier rounds counted for the session that a step continues."""
     tokens = config.get("sessionTokens")
     if not isinstance(tokens, dict) or not config.get("sessionId"):
         return NO_USAGE
@@ -30,16 +30,16 @@ def counted_before(config: JsonObject) -> Usage:
     )
 
 
-def cost_before(config: JsonObject) -> float:
-    """Return what the rounds before counted as the cost of the session that a step continues."""
+def session_cost_usd(config: JsonObject) -> float:
+    """Return the cost that earlier rounds counted for the session that a step continues."""
     cost = config.get("sessionCostUsd")
     if not isinstance(cost, int | float) or not is_amount(cost) or not config.get("sessionId"):
         return 0.0
     return float(cost)
 
 
-def counted_by_now(request: Request, answer: Answer) -> JsonObject:
-    """Return the session that an answer names, and all that was counted of it, as outputs."""
+def session_outputs(request: Request, answer: Answer) -> JsonObject:
+    """Return the outputs about the session of an answer: its id, its tokens and its cost so far."""
     total, cost = answer.usage, answer.cost_usd or 0.0
     if answer.session == request.session_id:
         total = request.session_usage + total
@@ -50,5 +50,5 @@ def counted_by_now(request: Request, answer: Answer) -> JsonObject:
         "cached": total.cached_tokens,
         "cacheWrite": total.cache_write_tokens,
     }
-    told: JsonObject = {"sessionId": answer.session, "sessionTokens": tokens}
-    return {**told, "sessionCostUsd": cost} if cost else told
+    outputs: JsonObject = {"sessionId": answer.session, "sessionTokens": tokens}
+    return {**outputs, "sessionCostUsd": cost} if cost else outputs

@@ -1,18 +1,18 @@
-"""Pure decisions: data in, verdict out, nothing is done.
+"""Pure decisions: data in, a decision out, no effects.
 
-addresses     which addresses a connection may go to
-budget        how much a run may use up
-command_time  how long a command may run
-environment   which variables a child gets
-hosts         which hosts a connection may go to
-leaks         known secrets, taken out of what children say
-links         which links lead out of a tree
-protected     which files need a person to be brought home
-rate          how often something may happen
-routes        which calls may be made with a key
-permissions   whether an agent that asks may use a tool
-secrets       whether somebody knows a secret
-spending      whether more money may be spent
-taint         what a value from outside may reach
-variables     which variables hold secrets
+addresses         which IP addresses a connection may go to
+budget            the limits of a run
+command_time      the time limit of a command
+environment       which environment variables a child gets
+hosts             which hosts a connection may go to
+links             which symbolic links lead out of a tree
+permissions       whether an agent may use a tool
+protected_paths   which files an agent may change only with a person's permission
+rate              rate limits
+redaction         removes known secrets from the output of children
+routes            which API calls a child may make with a key it does not have
+secret_variables  which environment variables hold secrets
+secrets           compares secrets in constant time
+spending          whether more money may be spent
+taint             which fields an untrusted value can reach
 """

@@ -1,7 +1,7 @@
-"""Which addresses a connection may go to: the one table.
+"""Decides which IP addresses a connection may go to.
 
-Only global unicast addresses pass. Everything that is a machine's own, a network's own, a cloud's
-own or an IPv4 address in the clothes of an IPv6 one is refused by the name of its range.
+Only global unicast addresses are allowed. Loopback, private, cloud metadata and other special
+ranges are refused by name, as are IPv4 addresses embedded in IPv6.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Address: TypeAlias = IPv4Address | IPv6Address
 
 LOOPBACK, PRIVATE = "loopback", "private"
 
-# The first range that holds an address names it, so narrow ones stand before wide ones.
+# The first matching range gives the name, so narrow ranges come before wide ones.
 _RANGES = (
     ("cloud metadata", "169.254.169.254/32 100.100.100.200/32 168.63.129.16/32 192.0.0.192/32"),
     ("cloud metadata", "fd00:ec2::254/128 fd20:ce::254/128"),
@@ -52,7 +52,7 @@ _BOUNDS = {4: _bounds(4), 6: _bounds(6)}
 
 
 def refused_range(address: Address) -> str:
-    """Return the name of the range that forbids `address`, or nothing for a global unicast one."""
+    """Return the name of the range that forbids `address`, or an empty string."""
     number = int(address)
     for first, last, name in _BOUNDS[address.version]:
         if first <= number <= last:
@@ -61,15 +61,15 @@ def refused_range(address: Address) -> str:
 
 
 def refuse_answer(answer: Sequence[str], refuse: Callable[[Address], str]) -> str:
-    """Return why an answer of the name service is refused as a whole, or nothing if it is not.
+    """Return why a DNS answer is refused as a whole, or an empty string.
 
-    One address that `refuse` has a word against is enough.
+    One address for which `refuse` returns a reason is enough.
     """
     for text in answer:
         try:
             address = ip_address(text)
         except ValueError:
-            return "an address that cannot be read"
+            return "an invalid address"
         if why := refuse(address):
             return why
     return "" if answer else "no address"

@@ -1,10 +1,10 @@
-"""Limits: the operator's, tightened by the workflow's."""
+"""Merges the operator's limits with those of a workflow."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from infloop.model.events import Limits
+from infloop.model.events import RunBudget
 
 if TYPE_CHECKING:
     from infloop.model.values import JsonObject
@@ -14,7 +14,7 @@ Number = TypeVar("Number", int, float)
 
 
 def tighter(operator: Number, workflow: object) -> Number:
-    """Return the stricter of two limits, where 0 or nothing means no limit."""
+    """Return the stricter of two limits; 0 or a missing value means no limit."""
     kind = type(operator)
     wanted = kind(workflow) if isinstance(workflow, int | float) and workflow > 0 else kind(0)
     if not operator or not wanted:
@@ -23,15 +23,15 @@ def tighter(operator: Number, workflow: object) -> Number:
 
 
 def merge_limits(
-    operator: Limits, workflow: JsonObject, granted_usd: float | None = None
-) -> Limits:
+    operator: RunBudget, workflow: JsonObject, granted_usd: float | None = None
+) -> RunBudget:
     """Return what a run may use: a workflow can only lower what the operator allows.
 
-    Money that a person grants to the run takes the place of what its workflow says.
+    A cost limit that a person grants to the run replaces that of the workflow.
     """
     limits = workflow.get("limits")
     asked = limits if isinstance(limits, dict) else {}
-    return Limits(
+    return RunBudget(
         max_node_executions=tighter(operator.max_node_executions, asked.get("maxNodeExecutions")),
         max_duration_ms=tighter(operator.max_duration_ms, asked.get("maxDurationMs")),
         max_cost_usd=tighter(

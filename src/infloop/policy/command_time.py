@@ -1,4 +1,4 @@
-"""How long a command may run: as its author says, and never longer than the operator allows."""
+"""The time limit of a command: the author's choice, capped by the operator."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import NamedTuple
 
 
 class TimeLimit(NamedTuple):
-    """When a command is ended, and whether that is the operator's doing."""
+    """The time limit of a command, and whether the operator's setting decided it."""
 
     ms: int
-    is_operators: bool
+    from_operator: bool
 
     @property
-    def whose(self) -> str:
-        """What a message about it ends with: nothing where its author said so."""
+    def note(self) -> str:
+        """Text to append to a timeout message; empty if the author chose the limit."""
         return (
             ", the operator's limit for every command (INFLOOP_MAX_COMMAND_MS)"
-            if self.is_operators
+            if self.from_operator
             else ""
         )
 
 
 def time_limit(asked_ms: int, most_ms: int) -> TimeLimit:
-    """Return the limit of a command whose author asks for so long; 0 asks for as long as can be."""
+    """Return the time limit for a requested one; 0 requests the maximum."""
     if 0 < asked_ms <= most_ms:
-        return TimeLimit(asked_ms, is_operators=False)
-    return TimeLimit(most_ms, is_operators=True)
+        return TimeLimit(asked_ms, from_operator=False)
+    return TimeLimit(most_ms, from_operator=True)

@@ -1,12 +1,14 @@
-"""Which variables a child gets.
+"""Decides which environment variables a child gets.
 
 Rules
-  * A child inherits nothing but a base set of variables that hold no secrets, and what the
-    operator or a provider manifest names: exact names, or a prefix ending in `*`.
-  * Nothing in the `INFLOOP_` namespace ever reaches a child, whoever names it.
+  * A child inherits a base set of variables without secrets, and those that the operator or a
+    provider manifest names: exact names, or a prefix that ends in `*`.
+  * No variable whose name starts with `INFLOOP_` reaches a child.
   * A variable that tells a tool it runs inside another tool's session is never inherited.
-  * A variable that makes programs load code is inherited only under its exact name, and is
-    never set by a workflow.
+  * A variable that makes programs load code is inherited only under its exact name. A workflow
+    can never set it.
+
+To pass another variable to all children, add it to `_BASE`.
 """
 
 from __future__ import annotations
@@ -63,14 +65,14 @@ _STEERS_PROGRAMS_PREFIXES = ("GIT_",)
 
 
 class ChildEnvironment:
-    """Makes the environments of children; what they inherit is chosen once, for all of them."""
+    """Makes the environments of children; the inherited variables are chosen once."""
 
     def __init__(self, server_env: Mapping[str, str], passthrough: Sequence[str]) -> None:
-        """Choose the inherited variables; raise SettingsError for a bad passthrough entry."""
+        """Choose the inherited variables; raise SettingsError for an invalid passthrough entry."""
         self._inherited = _inherited(server_env, passthrough)
 
     def __call__(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return a child's whole environment: inherited variables, then those a workflow sets.
+        """Return the environment of a child: the inherited variables, then those of the workflow.
 
         Raises StepError for a variable that a workflow must not set.
         """
@@ -115,12 +117,12 @@ def _inherited(server_env: Mapping[str, str], passthrough: Sequence[str]) -> dic
 
 
 def _absolute(path: str) -> str:
-    """Leave out what means the working directory: a program found there may be the last agent's."""
+    """Remove relative entries, so that no program in the working directory is found."""
     return ":".join(entry for entry in path.split(":") if entry.startswith("/"))
 
 
 def parse_passthrough(text: str) -> tuple[str, ...]:
-    """Return the entries of a comma-separated list; raise SettingsError for a bad one."""
+    """Parse a comma-separated list of entries; raise SettingsError for an invalid one."""
     entries = tuple(entry for part in text.split(",") if (entry := part.strip()))
     for entry in entries:
         check_passthrough(entry)
@@ -128,7 +130,7 @@ def parse_passthrough(text: str) -> tuple[str, ...]:
 
 
 def check_passthrough(entry: str) -> None:
-    """Raise SettingsError unless `entry` is a variable's name or a prefix followed by `*`."""
+    """Raise SettingsError unless `entry` is a variable name, or a prefix followed by `*`."""
     is_prefix = entry.endswith("*")
     name = entry.removesuffix("*")
     if not (_PREFIX if is_prefix else _NAME).fullmatch(name):
@@ -166,4 +168,4 @@ def _check_extra(name: str, value: str) -> None:
             "pass the value under another name"
         )
     if "\0" in value:
-        raise StepError(f"the value of {name!r} holds a NUL character, which no variable can")
+        raise StepError(f"the value of {name!r} contains a NUL character: remove it")

@@ -1,32 +1,34 @@
-"""Whether an agent that asks may use a tool."""
+"""Decides whether an agent may use a tool."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from infloop.model.provider import Decision, Permissions
+from infloop.model.provider import PermissionAnswer, Permissions
 
 KINDS = frozenset(Permissions.model_fields) - {"default"}
 
 
-class Ruling(NamedTuple):
-    """Whether it may, and by what; with `asks`, a person may say otherwise."""
+class PermissionDecision(NamedTuple):
+    """A decision and its reason; with `asks`, a person may decide otherwise."""
 
     allowed: bool
     why: str
     asks: bool = False
 
 
-def rule_on(permissions: Permissions, kind: str, *, skips_prompts: bool = False) -> Ruling:
-    """Decide on the use of a tool of this kind; a kind that nobody knows is `default`.
+def decide_permission(
+    permissions: Permissions, kind: str, *, skips_prompts: bool = False
+) -> PermissionDecision:
+    """Decide about a tool of this kind; an unknown kind is decided by `default`.
 
-    What is to be asked for is denied until somebody has answered: silence denies.
+    A tool that needs a person's answer is denied until there is one.
     """
     if skips_prompts:
-        return Ruling(allowed=True, why="this node skips permission prompts")
-    named: Decision | None = getattr(permissions, kind) if kind in KINDS else None
+        return PermissionDecision(allowed=True, why="this node skips permission prompts")
+    named: PermissionAnswer | None = getattr(permissions, kind) if kind in KINDS else None
     decision = named or permissions.default
     rule = f"permissions.{kind if named else 'default'} is {decision!r}"
     if decision == "ask":
-        return Ruling(allowed=False, why=f"{rule}, and nobody answered", asks=True)
-    return Ruling(decision == "allow", rule)
+        return PermissionDecision(allowed=False, why=f"{rule}, and nobody answered", asks=True)
+    return PermissionDecision(decision == "allow", rule)

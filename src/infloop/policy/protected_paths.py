@@ -1,12 +1,11 @@
-"""Paths that other programs act upon as soon as they are there: bringing one home needs a person.
+"""Paths on which other programs act, so an agent may change them only with permission.
 
-A rule is a name, or names in a row, wherever in a path they stand: what is opened, built or entered
-may be any directory of a tree. `*` stands for any characters of one name. What lies below a
-protected path is protected. Files that are run only when somebody runs them are not (a Makefile,
-tests): that is what they are for.
-
-Names are compared as the least careful file system would: without case, composed, without
-characters that cannot be seen, trailing dots and spaces, streams and short names.
+- A rule is one name, or several in sequence, at any position in a path. `*` matches any characters
+  of one name.
+- Everything below a protected path is protected.
+- Files that run only when a person runs them are not protected (a Makefile, tests).
+- Names are compared as the most lenient file system does: without case, in composed form, without
+  invisible characters, trailing dots and spaces, alternate streams and short names.
 """
 
 from __future__ import annotations
@@ -71,19 +70,19 @@ RULES: dict[str, tuple[str, ...]] = {
         *("usercustomize.py", "*.pth"),
     ),
 }
-"""Why a path is protected, and the rules that say so."""
+"""The protected paths, by the reason for their protection."""
 
 SCRIPTS = "package scripts"
-"""Why a package's manifest is protected when its scripts change."""
+"""The reason for protecting a package manifest whose scripts change."""
 
 _RULES = [(why, rule.split("/")) for why, rules in RULES.items() for rule in rules]
 _DOT_ABOVE = "\u0307"
 _DOTLESS = str.maketrans("\u0131", "i")
 
 
-def protected(path: str) -> str:
-    """Return why a path is protected, or nothing."""
-    names = [plain(name) for name in path.split("/") if name]
+def protection_reason(path: str) -> str:
+    """Return why a path is protected, or an empty string."""
+    names = [normalized_name(name) for name in path.split("/") if name]
     for why, rule in _RULES:
         for start in range(len(names) - len(rule) + 1):
             if all(map(fnmatchcase, names[start:], rule)):
@@ -91,18 +90,18 @@ def protected(path: str) -> str:
     return ""
 
 
-def is_package(path: str) -> bool:
-    """Say whether a path is a manifest whose scripts a package manager runs."""
-    return plain(path.rpartition("/")[2]) == "package.json"
+def is_package_manifest(path: str) -> bool:
+    """Tell whether a path is a manifest whose scripts a package manager runs."""
+    return normalized_name(path.rpartition("/")[2]) == "package.json"
 
 
 def changes_scripts(old: bytes | None, new: bytes | None) -> bool:
-    """Say whether a manifest runs anything else than before; one that cannot be read may."""
+    """Tell whether the scripts of a manifest changed; an unreadable manifest counts as changed."""
     return _scripts(old) != _scripts(new)
 
 
-def plain(name: str) -> str:
-    """Return a name as the least careful file system knows it."""
+def normalized_name(name: str) -> str:
+    """Return a name as the most lenient file system compares it."""
     name = "".join(c for c in unicodedata.normalize("NFC", name) if unicodedata.category(c) != "Cf")
     name = name.translate(_DOTLESS).casefold().replace(_DOT_ABOVE, "")
     name = unicodedata.normalize("NFC", name).partition(":")[0].rstrip(". ")
@@ -110,7 +109,7 @@ def plain(name: str) -> str:
 
 
 def _scripts(manifest: bytes | None) -> object:
-    """Return what a manifest lets run; something that equals nothing else if it cannot be read."""
+    """Return the scripts of a manifest; for an unreadable one, a unique object."""
     if manifest is None:
         return {}
     try:

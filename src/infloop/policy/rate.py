@@ -1,8 +1,7 @@
-"""How often something may happen.
+"""Rate limits over a sliding window of sixty seconds.
 
-In any sixty seconds at most so many events of one key are let through: those of the last minute
-are remembered. (A bucket that refills would let through twice as many in its first minute.) Memory
-is bounded however many keys there are: the one that was quiet for longest is forgotten.
+The times of the last minute are remembered for each key. (A token bucket would allow twice the
+limit in its first minute.) Memory is bounded: the key that was idle longest is dropped.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ from collections import OrderedDict, deque
 
 MINUTE_MS = 60_000
 MAX_KEYS = 10_000
-# So that a limit that is practically none does not remember every single event.
+# Above this limit, events are grouped to save memory.
 _EXACT_UP_TO = 6_000
 _COARSE_MS = 10
 
 
 class RateLimit:
-    """So many events a minute for each key; 0 means no limit. The time is given."""
+    """A number of events a minute for each key; 0 means no limit. The caller passes the time."""
 
     def __init__(self, per_minute: int, *, max_keys: int = MAX_KEYS) -> None:
         self.per_minute = per_minute
@@ -26,7 +25,7 @@ class RateLimit:
         self._recent: OrderedDict[str, _Recent] = OrderedDict()
 
     def take(self, key: str, now_ms: int) -> int:
-        """Count an event; return 0, or after how many seconds the next one is let through."""
+        """Count an event; return 0 if it is allowed, else the seconds until the next one is."""
         if self.per_minute <= 0:
             return 0
         recent = self._recent.get(key)
@@ -46,7 +45,7 @@ class RateLimit:
 
 
 class _Recent:
-    """When the events of the last minute were, and how many at each time."""
+    """The times of the events of the last minute, with the number at each time."""
 
     __slots__ = ("_times", "count")
 
@@ -60,7 +59,7 @@ class _Recent:
 
     def forget(self, now_ms: int) -> None:
         if self._times and self._times[-1][0] > now_ms + MINUTE_MS:
-            # The clock was set back: nobody waits until it is that late again.
+            # The clock was set back by more than a minute: start again.
             self._times.clear()
             self.count = 0
         while self._times and self._times[0][0] <= now_ms - MINUTE_MS:
@@ -68,7 +67,7 @@ class _Recent:
 
     def add(self, at_ms: int) -> None:
         self.count += 1
-        if self._times and self._times[-1][0] >= at_ms:  # the same moment, or a clock set back
+        if self._times and self._times[-1][0] >= at_ms:  # the same time, or the clock was set back
             self._times[-1][1] += 1
         else:
             self._times.append([at_ms, 1])

@@ -1,11 +1,13 @@
-"""Known secrets are taken out of what children say, wherever it is cut into pieces.
+"""Removes known secrets from the output of children, also across chunk boundaries.
 
 Rules
-  * A secret is found as it is, and as JSON writes it. Any other form of it (base64, backwards, in
-    two parts) is not: this is for what slips out, not against who wants to smuggle.
-  * What is shorter than 8 characters is not looked for: it would be found in ordinary text.
-  * In a text that was shortened, as its `…` says, half of a secret is taken for the secret.
-  * Where secrets overlap there is one marker for all of them, and nothing is left of any.
+  * A secret is found in the forms that `FORMS` lists. Other forms (base64, reversed, split) are not
+    found: this protects against accidents, not against deliberate smuggling.
+  * Values shorter than 8 characters are ignored, because they occur in ordinary text.
+  * In a truncated text, which contains `…`, half of a secret counts as the secret.
+  * Overlapping secrets are replaced by one marker.
+
+To add a form, write one function and add it to `FORMS`.
 """
 
 from __future__ import annotations
@@ -15,59 +17,61 @@ import re
 from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from infloop.model.values import JsonObject, JsonValue
 
 MARKER = "[redacted]"
-SHORTEST = 8
+MIN_LENGTH = 8
 
-_SHORTENED = "…"
+_ELLIPSIS = "…"
 
 Value = TypeVar("Value", bound="JsonValue")
 
 
 class KnownSecrets:
-    """Secrets that nobody is to read; what is known once stays known."""
+    """The secrets to redact; secrets are added, never removed."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: set[str] = set()
-        self._whole = Words(())
-        self._parts = self._whole
-        self.learn(values)
+        self._whole = SecretMatcher(())
+        self._whole_and_halves = self._whole
+        self.add(values)
 
     def __bool__(self) -> bool:
         return bool(self._whole)
 
-    def learn(self, values: Iterable[str]) -> None:
-        """Look for these as well from now on."""
-        new = {each for value in values if len(each := value.strip()) >= SHORTEST} - self._values
+    def add(self, values: Iterable[str]) -> None:
+        """Redact these values too from now on."""
+        new = {each for value in values if len(each := value.strip()) >= MIN_LENGTH} - self._values
         if new:
             self._values |= new
-            forms = {form for value in self._values for form in _forms(value)}
-            self._whole = Words(forms)
-            self._parts = Words(forms | {half for form in forms for half in _halves(form)})
+            forms = {form(value) for value in self._values for form in FORMS}
+            self._whole = SecretMatcher(forms)
+            self._whole_and_halves = SecretMatcher(
+                forms | {half for form in forms for half in _halves(form)}
+            )
 
-    def clean(self, value: Value) -> Value:
-        """Return a JSON value without secrets, in its texts and keys: itself if there are none."""
-        if self._whole and self._is_in(value):
-            return cast("Value", self._cleaned(value))
+    def redact(self, value: Value) -> Value:
+        """Return a JSON value without secrets in texts and keys; itself if there are none."""
+        if self._whole and self._contains_secret(value):
+            return cast("Value", self._redacted(value))
         return value
 
-    def stream(self) -> CleanStream:
-        """Return what cleans a text that comes in pieces."""
-        return CleanStream(self)
+    def stream(self) -> RedactingStream:
+        """Return a redactor for a text that arrives in chunks."""
+        return RedactingStream(self)
 
-    def words(self, text: str) -> Words:
-        """Return what to look for in a text."""
-        return self._parts if _SHORTENED in text else self._whole
+    def matcher(self, text: str) -> SecretMatcher:
+        """Return the matcher for a text, which depends on whether it was truncated."""
+        return self._whole_and_halves if _ELLIPSIS in text else self._whole
 
-    def _is_in(self, value: JsonValue) -> bool:
+    def _contains_secret(self, value: JsonValue) -> bool:
         left: list[JsonValue] = [value]
         while left:
             item = left.pop()
             if isinstance(item, str):
-                if len(item) >= SHORTEST and self.words(item).are_in(item):
+                if len(item) >= MIN_LENGTH and self.matcher(item).occur_in(item):
                     return True
             elif isinstance(item, dict):
                 left.extend(item)
@@ -76,40 +80,40 @@ class KnownSecrets:
                 left.extend(item)
         return False
 
-    def _text(self, text: str) -> str:
-        return self.words(text).replaced(text, 0, len(text))[0]
+    def _redact_text(self, text: str) -> str:
+        return self.matcher(text).replace(text, 0, len(text))[0]
 
-    def _cleaned(self, value: JsonValue) -> JsonValue:
-        """Return a copy without secrets; it may be nested deeper than calls can be."""
+    def _redacted(self, value: JsonValue) -> JsonValue:
+        """Return a redacted copy; iterative, because the value may be deeply nested."""
         top: list[JsonValue] = [value]
         copies: list[list[JsonValue] | JsonObject] = [top]
 
-        def cleaned(item: JsonValue) -> JsonValue:
+        def redact_item(item: JsonValue) -> JsonValue:
             if isinstance(item, str):
-                return self._text(item)
+                return self._redact_text(item)
             if isinstance(item, list):
                 copies.append(copy := item.copy())
                 return copy
             if isinstance(item, dict):
-                copies.append(made := {self._text(key): each for key, each in item.items()})
+                copies.append(made := {self._redact_text(key): each for key, each in item.items()})
                 return made
             return item
 
         while copies:
             copy = copies.pop()
             if isinstance(copy, list):
-                copy[:] = map(cleaned, copy)
+                copy[:] = map(redact_item, copy)
             else:
-                copy.update({key: cleaned(each) for key, each in copy.items()})
+                copy.update({key: redact_item(each) for key, each in copy.items()})
         return top[0]
 
 
-class CleanStream:
-    """Takes secrets out of a text that comes in pieces.
+class RedactingStream:
+    """Redacts a text that arrives in chunks.
 
-    What may be the beginning of a secret is held back until it is known whether it is; of that,
-    the first `_hidden` characters are part of another secret, whose marker has been shown. All
-    pieces together become what the whole text would.
+    Text that may be the start of a secret is held back until more arrives. The first `_hidden`
+    characters of it belong to a secret whose marker was already returned. All chunks together give
+    the same result as the whole text.
     """
 
     def __init__(self, known: KnownSecrets) -> None:
@@ -118,86 +122,96 @@ class CleanStream:
         self._hidden = 0
 
     def feed(self, piece: str) -> str:
-        """Take the next piece; return what can be shown by now."""
-        words = self._known.words(piece)
-        if not words:
+        """Add a chunk; return the text that can be shown now."""
+        matcher = self._known.matcher(piece)
+        if not matcher:
             return piece
         text = self._held + piece if self._held else piece
-        end = words.unsure_from(text)
-        shown, covered = words.replaced(text, self._hidden, end)
+        end = matcher.partial_match_start(text)
+        output, covered = matcher.replace(text, self._hidden, end)
         self._held, self._hidden = text[end:], covered - end
-        return shown
+        return output
 
     def finish(self) -> str:
-        """Return what was held back and turned out to be nothing."""
+        """Return the rest of the text."""
         text, hidden = self._held, self._hidden
         self._held, self._hidden = "", 0
-        return self._known.words(text).replaced(text, hidden, len(text))[0]
+        return self._known.matcher(text).replace(text, hidden, len(text))[0]
 
 
-class Words:
-    """Words to be replaced by the marker."""
+class SecretMatcher:
+    """Finds a set of words and replaces them by the marker."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self._words = sorted(words, key=len, reverse=True)
         self._longest = len(self._words[0]) if self._words else 0
         self._shortest = len(self._words[-1]) if self._words else 0
-        # By their first two letters, and by the first: a text may end with it.
-        self._by_beginning: dict[str, list[str]] = {}
+        # By two characters, and by one, because a text may end with the first one.
+        self._by_prefix: dict[str, list[str]] = {}
         for word in self._words:
-            for beginning in (word[:2], word[:1]):
-                self._by_beginning.setdefault(beginning, []).append(word)
-        beginnings = (re.escape(each) + r"\Z" * (len(each) == 1) for each in self._by_beginning)
-        # Plain words and letters: no repeats.
-        self._beginning = re.compile("|".join(beginnings) or "(?!)")  # noqa: TID251
+            for prefix in (word[:2], word[:1]):
+                self._by_prefix.setdefault(prefix, []).append(word)
+        prefixes = (re.escape(each) + r"\Z" * (len(each) == 1) for each in self._by_prefix)
+        # Escaped literals only: no repeats.
+        self._prefix = re.compile("|".join(prefixes) or "(?!)")  # noqa: TID251
         self._any = re.compile("|".join(map(re.escape, self._words)))  # noqa: TID251
 
     def __bool__(self) -> bool:
         return bool(self._words)
 
-    def are_in(self, text: str) -> bool:
-        """Say whether any of them is in a text."""
+    def occur_in(self, text: str) -> bool:
+        """Tell whether any of the words is in a text."""
         if len(text) >= self._shortest:
-            for word in self._words:  # a loop: it is done for every text that a child prints
+            for word in self._words:  # a loop is faster than any(), and every output passes here
                 if word in text:
                     return True
         return False
 
-    def replaced(self, text: str, hidden: int, end: int) -> tuple[str, int]:
-        """Return a text up to its `end` with the marker in place of words that begin before it.
+    def replace(self, text: str, hidden: int, end: int) -> tuple[str, int]:
+        """Replace the words that start before `end`; return the text up to `end`.
 
-        So many characters are `hidden` already, by a marker before this text. With it comes how
-        far the text is covered: beyond its end if the last word reaches beyond.
+        The first `hidden` characters are covered by an earlier marker. The second result is the
+        position up to which the text is covered; it is after `end` if the last word is.
         """
-        shown, at, covered = "", 0, hidden
-        if self.are_in(text):
+        output, at, covered = "", 0, hidden
+        if self.occur_in(text):
             while (found := self._any.search(text, at)) and found.start() < end:
                 at = found.start() + 1
                 if found.start() >= covered:
-                    shown += text[covered : found.start()] + MARKER
+                    output += text[covered : found.start()] + MARKER
                 covered = max(covered, found.end())
-        return shown + text[covered:end], max(covered, end)
+        return output + text[covered:end], max(covered, end)
 
-    def unsure_from(self, text: str) -> int:
-        """Return where the first word may have begun that ends after this text."""
+    def partial_match_start(self, text: str) -> int:
+        """Return where a word may start that continues after this text."""
         at = max(0, len(text) - self._longest + 1)
-        while found := self._beginning.search(text, at):
+        while found := self._prefix.search(text, at):
             at = found.start()
-            for word in self._by_beginning[found.group()]:
+            for word in self._by_prefix[found.group()]:
                 if len(word) > len(text) - at and word.startswith(text[at:]):
                     return at
             at += 1
         return len(text)
 
 
-def _forms(value: str) -> set[str]:
-    """Return a secret as it is, and as JSON writes it, with and without letters beyond ASCII."""
-    written = (json.dumps(value), json.dumps(value, ensure_ascii=False))
-    return {value, *(each[1:-1] for each in written)}
+def _as_is(secret: str) -> str:
+    return secret
+
+
+def _in_ascii_json(secret: str) -> str:
+    return json.dumps(secret)[1:-1]
+
+
+def _in_json(secret: str) -> str:
+    return json.dumps(secret, ensure_ascii=False)[1:-1]
+
+
+FORMS: tuple[Callable[[str], str], ...] = (_as_is, _in_ascii_json, _in_json)
+"""How a secret may be written in the output of a child."""
 
 
 def _halves(form: str) -> Iterator[str]:
     middle = len(form) // 2
-    if middle >= SHORTEST:
+    if middle >= MIN_LENGTH:
         yield form[:middle]
         yield form[middle:]

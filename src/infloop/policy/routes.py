@@ -1,7 +1,6 @@
-"""Which calls of an API a child may make with a key that is not its own: method and path, exactly.
+"""Decides which API calls a child may make with a key it does not have: exact method and path.
 
-A path is compared as it stands. One that could be read in two ways (dot segments, escapes, empty
-segments) is not compared at all.
+A path that could be read in two ways (dot segments, escapes, empty segments) is refused.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ _QUERY = re.compile(r"[A-Za-z0-9_~=&.,:+-]*", re.ASCII)  # noqa: TID251
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One call."""
-
     method: str
     path: str
 
@@ -45,8 +42,8 @@ ROUTES: Mapping[Dialect, tuple[Route, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Routing:
-    """The call that is meant, or the status and reason why there is none."""
+class RouteMatch:
+    """The matching route, or the HTTP status and reason of the refusal."""
 
     route: Route | None = None
     query: str = ""
@@ -54,15 +51,15 @@ class Routing:
     reason: str = ""
 
 
-def find_route(method: str, target: str, routes: Sequence[Route]) -> Routing:
-    """Return which of the routes a request means."""
+def find_route(method: str, target: str, routes: Sequence[Route]) -> RouteMatch:
+    """Return the route that a request matches."""
     path, _, query = target.partition("?")
     segments = path.split("/")[1:]
     if any(not _SEGMENT.fullmatch(part) or part in (".", "..") for part in segments):
-        return Routing(status=400, reason="the path has a segment that is not plain")
+        return RouteMatch(status=400, reason="the path has a segment that is not plain")
     if not _QUERY.fullmatch(query):
-        return Routing(status=400, reason="the query is not plain")
+        return RouteMatch(status=400, reason="the query is not plain")
     for route in routes:
         if (route.method, route.path) == (method, path):
-            return Routing(route, query)
-    return Routing(status=403, reason=f"{method} {path} is not among the calls that may be made")
+            return RouteMatch(route, query)
+    return RouteMatch(status=403, reason=f"{method} {path} is not among the calls that may be made")

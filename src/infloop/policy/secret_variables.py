@@ -1,10 +1,10 @@
-"""Which variables of an environment hold secrets.
+"""Decides which environment variables hold secrets.
 
 Rules
-  * A variable holds one if a part of its name says so (`GH_TOKEN`, `PGPASSWORD`), unless the end of
-    its name says that it is only about one (`TOKEN_TYPE`, `SSH_KEY_PATH`).
-  * In a URL the password is the secret, whatever the variable is called, and nothing else is.
-  * What would be found in ordinary text is no secret: a path, a value without letters, a word.
+  * A variable holds a secret if a part of its name says so (`GH_TOKEN`, `PGPASSWORD`), unless the
+    end of its name says otherwise (`TOKEN_TYPE`, `SSH_KEY_PATH`).
+  * In a URL only the password is a secret, whatever the name of the variable.
+  * A value that occurs in ordinary text is not a secret: a path, a number, a word.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from binascii import a2b_qp
 from typing import TYPE_CHECKING
 
-from infloop.policy.redaction import SHORTEST
+from infloop.policy.redaction import MIN_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ _SHORTEST_BASE64 = 32
 
 
 def secret_values(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the secrets of an environment."""
+    """Yield the secrets in an environment."""
     for name, given in environment.items():
         value = given.strip()
         if "://" in value:
@@ -60,10 +60,10 @@ def _names_secret(name: str) -> bool:
 
 
 def _can_be_found(value: str) -> bool:
-    """Say whether a value is one that ordinary text does not hold."""
+    """Tell whether a value is unlikely to occur in ordinary text."""
     is_word = value.isalpha() and (value.islower() or value[1:].islower() or value.isupper())
     return (
-        len(value) >= SHORTEST
+        len(value) >= MIN_LENGTH
         and any(map(str.isalpha, value))
         and not (is_word and len(value) <= _LONGEST_WORD)
     )
@@ -74,7 +74,7 @@ def _is_path(value: str) -> bool:
 
 
 def _is_base64(value: str) -> bool:
-    """Say whether a value that begins with a slash is a random one: base64 has slashes too."""
+    """Tell whether a value that starts with a slash is base64 instead of a path."""
     kinds = (str.isupper, str.islower, str.isdigit)
     return (
         len(value) >= _SHORTEST_BASE64
@@ -85,13 +85,13 @@ def _is_base64(value: str) -> bool:
 
 
 def _passwords(url: str) -> Iterator[str]:
-    """Yield the password of a URL, as it is written and as it is meant."""
+    """Yield the password of a URL as written and decoded."""
     authority = url.partition("://")[2]
     for end in "/?#":
         authority = authority.partition(end)[0]
     user, _, password = authority.rpartition("@")[0].partition(":")
     if password and password != user:
         yield password
-        # Percent-encoding is quoted-printable with another sign.
+        # Percent-encoding is quoted-printable with `%` instead of `=`.
         meant = a2b_qp(password.replace("=", "=3D").replace("%", "=").encode("utf-8", "replace"))
         yield meant.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Whether somebody knows a secret."""
+"""Compares secrets in constant time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import hmac
 
 
 def same_secret(given: str, right: str) -> bool:
-    """Say whether two secrets are one; how long it takes says nothing about how much agrees.
+    """Compare two secrets in a time that does not depend on their content.
 
-    Nothing equals an empty secret.
+    An empty secret equals nothing.
     """
     return bool(right) and hmac.compare_digest(_digest(given), _digest(right))
 

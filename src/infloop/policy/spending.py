@@ -1,27 +1,27 @@
-"""Whether more money may be spent.
+"""Decides whether more money may be spent.
 
 Rules
-  * A cap is used up when what was spent reaches it. What is being asked at that moment goes on, so
-    the cap is passed by at most what was in flight.
-  * Only what a provider reported is money. What it did not report is unknown, never nothing. Under
-    a cap little may be unknown: whoever keeps answers from telling what they cost is stopped.
-  * A window begins at midnight of a day of the local calendar: today, Monday, the first of the
-    month. `process` has no beginning of its own: it is whatever this process has asked for.
+  * A cap is reached when the money spent reaches it. Calls in progress continue, so the cap is
+    exceeded by at most their cost.
+  * Only costs that a provider reports count. An unreported cost is unknown, not zero. With a cap,
+    only a few costs may be unknown; an agent whose answers hide their cost is stopped.
+  * A window starts at midnight of the local calendar: today, Monday, or the first of the month.
+    The window `process` covers the calls of this process.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 Window: TypeAlias = Literal["process", "day", "week", "month"]
 
-MOST_UNTOLD = 10
-"""So many answers in one step may keep to themselves what they cost, where there is a cap."""
+MAX_UNREPORTED_COSTS = 10
+"""The number of answers in one step that may leave their cost unreported under a cap."""
 
-MOST_USD = 1_000_000.0
-"""More than any call costs; what claims to be more is no amount."""
+MAX_USD = 1_000_000.0
+"""More than any call costs; larger reported costs are ignored."""
 
 _SPENDER = {
     "process": "all runs of this process together have",
@@ -39,15 +39,15 @@ _WAY_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What all runs together may spend; 0 means no limit."""
+    """The cost limit of all runs together; 0 means no limit."""
 
     max_usd: float = 0.0
     window: Window = "process"
     require_known_cost: bool = False
 
 
-def window_began(window: Window, today: date) -> date | None:
-    """Return the day on which the window that `today` lies in began, if days bound it."""
+def window_start(window: Window, today: date) -> date | None:
+    """Return the day on which the window of `today` started; None for `process`."""
     match window:
         case "process":
             return None
@@ -57,20 +57,22 @@ def window_began(window: Window, today: date) -> date | None:
             return today - timedelta(days=today.weekday())
         case "month":
             return today.replace(day=1)
+        case _:
+            assert_never(window)
 
 
 def used_up(spent_usd: float, limit_usd: float) -> bool:
-    """Say whether a cap leaves nothing to spend; 0 is no cap."""
+    """Tell whether a cap is reached; 0 is no cap."""
     return 0 < limit_usd <= spent_usd
 
 
 def is_amount(usd: float) -> bool:
-    """Say whether a reported cost can be one; a refund or a number out of all bounds cannot."""
-    return 0 <= usd <= MOST_USD
+    """Tell whether a reported cost is plausible: not negative, not out of range."""
+    return 0 <= usd <= MAX_USD
 
 
 def total_refusal(spent_usd: float, budget: Budget) -> str:
-    """Return why nothing more may be asked of any provider, and what to do."""
+    """Return why no provider may be called any more, and what to do."""
     return (
         f"budget: {_SPENDER[budget.window]} spent ${spent_usd:.4f}, and the limit is "
         f"${budget.max_usd:.4f} (INFLOOP_MAX_TOTAL_COST_USD); {_WAY_OUT[budget.window]} or raise "
@@ -79,27 +81,27 @@ def total_refusal(spent_usd: float, budget: Budget) -> str:
 
 
 def run_refusal(spent_usd: float, limit_usd: float) -> str:
-    """Return why a run may ask nothing more, and what to do."""
+    """Return why a run may make no more calls, and what to do."""
     return (
         f"budget: the run spent ${spent_usd:.4f}, interrupted steps included, and its limit is "
         f"${limit_usd:.4f} (INFLOOP_MAX_RUN_COST_USD, or limits.maxCostUsd in the workflow)"
     )
 
 
-def untold_refusal(answers: int) -> str:
-    """Return why an agent may ask nothing more whose answers do not tell what they cost."""
+def unreported_cost_refusal(answers: int) -> str:
+    """Return why an agent whose answers do not report their cost may make no more calls."""
     return (
-        f"budget: {answers} answers to this agent broke off, or ended, without telling what they "
-        "cost, so nobody can say whether the limit on cost is reached; let the agent ask for usage "
-        "(stream_options.include_usage) and hear its answers out, or remove the limit"
+        f"budget: {answers} answers to this agent did not report their cost, so it is unknown "
+        "whether the cost limit is reached; let the agent request usage "
+        "(stream_options.include_usage) and read its answers to the end, or remove the limit"
     )
 
 
 def unknown_cost_refusal(provider: str, model: str, error: str) -> str:
-    """Return why a run ends when a call did not say what it cost, and what to do."""
+    """Return why a run fails when a call did not report its cost, and what to do."""
     which = f"{provider!r} ({model})" if model else repr(provider)
     why = f" (it failed: {error})" if error else ""
     return (
-        f"budget: provider {which} did not say what a call cost{why}, and "
+        f"budget: provider {which} did not report the cost of a call{why}, and "
         "INFLOOP_REQUIRE_KNOWN_COST is set; use a provider that reports cost, or unset it"
     )

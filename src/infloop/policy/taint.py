@@ -1,66 +1,57 @@
-"""What a value from outside may reach.
+"""Taint analysis: finds the fields that an untrusted value can reach.
 
-An input that a webhook's sender filled in is untrusted: nobody vouches for it. It is followed
-through references, from node to node and into called workflows: what an agent, a script, a command
-or a judge returns is untrusted as soon as something untrusted went in. Then each workflow's
-`untrusted` decides whether it may arrive where it arrives.
+An input that a sender of a webhook filled in is untrusted. It is followed through references, from
+node to node and into called workflows. The output of an agent, a script, a command or a judge is
+untrusted if one of its inputs is. The `untrusted` rules of a workflow decide where such a value may
+go.
 
-    agents      never            not at all
+    agents      never            nowhere
                 sandboxed-only   as text, to agents and judges that are confined (the default)
                 any              anywhere, also as the directory or the name of an agent
-    commands    never            not at all, scripts included
+    commands    never            nowhere, scripts included
                 env              as variables, arguments and standard input (the default)
                 any              anywhere, also in a shell line or as a directory
 
-A called workflow is held to its own rules and to those of the workflow that was started. Looking
-at the file alone errs on the safe side: all calls of a workflow count together, and a condition
-without a text of its own counts as reading whatever is untrusted around it. What goes from one step
-to another by way of files is not seen here; confinement is what bounds that.
+- A called workflow must obey its own rules and those of the workflow that was started.
+- The analysis is static and errs on the safe side: all calls of a workflow count together, and a
+  condition without a text of its own counts as reading every untrusted output.
+- Values that pass from step to step in files are not followed. Confinement limits those.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never
 
+from infloop.model.nodes import UntrustedRule, node_model
 from infloop.model.references import INPUT_ROOTS, config_templates
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from infloop.model.schema import TextUse
     from infloop.model.values import JsonObject
 
-Carrier: TypeAlias = Literal["agents", "commands"]
+Mode: TypeAlias = Literal["never", "sandboxed-only", "env", "any"]
 
-DEFAULT: Mapping[Carrier, str] = {"agents": "sandboxed-only", "commands": "env"}
-# From the strictest on.
-_STRICTNESS: Mapping[Carrier, tuple[str, ...]] = {
+DEFAULT: Mapping[UntrustedRule, Mode] = {"agents": "sandboxed-only", "commands": "env"}
+# The strictest first.
+_STRICTNESS: Mapping[UntrustedRule, tuple[Mode, ...]] = {
     "agents": ("never", "sandboxed-only", "any"),
     "commands": ("never", "env", "any"),
 }
 
-# Made by us, not by the sender: numbers, words of our own, and directories that we named.
-_OURS = frozenset(
-    {
-        *("broke", "completed", "costUsd", "durationMs", "exitCode", "failed", "iterations"),
-        *("language", "met", "mode", "noProgress", "op", "scores", "sessionCostUsd"),
-        *("sessionTokens", "status", "timedOut", "tokens", "winner_index", "worktreePath"),
-    }
-)
-# What chooses where and as what something runs, instead of being read by it.
-_CHOICES = frozenset(
-    {"agent", "cwd", "profile", "worktreeRef", "command.cwd", "model", "judge.model"}
-)
-_SHELL_LINE = "command.cmd"
-_MOST_TOLD = 5
+_MAX_IN_MESSAGE = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """A field that an untrusted value arrives at, and the references that bring it there.
+class TaintedField:
+    """A field that an untrusted value reaches, and the references through which it does.
 
-    Without references it arrives unnamed: the condition looks at what the step before said.
+    - Without references, the node is a condition that reads the output of the step before it.
+    - `use` is what the field is used for.
+    - `rule` decides about its node; None for a node that only compares texts.
     """
 
     workflow: str
@@ -68,46 +59,48 @@ class Reached:
     node_type: str
     field: str
     references: tuple[str, ...] = ()
+    use: TextUse = "text"
+    rule: UntrustedRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """A field that an untrusted value must not arrive at, and what would allow it."""
+class TaintViolation:
+    """A field that an untrusted value must not reach, and the mode that forbids it."""
 
-    reached: Reached
-    carrier: Carrier
-    allowed: str
+    at: TaintedField
+    rule: UntrustedRule
+    allowed: Mode
 
     def __str__(self) -> str:
-        at = self.reached
+        at = self.at
         through = ", ".join(f"{{{{{one}}}}}" for one in at.references)
         by = f" through {through}" if through else ""
         return (
             f"a value from outside reaches {at.field!r} of {at.node_type} {at.node!r} in workflow "
-            f"{at.workflow!r}{by}, and `untrusted.{self.carrier}` allows {self.allowed!r}; "
+            f"{at.workflow!r}{by}, and `untrusted.{self.rule}` allows {self.allowed!r}; "
             f"{_way_out(self)}"
         )
 
 
-def _way_out(refusal: Refusal) -> str:
-    if refusal.reached.field == _SHELL_LINE and refusal.allowed == "env":
+def _way_out(violation: TaintViolation) -> str:
+    if violation.at.use == "shell" and violation.allowed == "env":
         return 'pass it in the command\'s `env` and write "$NAME" in the line'
-    return f'take it out, or write "untrusted": {{"{refusal.carrier}": …}} in the workflow'
+    return f'take it out, or write "untrusted": {{"{violation.rule}": …}} in the workflow'
 
 
-def reached(
+def tainted_fields(
     workflows: Mapping[str, JsonObject], root: str, untrusted: Collection[str]
-) -> tuple[Reached, ...]:
-    """Return every field that the inputs in `untrusted` of workflow `root` arrive at.
+) -> tuple[TaintedField, ...]:
+    """Return every field that the inputs `untrusted` of workflow `root` can reach.
 
-    Those that are declared as numbers or truth values are nothing but that, and do no harm.
+    Inputs that are declared as numbers or booleans are harmless and left out.
     """
     texts = set(untrusted) - _typed(workflows[root])
     if not texts:
         return ()
-    flow = _Flow(workflows)
-    flow.spread(root, texts)
-    return tuple(flow.arrivals())
+    propagation = _Propagation(workflows)
+    propagation.propagate(root, texts)
+    return tuple(propagation.tainted_fields())
 
 
 def _typed(workflow: JsonObject) -> set[str]:
@@ -119,78 +112,67 @@ def _typed(workflow: JsonObject) -> set[str]:
     }
 
 
-def refusals(
+def find_violations(
     workflows: Mapping[str, JsonObject], root: str, untrusted: Collection[str], *, confined: bool
-) -> tuple[Refusal, ...]:
-    """Return where an untrusted value would arrive and must not.
+) -> tuple[TaintViolation, ...]:
+    """Return the fields that an untrusted value would reach and must not.
 
-    `confined` says whether the run's children are confined as far as the operator demands of runs
-    that somebody outside caused.
+    `confined` says whether the run's children are confined as the operator demands for runs that
+    are caused from outside.
     """
-    found = (
-        _judge(one, carrier, allowed, confined=confined)
-        for one in reached(workflows, root, untrusted)
-        for carrier in _carriers(one)
-        for allowed in (_allowed(workflows, root, one.workflow, carrier),)
-    )
-    return tuple(one for one in found if one is not None)
+    found: list[TaintViolation] = []
+    for field in tainted_fields(workflows, root, untrusted):
+        if field.rule is None:
+            continue
+        mode = _allowed(workflows, root, field.workflow, field.rule)
+        if not _is_allowed(field, mode, confined=confined):
+            found.append(TaintViolation(field, field.rule, mode))
+    return tuple(found)
 
 
-def told(found: Sequence[Refusal]) -> str:
-    """Return refusals as one message, which names the first few."""
-    return "; ".join(map(str, found[:_MOST_TOLD]))
+def violations_message(found: Sequence[TaintViolation]) -> str:
+    """Return one message for the first few violations."""
+    return "; ".join(map(str, found[:_MAX_IN_MESSAGE]))
 
 
-# -- judging ---------------------------------------------------------------------------------
-
-
-def _carriers(at: Reached) -> Iterator[Carrier]:
-    """Yield which of the rules a field is under; one that only decides is under none."""
-    if at.node_type in ("agent", "judge"):
-        yield "agents"
-    elif at.node_type == "script":
-        yield "commands"
-    elif at.node_type == "condition":
-        kind = at.field.partition(".")[0]
-        if kind in ("judge", "command"):
-            yield "agents" if kind == "judge" else "commands"
+# -- rules -----------------------------------------------------------------------------------
 
 
 def _allowed(
-    workflows: Mapping[str, JsonObject], root: str, workflow: str, carrier: Carrier
-) -> str:
-    rank = _STRICTNESS[carrier].index
-    return min((_declared(workflows[name], carrier) for name in (root, workflow)), key=rank)
+    workflows: Mapping[str, JsonObject], root: str, workflow: str, rule: UntrustedRule
+) -> Mode:
+    rank = _STRICTNESS[rule].index
+    return min((_declared(workflows[name], rule) for name in (root, workflow)), key=rank)
 
 
-def _declared(workflow: JsonObject, carrier: Carrier) -> str:
+def _declared(workflow: JsonObject, rule: UntrustedRule) -> Mode:
     rules = workflow.get("untrusted")
-    said = rules.get(carrier) if isinstance(rules, dict) else None
-    if said is None:
-        return DEFAULT[carrier]
-    # A word that is not known opens nothing.
-    return said if isinstance(said, str) and said in _STRICTNESS[carrier] else "never"
+    declared = rules.get(rule) if isinstance(rules, dict) else None
+    if declared is None:
+        return DEFAULT[rule]
+    # An unknown mode allows nothing.
+    return next((mode for mode in _STRICTNESS[rule] if mode == declared), "never")
 
 
-def _judge(at: Reached, carrier: Carrier, allowed: str, *, confined: bool) -> Refusal | None:
-    field = at.field
-    chooses = field in _CHOICES
-    match allowed:
+def _is_allowed(at: TaintedField, mode: Mode, *, confined: bool) -> bool:
+    match mode:
         case "any":
-            return None
-        case "sandboxed-only" if confined and not chooses:
-            return None
-        case "env" if not chooses and field != _SHELL_LINE:
-            return None
+            return True
+        case "sandboxed-only":
+            return confined and at.use != "selector"
+        case "env":
+            return at.use not in ("selector", "shell")
+        case "never":
+            return False
         case _:
-            return Refusal(at, carrier, allowed)
+            assert_never(mode)
 
 
-# -- following -------------------------------------------------------------------------------
+# -- propagation -----------------------------------------------------------------------------
 
 
 class _Node:
-    """A node as far as values go in and out of it."""
+    """A node, as far as values flow through it."""
 
     def __init__(self, workflow: str, raw: Mapping[str, Any], parent: _Node | None) -> None:
         self.workflow = workflow
@@ -198,80 +180,93 @@ class _Node:
         self.id: str = raw["id"]
         self.type: str = raw["type"]
         self.config: JsonObject = raw.get("config") or {}
+        self.model = node_model(self.type)
+        self.rule = self.model.untrusted_rule(self.config)
         self.fields = [
-            (".".join(path), template.references)
-            for path, template in config_templates(self.type, self.config)
+            (".".join(path), template.references, use)
+            for path, template, use in config_templates(self.type, self.config)
         ]
         declared = self.config.get("outputs")
         self._own_outputs = frozenset(declared if isinstance(declared, dict | list) else ())
-        # A condition without a text of its own looks at what the step before it said.
-        self.looks_around = self.type == "condition" and self.config.get("against") is None
+        # A condition without a text of its own looks at what the step before it mode.
+        field = self.model.previous_output_field
+        self.reads_any_output = bool(field) and self.config.get(field) is None
 
-    def is_ours(self, output: str) -> bool:
-        """Say whether an output is made by us whatever went in; one that a script names is not."""
-        return output in _OURS and output not in self._own_outputs
+    def is_trusted(self, output: str) -> bool:
+        """Tell whether we produce an output ourselves, and not the script that declares it."""
+        return output in self.model.trusted_outputs and output not in self._own_outputs
 
 
-class _Flow:
-    """Which inputs and nodes of all workflows are untrusted, followed until nothing is added."""
+class _Propagation:
+    """The untrusted inputs and nodes of all workflows, propagated to a fixed point."""
 
     def __init__(self, workflows: Mapping[str, JsonObject]) -> None:
         self._nodes: dict[str, dict[str, _Node]] = {}
         self._inputs: dict[str, set[str]] = {name: set() for name in workflows}
         self._tainted: dict[str, set[str]] = {name: set() for name in workflows}
-        # (workflow, what a reference begins with) -> the nodes that hold such a reference
+        # (workflow, head of a reference) -> the nodes that contain such a reference
         self._readers: dict[tuple[str, str], list[_Node]] = {}
         for name, body in workflows.items():
-            self._nodes[name] = {node.id: node for node in _every_node(name, body.get("nodes"))}
+            self._nodes[name] = {node.id: node for node in _all_nodes(name, body.get("nodes"))}
             for node in self._nodes[name].values():
-                heads = {_head(one) for _, references in node.fields for one in references}
-                for head in heads | ({_AROUND} if node.looks_around else set()):
+                heads = {_head(one) for _, references, _ in node.fields for one in references}
+                for head in heads | ({_ANY_NODE} if node.reads_any_output else set()):
                     self._readers.setdefault((name, head), []).append(node)
-        self._waiting: deque[_Node] = deque()
+        self._queue: deque[_Node] = deque()
 
-    def spread(self, root: str, untrusted: Collection[str]) -> None:
-        """Follow the untrusted inputs of `root` to wherever they go."""
+    def propagate(self, root: str, untrusted: Collection[str]) -> None:
+        """Propagate the untrusted inputs of `root`."""
         self._taint_inputs(root, untrusted)
-        while self._waiting:
-            node = self._waiting.popleft()
-            if any(True for _ in self._arrivals_at(node)):
+        while self._queue:
+            node = self._queue.popleft()
+            if any(True for _ in self._tainted_in(node)):
                 self._taint(node)
-            if node.type == "subworkflow":
-                passed = [one.field.removeprefix("inputs.") for one in self._arrivals_at(node)]
+            if node.model.opens == "call":
+                passed = [one.field.removeprefix("inputs.") for one in self._tainted_in(node)]
                 self._taint_inputs(str(node.config.get("workflowId")), passed)
 
-    def arrivals(self) -> Iterator[Reached]:
-        """Yield every field at which something untrusted arrives."""
+    def tainted_fields(self) -> Iterator[TaintedField]:
+        """Yield every field that an untrusted value reaches."""
         for nodes in self._nodes.values():
             for node in nodes.values():
-                yield from self._arrivals_at(node)
+                yield from self._tainted_in(node)
 
-    def _arrivals_at(self, node: _Node) -> Iterator[Reached]:
+    def _tainted_in(self, node: _Node) -> Iterator[TaintedField]:
         name = node.workflow
-        for field, references in node.fields:
+        for field, references, use in node.fields:
             by = tuple(".".join(one) for one in references if self._is_untrusted(name, one))
             if by:
-                yield Reached(name, node.id, node.type, _shown(node, field), by)
+                label = _field_name(node, field)
+                yield TaintedField(
+                    workflow=name,
+                    node=node.id,
+                    node_type=node.type,
+                    field=label,
+                    references=by,
+                    use=use,
+                    rule=node.rule,
+                )
         tainted = self._tainted[name]
-        if node.looks_around and len(tainted) > (node.id in tainted):
-            yield Reached(name, node.id, node.type, _shown(node, "against"))
+        if node.reads_any_output and len(tainted) > (node.id in tainted):
+            label = _field_name(node, node.model.previous_output_field)
+            yield TaintedField(name, node.id, node.type, label, rule=node.rule)
 
     def _taint_inputs(self, workflow: str, names: Collection[str]) -> None:
         known = self._inputs.get(workflow)
         if known is not None and not known.issuperset(names):
             known.update(names)
-            self._waiting.extend(self._readers.get((workflow, _INPUTS), ()))
+            self._queue.extend(self._readers.get((workflow, _INPUTS), ()))
 
     def _taint(self, node: _Node) -> None:
-        """Mark a node and the containers around it, whose outputs hold those of the node."""
-        around: _Node | None = node
-        while around is not None and around.id not in self._tainted[around.workflow]:
-            tainted = self._tainted[around.workflow]
-            tainted.add(around.id)
-            self._waiting.extend(self._readers.get((around.workflow, around.id), ()))
-            if len(tainted) <= 2:  # with two of them, each condition has another one around it
-                self._waiting.extend(self._readers.get((around.workflow, _AROUND), ()))
-            around = around.parent
+        """Mark a node and its containers, whose outputs include those of the node."""
+        container: _Node | None = node
+        while container is not None and container.id not in self._tainted[container.workflow]:
+            tainted = self._tainted[container.workflow]
+            tainted.add(container.id)
+            self._queue.extend(self._readers.get((container.workflow, container.id), ()))
+            if len(tainted) <= 2:  # from the second on, every condition can read another one
+                self._queue.extend(self._readers.get((container.workflow, _ANY_NODE), ()))
+            container = container.parent
 
     def _is_untrusted(self, workflow: str, reference: Sequence[str]) -> bool:
         head = _head(reference)
@@ -281,27 +276,25 @@ class _Flow:
         if head not in self._tainted[workflow]:
             return False
         node = self._nodes[workflow][head]
-        return len(reference) < 2 or not node.is_ours(reference[1])
+        return len(reference) < 2 or not node.is_trusted(reference[1])
 
 
-# No id of a node: one that is referred to has neither of these characters.
-_INPUTS, _AROUND = "{inputs}", "{around}"
+# These cannot be node ids: a node id in a reference contains no braces.
+_INPUTS, _ANY_NODE = "{inputs}", "{any}"
 
 
 def _head(reference: Sequence[str]) -> str:
     return _INPUTS if reference[0] in INPUT_ROOTS else reference[0]
 
 
-def _every_node(workflow: str, nodes: Any, parent: _Node | None = None) -> Iterator[_Node]:
+def _all_nodes(workflow: str, nodes: Any, parent: _Node | None = None) -> Iterator[_Node]:
     for raw in nodes or ():
         node = _Node(workflow, raw, parent)
         yield node
-        yield from _every_node(workflow, raw.get("children"), node)
+        yield from _all_nodes(workflow, raw.get("children"), node)
 
 
-def _shown(node: _Node, field: str) -> str:
-    """Return a field's name; one that all kinds of a condition share is said with the kind."""
-    if node.type == "condition" and field in ("against", "cwd"):
-        kind = node.config.get("kind", "sentinel")
-        return f"{kind}.{field}"
-    return field
+def _field_name(node: _Node, field: str) -> str:
+    """Return the name of a field; one that all variants of a node share is prefixed."""
+    kind = node.model.variant(node.config)
+    return f"{kind}.{field}" if kind and "." not in field else field

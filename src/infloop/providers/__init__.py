@@ -1,15 +1,29 @@
-"""What answers a prompt.
+"""Providers: programs and models that answer a prompt.
 
-base               the interface: a request in; text, tools, usage, cost and a result out
-cli/               transport `cli`: an agent that is a program
-acp/               transport `acp`: an agent that speaks the Agent Client Protocol
-http/              transport `http`: a model behind an HTTP API
-scripted           plays a file of turns: for the demo, the documentation and the tests
-shipped/           the manifests that come with infloop
+    base               the interface: a request in; text, tool calls, usage, cost and a result out
+    transports         makes the provider of a manifest: one case per transport
+    context            what a transport may use
+    cli/               transport `cli`: an agent that is a program
+    acp/               transport `acp`: an agent that speaks the Agent Client Protocol
+    http/              transport `http`: a model behind an HTTP API
+    scripted           transport `scripted`: plays a file of turns, for demos, documents and tests
+    shipped/           the manifests that come with infloop
 
-approval_requests  questions that an agent asks a person
-output_reader      reads what a provider prints, with an idle timeout
-idle_timeout       how long to wait for a provider that says nothing
-lines, json_lines  output cut into lines; one line of untrusted JSON
-prices             tokens become money, or the cost stays unknown
+    programs           which program an agent is, and what to do if it is not installed
+    process            runs a program and reads its output until it ends
+    output_reader      turns a program's output into parts, in bounded memory
+    idle_timeout       limits how long to wait for a provider that sends nothing
+    approval_requests  an agent's open requests for a person's approval
+    lines, json_lines  splits output into lines; reads one line of untrusted JSON
+    prices             computes the cost of tokens, or leaves it unknown
+
+A new transport is a manifest class in `infloop.model.provider`, a file here, and a case in
+`transports`.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SHIPPED_DIR = Path(__file__).parent / "shipped"
+"""The manifests that come with infloop."""

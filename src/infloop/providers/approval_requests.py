@@ -1,6 +1,6 @@
-"""Questions that an agent has put and a person has not answered: the agent waits, we listen on.
+"""An agent's open requests for a person's approval. Its other output is read meanwhile.
 
-An adapter is handed a way to ask (`Ask`) and nothing else of who answers, where and how.
+An adapter is given a function that asks (`AskPerson`). It does not know who answers, or how.
 """
 
 from __future__ import annotations
@@ -9,29 +9,32 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from infloop.errors import InfloopError
-from infloop.policy.permissions import Ruling
+from infloop.policy.permissions import PermissionDecision
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from infloop.model.approval import Question
 
-MOST_OPEN = 8
-"""How many questions of one agent may be open: nobody can read more at once."""
+MAX_OPEN_REQUESTS = 8
+"""How many requests of one agent may be open: a person cannot read more at once."""
 
 
-class Ask(Protocol):
-    """Puts a question to a person."""
+class AskPerson(Protocol):
+    """Asks a person for approval."""
 
-    def __call__(self, question: Question) -> Awaitable[Ruling]:
-        """Wait for the answer and return it; silence denies. Cancelled, the question is gone."""
+    def __call__(self, question: Question) -> Awaitable[PermissionDecision]:
+        """Wait for the answer and return it.
+
+        No answer in time is a denial. Cancelling withdraws the question.
+        """
 
 
-class Asking:
-    """The open questions of one agent; whoever made this closes it."""
+class ApprovalRequests:
+    """The open requests of one agent. Its owner must close it."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, ask_person: AskPerson) -> None:
+        self._ask_person = ask_person
         self._tasks: set[asyncio.Task[None]] = set()
         self._open = 0
 
@@ -40,28 +43,30 @@ class Asking:
         """Whether the agent waits for a person."""
         return self._open > 0
 
-    def put(self, question: Question, then: Callable[[Ruling], None]) -> None:
+    def submit(self, question: Question, then: Callable[[PermissionDecision], None]) -> None:
         """Ask, and call `then` with the answer."""
-        if self._open >= MOST_OPEN:
-            then(Ruling(allowed=False, why=f"{MOST_OPEN} questions wait for an answer already"))
+        if self._open >= MAX_OPEN_REQUESTS:
+            why = f"{MAX_OPEN_REQUESTS} questions wait for an answer already"
+            then(PermissionDecision(allowed=False, why=why))
             return
         self._open += 1
-        task = asyncio.create_task(self._consult(question, then))
+        task = asyncio.create_task(self._wait(question, then))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Take back what has no answer."""
+        """Withdraw all requests without an answer."""
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _consult(self, question: Question, then: Callable[[Ruling], None]) -> None:
+    async def _wait(self, question: Question, then: Callable[[PermissionDecision], None]) -> None:
         try:
-            ruling = await self._ask(question)
+            ruling = await self._ask_person(question)
         except InfloopError as error:
-            ruling = Ruling(allowed=False, why=f"nobody could be asked: {error}")
+            ruling = PermissionDecision(allowed=False, why=f"nobody could be asked: {error}")
         finally:
-            self._open -= 1  # before the answer is told: from then on the agent's silence counts
+            # Before `then`: once the agent has its answer, its idle timeout counts again.
+            self._open -= 1
         then(ruling)

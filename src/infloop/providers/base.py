@@ -1,14 +1,15 @@
-"""What answers a prompt: the interface between a step and an agent, a CLI or a model.
+"""The interface between a step and a provider: an agent, a CLI or a model that answers a prompt.
 
-A provider takes a request and yields parts, in order, until `Done`. It never raises for what the
-agent did (that is `Done` with an error); it raises StepError when it cannot be asked at all.
-Cancelling the task that reads the parts must leave nothing of the provider running.
+- A provider takes a request and yields the parts of its answer in order, up to `Done`.
+- It raises StepError if it cannot be asked at all. Anything that the agent does wrong is a `Done`
+  with an error.
+- When the task that reads the parts is cancelled, nothing of the provider keeps running.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, assert_never
 
 import msgspec
 
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Tokens used since the last `Usage`, and by which model where that is known.
+    """Tokens used since the last `Usage`, and the model if it is known.
 
-    `input_tokens` counts all that was read: of these `cached_tokens` came from a cache and
-    `cache_write_tokens` went into one.
+    `input_tokens` includes `cached_tokens`, which were read from a cache, and `cache_write_tokens`,
+    which were written to one.
     """
 
     input_tokens: int = 0
@@ -40,8 +41,8 @@ class Usage(msgspec.Struct, frozen=True):
             other.model or self.model,
         )
 
-    def beyond(self, counted: Usage) -> Usage:
-        """Return what this total holds beyond what was counted before; never less than nothing."""
+    def since(self, counted: Usage) -> Usage:
+        """Return this total minus what was counted before; never below zero."""
         return Usage(
             max(0, self.input_tokens - counted.input_tokens),
             max(0, self.output_tokens - counted.output_tokens),
@@ -51,7 +52,7 @@ class Usage(msgspec.Struct, frozen=True):
         )
 
     @property
-    def counts(self) -> bool:
+    def has_tokens(self) -> bool:
         """Whether any token was used."""
         return bool(self.input_tokens or self.output_tokens)
 
@@ -60,12 +61,13 @@ NO_USAGE = Usage()
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One prompt, with what a provider may need to know about where it comes from.
+    """One prompt, with what a provider may need to know about its step.
 
-    With `session_id` the agent's own session is continued where it can be; `session_usage` and
-    `session_cost_usd` are what was counted of that session before, for an agent that reports the
-    session's total. An agent that says nothing for `idle_timeout_ms` (0: no limit) is ended as
-    stalled.
+    session_id        the agent's own session to continue, if the agent can
+    session_usage     tokens of that session that were counted before, for an agent that reports
+                      the total of the session; `session_cost_usd` is their cost
+    idle_timeout_ms   an agent that prints nothing for this long is stopped as stalled; 0 means
+                      no limit
     """
 
     prompt: str
@@ -86,19 +88,19 @@ class Request(msgspec.Struct, frozen=True):
     idle_timeout_ms: int = 0
 
     @property
-    def wanted_model(self) -> str:
-        """The model that is asked for, as a judge or an agent names it; empty for the default."""
+    def requested_model(self) -> str:
+        """The model that a judge or an agent names; empty for the provider's default."""
         return (self.model or self.profile).strip()
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A piece of what the agent says."""
+    """A piece of the agent's text."""
 
     text: str
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """The agent used a tool or a sub-agent; never part of what it says."""
+    """The agent used a tool or a sub-agent; it is not part of its text."""
 
     name: str
     summary: str
@@ -106,24 +108,24 @@ class Tool(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """How a transcript shows it."""
+        """Its line in a transcript."""
         return f"[{self.kind}: {self.name}] {self.summary}"
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """What a tool or a sub-agent answered."""
+    """The result of a tool or a sub-agent."""
 
     summary: str
     kind: Literal["tool", "subagent"] = "tool"
 
     @property
     def line(self) -> str:
-        """How a transcript shows it."""
+        """Its line in a transcript."""
         return f"[{self.kind} result] {self.summary}"
 
 
-class Notice(msgspec.Struct, frozen=True):
-    """One line about the agent, not by it, that begins with its topic: `[permissions] …`."""
+class ProviderNotice(msgspec.Struct, frozen=True):
+    """One line about the agent, written by infloop. It begins with its topic: `[permissions] …`."""
 
     line: str
 
@@ -135,7 +137,7 @@ class RateLimited(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Why the agent failed."""
+        """Why the agent failed, with the time at which the limit is lifted."""
         try:
             until = datetime.fromtimestamp(self.until_ms / 1000, UTC)
         except (OverflowError, ValueError, OSError):
@@ -144,13 +146,13 @@ class RateLimited(msgspec.Struct, frozen=True):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """Money spent since the last `Cost`, in US dollars; None when some was and nobody knows it."""
+    """US dollars spent since the last `Cost`; None if something was spent and is not known."""
 
     usd: float | None
 
 
 class Session(msgspec.Struct, frozen=True):
-    """The agent's own name for this conversation."""
+    """The id that the agent gave this conversation."""
 
     id: str
 
@@ -162,52 +164,52 @@ class Stderr(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The end: exit code, the last message, and why it failed if it did."""
+    """The end of an answer: exit code, last message, and the error if it failed."""
 
     exit_code: int | None = 0
     result: str | None = None
     error: str = ""
 
 
-Part: TypeAlias = (
-    Text | Tool | ToolResult | Notice | Usage | Cost | Session | RateLimited | Stderr | Done
+AnswerPart: TypeAlias = (
+    Text | Tool | ToolResult | ProviderNotice | Usage | Cost | Session | RateLimited | Stderr | Done
 )
 
 
 class Provider(Protocol):
-    """Anything that can be asked."""
+    """Answers prompts."""
 
     @property
     def id(self) -> str:
-        """The name that workflows use."""
+        """The id that workflows use."""
 
-    def ask(self, request: Request) -> AsyncIterator[Part]:
+    def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         """Yield the parts of the answer."""
 
 
 class Answer:
-    """Everything that was said, collected from the parts; each text is kept up to a limit."""
+    """Collects the parts of an answer; each text is kept up to a limit."""
 
     def __init__(self, max_bytes: int) -> None:
-        self._said = Capture("stdout", max_bytes, None)
+        self._text = Capture("stdout", max_bytes, None)
         self._stderr = Capture("stderr", max_bytes, None)
-        self._transcript: Capture | None = None  # until it is more than what was said
+        self._transcript: Capture | None = None  # while it is the same as the text
         self.usage = NO_USAGE
         self.cost_usd: float | None = None
         self.session = ""
         self.rate_limited_until_ms: int | None = None
         self.done: Done | None = None
 
-    def add(self, part: Part) -> None:
-        """Take in one part."""
+    def add(self, part: AnswerPart) -> None:
+        """Add one part."""
         match part:
             case Text(text):
                 data = text.encode("utf-8", "replace")
-                self._said.feed(data)
+                self._text.feed(data)
                 if self._transcript:
                     self._transcript.feed(data)
-            case Tool() | ToolResult() | Notice():
-                self._transcript = self._transcript or self._said.copy()
+            case Tool() | ToolResult() | ProviderNotice():
+                self._transcript = self._transcript or self._text.copy()
                 self._transcript.feed(f"\n{part.line}\n".encode("utf-8", "replace"))
             case Usage():
                 self.usage += part
@@ -222,16 +224,18 @@ class Answer:
                 self._stderr.feed(text.encode("utf-8", "replace"))
             case Done():
                 self.done = self.done or part
+            case _:
+                assert_never(part)
 
     @property
-    def said(self) -> str:
-        """What the agent said, without its tools."""
-        return self._said.finish().text
+    def text(self) -> str:
+        """The agent's text, without its tools."""
+        return self._text.finish().text
 
     @property
     def transcript(self) -> str:
-        """What the agent said and did, in order."""
-        return (self._transcript or self._said).finish().text
+        """The agent's text and its tools, in order."""
+        return (self._transcript or self._text).finish().text
 
     @property
     def stderr(self) -> str:

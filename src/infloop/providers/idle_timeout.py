@@ -1,4 +1,4 @@
-"""For how long to wait for somebody who says nothing."""
+"""A limit for how long to wait for a provider that sends nothing."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ Result = TypeVar("Result")
 
 
 class Stalled(Exception):
-    """Nothing was said for as long as we wait."""
+    """Nothing arrived within the idle timeout."""
 
 
-class Patience:
-    """Bounds the time that is spent waiting, in all, since the last word; 0 means no bound.
+class IdleTimeout:
+    """Limits the total time spent waiting since the last `reset`; 0 means no limit.
 
-    Time that we spend on what was said does not count.
+    Time that is spent on processing does not count.
     """
 
     def __init__(self, limit_ms: int) -> None:
         self._limit_s = limit_ms / 1000
         self._waited_s = 0.0
 
-    def renew(self) -> None:
-        """Begin to wait anew: something was said."""
+    def reset(self) -> None:
+        """Start over: something arrived."""
         self._waited_s = 0.0
 
-    async def hold(self, awaited: Awaitable[Result]) -> Result:
-        """Wait for something; raise Stalled when patience is used up."""
+    async def wait_for(self, awaitable: Awaitable[Result]) -> Result:
+        """Await it; raise Stalled when the limit is reached."""
         if not self._limit_s:
-            return await awaited
+            return await awaitable
         clock = asyncio.get_running_loop().time
-        began = clock()
+        started = clock()
         limit = asyncio.timeout(self._limit_s - self._waited_s)
         try:
             async with limit:
-                return await awaited
+                return await awaitable
         except TimeoutError:
             if limit.expired():
                 raise Stalled from None
             raise
         finally:
-            self._waited_s += clock() - began
+            self._waited_s += clock() - started

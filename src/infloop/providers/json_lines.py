@@ -1,7 +1,7 @@
-"""One line of JSON as a program printed it, read with suspicion.
+"""Reads one line of untrusted JSON, as a program printed it.
 
-A frame may be broken, may nest without end, may hold anything where a text or a number is
-expected. Nothing here raises: what does not fit reads as empty.
+The line may be invalid, may be nested too deeply, and may hold any value where a string or a number
+is expected. Nothing here raises: a value that does not fit reads as empty.
 """
 
 from __future__ import annotations
@@ -11,37 +11,37 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from infloop.providers.base import Part, Stderr, Text
+from infloop.providers.base import AnswerPart, Stderr, Text
 
 if TYPE_CHECKING:
     from infloop.model.values import JsonObject
     from infloop.providers.lines import Line
 
-MOST_TOKENS = 1 << 53
-MOST_TEXT = 2_000
+MAX_COUNT = 1 << 53
+MAX_MESSAGE_CHARS = 2_000
 
 # Our own fixed patterns: one character class each.
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)  # noqa: TID251
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # noqa: TID251
 
 
-def read_frame(line: Line) -> JsonObject | None:
-    """Return the object that a line holds, or None."""
+def json_object(line: Line) -> JsonObject | None:
+    """Return the JSON object in a line, or None."""
     text = line.text.strip()
     if line.cut or not text.startswith("{"):
         return None
     try:
-        frame: JsonObject = json.loads(text, strict=False, parse_constant=lambda _: None)
-        return _with_whole_characters(frame) if r"\ud" in text or r"\uD" in text else frame
+        found: JsonObject = json.loads(text, strict=False, parse_constant=lambda _: None)
+        return _without_surrogates(found) if r"\ud" in text or r"\uD" in text else found
     except (ValueError, RecursionError):
         return None
 
 
-def not_a_frame(line: Line) -> list[Part]:
-    """Return what becomes of a line that is no frame: text, as the program wrote it.
+def non_json_line(line: Line) -> list[AnswerPart]:
+    """Return a line that is not a JSON object as text.
 
-    A broken frame may hold anything, the output of a tool too, and so is not taken for something
-    that the agent said.
+    Invalid JSON goes to the diagnostics: it may hold the output of a tool, which must not be taken
+    for the agent's own text.
     """
     if line.cut or not line.text.strip():
         return []
@@ -49,7 +49,7 @@ def not_a_frame(line: Line) -> list[Part]:
 
 
 def as_object(value: object) -> JsonObject:
-    """Return an object."""
+    """Return an object, or an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -58,47 +58,50 @@ def as_objects(value: object) -> list[JsonObject]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def as_words(value: object) -> str:
-    """Return a text."""
+def as_str(value: object) -> str:
+    """Return a string, or an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def as_count(value: object) -> int:
-    """Return a number of tokens, turns or seconds."""
+    """Return a number of tokens, turns or seconds; 0 for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
-    return int(value) if 0 <= value <= MOST_TOKENS else 0
+    return int(value) if 0 <= value <= MAX_COUNT else 0
 
 
 def as_dollars(value: object) -> float | None:
-    """Return an amount of money, or None for what cannot be one."""
+    """Return an amount of money, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if 0 <= value <= MOST_TOKENS and math.isfinite(value) else None
+    return float(value) if 0 <= value <= MAX_COUNT and math.isfinite(value) else None
 
 
 def as_json(value: object) -> str:
-    """Return a part of a frame as compact JSON."""
+    """Return a value as compact JSON; empty if it is nested too deeply."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except (ValueError, RecursionError):
         return ""
 
 
-def as_session(value: object) -> str:
-    """Return the id of a session, which may become an argument or part of a file's name."""
+def as_session_id(value: object) -> str:
+    """Return the id of a session, or an empty string.
+
+    An id may become an argument or part of a file name, so only safe characters pass.
+    """
     return value if isinstance(value, str) and _SESSION.fullmatch(value) else ""
 
 
 def one_line(text: str, limit: int = 200) -> str:
-    """Return a text as part of a line: bounded, and harmless to a terminal."""
+    """Return a text as part of one line, at most `limit` characters, without control characters."""
     bounded = text[: limit + 1].strip().replace("\r\n", "\n").replace("\n", "↵")
-    harmless = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", bounded.replace("\t", " "))
-    return f"{harmless[:limit]}…" if len(text) > limit else harmless
+    printable = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", bounded.replace("\t", " "))
+    return f"{printable[:limit]}…" if len(text) > limit else printable
 
 
-def _with_whole_characters(frame: JsonObject) -> JsonObject:
-    """Return a frame with half characters replaced: a program may cut a text anywhere."""
-    text = json.dumps(frame, ensure_ascii=False)
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return as_object(json.loads(whole, strict=False))
+def _without_surrogates(value: JsonObject) -> JsonObject:
+    """Replace lone surrogates: a program may cut a text between the two halves of a pair."""
+    text = json.dumps(value, ensure_ascii=False)
+    valid = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return as_object(json.loads(valid, strict=False))

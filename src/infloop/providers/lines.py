@@ -1,7 +1,7 @@
-"""A stream of text cut into lines, in bounded memory.
+"""Splits a stream of text into lines, in bounded memory.
 
-Only a newline ends a line: the other separators that Unicode knows may stand inside a frame. A
-byte order mark at the beginning goes, and so does the carriage return of a DOS line end.
+- Only a newline ends a line. Other Unicode separators may stand inside a line of JSON.
+- A byte order mark at the beginning is removed, and so is a carriage return before the newline.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ MAX_LINE_CHARS = 8 << 20
 
 
 class Line(NamedTuple):
-    """A line with its newline, if it had one; `cut` when it was too long and has lost its end."""
+    """A line with its newline, if it had one; `cut` if it was too long and its end is missing."""
 
     text: str
     cut: bool = False
 
 
 class Lines:
-    """Takes text as it comes and gives back whole lines; what is too long is dropped until the
-    next newline."""
+    """Takes pieces of text and returns whole lines, each up to `limit` characters."""
 
     def __init__(self, limit: int = MAX_LINE_CHARS) -> None:
         self._limit = limit
@@ -30,7 +29,7 @@ class Lines:
         self._begun = False
 
     def feed(self, text: str) -> list[Line]:
-        """Take the next text; return the lines that it completes."""
+        """Take the next piece; return the lines that it completes."""
         if text and not self._begun:
             self._begun = True
             text = text.removeprefix("\ufeff")

@@ -1,6 +1,8 @@
-"""Listening to a program: text in as it comes, parts out, and for how long to wait for more.
+"""Turns the output of a running program into the parts of an answer.
 
-What nobody has taken is kept, in bounded memory: a program that says more has to wait.
+- Output that has not been taken is kept in bounded memory. A program that writes more is paused.
+- After the last output the reader waits for the idle timeout, and after the result for a grace
+  time: some programs print their result and never exit.
 """
 
 from __future__ import annotations
@@ -11,176 +13,179 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from infloop.providers.base import Done, Notice, Part, Stderr, Text
+from infloop.providers.base import AnswerPart, Done, ProviderNotice, Stderr, Text
 from infloop.providers.lines import MAX_LINE_CHARS, Line, Lines
-from infloop.sandbox.base import Valve
+from infloop.sandbox.base import FlowControl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from infloop.sandbox.base import ChildResult, Stream
 
-MOST_CHARS, MOST_PARTS = 1 << 20, 1_000
-"""How much may wait to be taken before the program is made to wait."""
+MAX_WAITING_CHARS, MAX_WAITING_PARTS = 1 << 20, 1_000
+"""How much may wait to be taken before the program is paused."""
 
 
-class Reader(Protocol):
+class OutputParser(Protocol):
     """An output format: lines in, parts out, with a `Done` without exit code at the end."""
 
     @property
-    def is_owed(self) -> bool:
-        """Whether what was read makes no sense without a result that has not come."""
+    def expects_result(self) -> bool:
+        """Whether the output is incomplete: it has begun and its result is missing."""
 
-    def read(self, line: Line) -> Sequence[Part] | None:
-        """Return what a line of output says; None when it is no more than a sign of life."""
+    def read(self, line: Line) -> Sequence[AnswerPart] | None:
+        """Return the parts in a line of output.
 
-    def diagnose(self, line: Line) -> Sequence[Part]:
-        """Return what a line of diagnostics gives reason for, beside itself."""
+        None means that the line only shows that the connection is alive: the idle timeout goes on.
+        """
+
+    def read_stderr(self, line: Line) -> Sequence[AnswerPart]:
+        """Return the notices that follow from a line of diagnostics."""
 
 
-class Hearing:
-    """What the program has said and nobody has taken yet, and how long to wait for more.
+class OutputReader:
+    """Reads one program: parses its output, holds what was not taken, decides how long to wait.
 
-    While `is_excused` says so the program's silence is not its own: it waits for a person.
+    While `is_paused` returns true the idle timeout does not count: the agent waits for a person.
     """
 
     def __init__(
         self,
-        reader: Reader,
+        parser: OutputParser,
         idle_ms: int,
-        after_ms: int,
-        is_excused: Callable[[], bool] = lambda: False,
+        after_result_ms: int,
+        is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.valve = Valve()
-        self.news = asyncio.Event()
-        self.ending: Done | None = None
-        self.anything = False
-        self._reader = reader
+        self.flow_control = FlowControl()
+        self.changed = asyncio.Event()
+        self.done: Done | None = None
+        self.has_output = False
+        self._parser = parser
         self._idle_s = idle_ms / 1000
-        self._after_s = after_ms / 1000
-        self._is_excused = is_excused
+        self._after_result_s = after_result_ms / 1000
+        self._is_paused = is_paused
         self._out, self._err = Lines(), Lines()
         self._cut = False
-        self._parts: deque[Part] = deque()
-        self._waiting = 0
+        self._parts: deque[AnswerPart] = deque()
+        self._waiting_chars = 0
         self._clock = asyncio.get_running_loop().time
-        self._since = self._clock()
+        self._last_sign = self._clock()
 
-    def hear(self, stream: Stream, text: str) -> None:
-        """Take text from the sandbox."""
-        self.anything = True
+    def feed(self, stream: Stream, text: str) -> None:
+        """Take output from the sandbox."""
+        self.has_output = True
         if stream == "stderr":
             self._parts.append(Stderr(text))
-            self._diagnose(self._err.feed(text))
-            self._heard_from()
+            self._read_stderr(self._err.feed(text))
+            self._reset_idle()
         else:
             self._read(self._out.feed(text))
         if self._parts:
-            self.news.set()
-            self._waiting += len(text)
-            if self._waiting > MOST_CHARS or len(self._parts) > MOST_PARTS:
-                self.valve.turn(closed=True)
+            self.changed.set()
+            self._waiting_chars += len(text)
+            if self._waiting_chars > MAX_WAITING_CHARS or len(self._parts) > MAX_WAITING_PARTS:
+                self.flow_control.pause()
 
-    def tell(self, part: Part) -> None:
-        """Take a part that the program did not say itself; its silence counts anew."""
-        self._heard_from()
+    def add(self, part: AnswerPart) -> None:
+        """Add a part that is not from the program's output."""
+        self._reset_idle()
         self._add([part])
-        self.news.set()
+        self.changed.set()
 
-    def take(self) -> Iterator[Part]:
-        """Return what has been said since the last time."""
+    def take(self) -> Iterator[AnswerPart]:
+        """Return the parts since the last call."""
         while self._parts:
             yield self._parts.popleft()
-        self._waiting = 0
-        if self.valve.closed:
-            self._heard_from()  # it was not the program that kept silent
-            self.valve.turn(closed=False)
+        self._waiting_chars = 0
+        if self.flow_control.paused:
+            self._reset_idle()  # the program was silent because it was paused
+            self.flow_control.resume()
 
     @property
-    def has_patience(self) -> bool:
-        """Whether more is worth waiting for."""
-        left = self._patience()
+    def expects_more(self) -> bool:
+        """Whether it is still worth waiting for output."""
+        left = self._time_left()
         return left is None or left > 0
 
-    async def something(self) -> None:
-        """Wait for something new, but not beyond our patience."""
+    async def wait(self) -> None:
+        """Wait for new parts, at most as long as it is worth waiting."""
         try:
-            async with asyncio.timeout(self._patience()):
-                await self.news.wait()
+            async with asyncio.timeout(self._time_left()):
+                await self.changed.wait()
         except TimeoutError:
             return
-        self.news.clear()
+        self.changed.clear()
 
     def finish(self, result: ChildResult | None) -> None:
-        """Take the last lines; the program has ended."""
+        """Parse the last lines; the program has ended."""
         self._read(self._out.finish())
-        self._diagnose(self._err.finish())
-        if result is None:
-            return
-        if result.leftovers:
-            told = f"[processes] {result.leftovers} outlived the agent and were ended"
-            self._parts.append(Notice(told))
+        self._read_stderr(self._err.finish())
+        if result is not None and result.leftovers:
+            message = f"[processes] {result.leftovers} outlived the agent and were ended"
+            self._parts.append(ProviderNotice(message))
 
-    def conclusion(self, result: ChildResult | None) -> Done:
-        """Return how it went, by the agent's own word and by how its program ended.
+    def conclude(self, result: ChildResult | None) -> Done:
+        """Return how it ended, from the agent's own result and the program's exit.
 
-        Without a result it was ended by us, for want of patience.
+        Without a result, infloop stopped the program after a timeout.
         """
-        if result is None and self.ending is None:
+        if result is None and self.done is None:
             return Done(None, error=f"stalled: no output for {self._idle_s * 1000:.0f} ms")
-        done = self.ending or Done()
+        done = self.done or Done()
         if result is None:
             return replace(done, exit_code=None if done.error else 0)
         error = done.error or _failure(result)
-        if not error and self._reader.is_owed:
+        if not error and self._parser.expects_result:
             error = "the agent's output broke off before its result"
         return replace(done, exit_code=result.exit_code, error=error)
 
-    def _patience(self) -> float | None:
-        """Return how many seconds to wait from now on; None is for ever."""
-        if self.ending is not None:
-            return max(0.0, self._since + self._after_s - self._clock())
-        if self._idle_s and not self.valve.closed and not self._is_excused():
-            return max(0.0, self._since + self._idle_s - self._clock())
+    def _time_left(self) -> float | None:
+        """Return how many seconds to wait from now on; None means without limit."""
+        if self.done is not None:
+            return max(0.0, self._last_sign + self._after_result_s - self._clock())
+        if self._idle_s and not self.flow_control.paused and not self._is_paused():
+            return max(0.0, self._last_sign + self._idle_s - self._clock())
         return None
 
-    def _heard_from(self) -> None:
-        if self.ending is None:
-            self._since = self._clock()
+    def _reset_idle(self) -> None:
+        if self.done is None:
+            self._last_sign = self._clock()
 
     def _read(self, lines: list[Line]) -> None:
         alive = not lines
-        parts: list[Part] = []
+        parts: list[AnswerPart] = []
         for line in lines:
             self._note_cut(line)
-            read = self._reader.read(line)
+            read = self._parser.read(line)
             alive = alive or read is not None
             parts.extend(read or ())
         self._add(parts)
         if alive:
-            self._heard_from()
+            self._reset_idle()
 
-    def _add(self, parts: list[Part]) -> None:
-        for part in joined(parts):
+    def _add(self, parts: list[AnswerPart]) -> None:
+        for part in join_texts(parts):
             if isinstance(part, Done):
-                self.ending = self.ending or part
-                self._since = self._clock()
-                self.news.set()
+                self.done = self.done or part
+                self._last_sign = self._clock()
+                self.changed.set()
             else:
                 self._parts.append(part)
 
-    def _diagnose(self, lines: list[Line]) -> None:
+    def _read_stderr(self, lines: list[Line]) -> None:
         for line in lines:
-            self._parts.extend(self._reader.diagnose(line))
+            self._parts.extend(self._parser.read_stderr(line))
 
     def _note_cut(self, line: Line) -> None:
         if line.cut and not self._cut:
             self._cut = True
-            self._parts.append(Notice(f"[output] a line was cut after {MAX_LINE_CHARS} characters"))
+            self._parts.append(
+                ProviderNotice(f"[output] a line was cut after {MAX_LINE_CHARS} characters")
+            )
 
 
-def joined(parts: list[Part]) -> Iterator[Part]:
-    """Return what came at once, its text in one: a flood of lines is not one of objects."""
+def join_texts(parts: list[AnswerPart]) -> Iterator[AnswerPart]:
+    """Join neighbouring texts, so that many short lines do not become many objects."""
     texts: list[str] = []
     for part in parts:
         if isinstance(part, Text):
@@ -198,7 +203,7 @@ def _failure(result: ChildResult) -> str:
     if result.error:
         return result.error
     if result.signal is not None:
-        return f"the agent was ended by signal {result.signal}{result.aside}"
+        return f"the agent was ended by signal {result.signal}{result.hint_suffix}"
     if result.exit_code:
-        return f"the agent left with exit code {result.exit_code}{result.aside}"
+        return f"the agent left with exit code {result.exit_code}{result.hint_suffix}"
     return ""

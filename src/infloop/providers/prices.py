@@ -1,11 +1,10 @@
-"""Tokens become money by the public price lists that come with infloop.
+"""Computes the cost of tokens from the public price lists that come with infloop.
 
-For a provider that reports tokens and no cost. A model that is on no list has no price: then
-nothing is reported, and the cost stays unknown, which is never the same as 0. The lists are a file,
-read when the first price is asked for; nothing is fetched.
-
-Whose list counts is said by the provider's address, or by name. What the model is called alone does
-not say it: the same model costs something else, or nothing, elsewhere.
+- It is used for providers that report tokens and no cost.
+- A model that is on no list has no price. Its cost stays unknown, which is not the same as 0.
+- The list is chosen by its name or by the provider's address. The name of a model is not enough:
+  the same model has another price, or none, with another seller.
+- The lists are a file that is read when the first price is needed. Nothing is fetched.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ from infloop.providers.base import Cost, Usage
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
-    from infloop.providers.base import Part, Provider, Request
+    from infloop.providers.base import AnswerPart, Provider, Request
 
-SHORT = 10_000
-"""A question of so many tokens has the plain price on every list."""
+SHORT_PROMPT_TOKENS = 10_000
+"""A prompt of this length has the base price on every list."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """A list, by its name or by the address of who sells.
+    """A price list, chosen by its name or by the seller's address.
 
-    Some models cost more in long questions. With `sums` the tokens are those of many questions
-    together, of which none is known to be long: all have the plain price.
+    Some models cost more for long prompts. With `summed` the tokens are the sum of many prompts
+    whose lengths are unknown, so the base price is used.
     """
 
     name: str = ""
     address: str = ""
-    sums: bool = False
+    summed: bool = False
 
     def price_usd(self, usage: Usage, models: Iterable[str]) -> float | None:
-        """Return what tokens cost by the first of these names that is on the list, or None."""
+        """Return the price for the first of these models that is on the list, or None."""
         for model in filter(None, dict.fromkeys(models)):
             price = self._look_up(usage, model)
             if price is not None:
@@ -49,8 +48,8 @@ class PriceList:
     def _look_up(self, usage: Usage, model: str) -> float | None:
         import genai_prices
 
-        times = max(1.0, usage.input_tokens / SHORT) if self.sums else 1.0
-        # A list may only take a part for less than the whole.
+        times = max(1.0, usage.input_tokens / SHORT_PROMPT_TOKENS) if self.summed else 1.0
+        # The library raises if the cached tokens are more than all tokens.
         cached = min(usage.cached_tokens, usage.input_tokens)
         written = min(usage.cache_write_tokens, usage.input_tokens - cached)
         tokens = genai_prices.Usage(
@@ -69,8 +68,8 @@ class PriceList:
         return float(found.total_price) * times
 
 
-class Priced:
-    """A provider that reports tokens and does not say what they cost."""
+class PricedProvider:
+    """Adds the cost to a provider that reports only tokens."""
 
     def __init__(self, provider: Provider, price_list: PriceList) -> None:
         self._provider = provider
@@ -78,13 +77,13 @@ class Priced:
 
     @property
     def id(self) -> str:
-        """The name that workflows use."""
+        """The id that workflows use."""
         return self._provider.id
 
-    async def ask(self, request: Request) -> AsyncIterator[Part]:
-        """Yield the parts of the answer, and after each report of tokens what they cost."""
+    async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
+        """Yield the parts of the answer, and the cost after each report of tokens."""
         used, billed = Usage(), 0.0
-        parts = cast("AsyncGenerator[Part]", self._provider.ask(request))
+        parts = cast("AsyncGenerator[AnswerPart]", self._provider.ask(request))
         async with aclosing(parts):
             async for part in parts:
                 yield part
@@ -92,7 +91,7 @@ class Priced:
                     continue
                 used += part
                 models = (used.model, request.model, request.profile)
-                # The first price takes half a second of reading.
+                # In a thread: the first price takes half a second of reading.
                 price = await asyncio.to_thread(self._price_list.price_usd, used, models)
                 if price is not None:
                     yield Cost(max(0.0, price - billed))

@@ -1,6 +1,6 @@
-"""A provider that plays a file of turns and behaves like an agent CLI.
+"""Transport `scripted`: plays a file of turns and behaves like an agent CLI.
 
-It serves the demo, the documentation and the tests: no account, no network, the same result each
+It is for the demo, the documentation and the tests: no account, no network, the same result each
 time. The file is JSON:
 
     {"turns": [
@@ -11,9 +11,9 @@ time. The file is JSON:
                 {"text": "DONE"}]}
     ]}
 
-Which turn is played depends on the request alone, so a resumed run continues with the right one:
-turns whose `node` and `contains` fit the request, and of these the one of the loop's round (the
-last one repeats). Actions: `text` (with `times`), `write`+`content`, `replace`+`old`+`new`,
+The turn depends only on the request, so a resumed run continues with the right one. Of the turns
+whose `node` and `contains` match the request, the one of the loop's round is played; the last one
+repeats. Actions: `text` (with `times`), `write`+`content`, `replace`+`old`+`new`,
 `delete`, `shell`, `stderr`, `cost`, `tokens`, `delayMs`, `exit`.
 """
 
@@ -29,15 +29,39 @@ import msgspec
 
 from infloop.errors import StepError
 from infloop.policy.command_time import time_limit
-from infloop.providers.base import Cost, Done, Part, Request, Stderr, Text, Tool, ToolResult, Usage
+from infloop.providers.base import (
+    AnswerPart,
+    Cost,
+    Done,
+    Request,
+    Stderr,
+    Text,
+    Tool,
+    ToolResult,
+    Usage,
+)
 from infloop.sandbox.base import ChildRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from infloop.model.provider import ScriptedProvider
+    from infloop.providers.base import Provider
+    from infloop.providers.context import ProviderContext
     from infloop.sandbox.base import Sandbox
 
 SHELL_TIMEOUT_MS = 60_000
+
+
+def scripted_provider(manifest: ScriptedProvider, context: ProviderContext) -> Provider:
+    """Return the provider that plays the script of a manifest."""
+    return ScriptedAgent(
+        manifest.id,
+        context.folder / manifest.script,
+        context.sandbox(None),
+        lambda: context.environment(()),
+        context.max_command_ms,
+    )
 
 
 class Tokens(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,7 +72,7 @@ class Tokens(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Action(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """One thing the agent does; exactly one kind of action per entry."""
+    """One thing that the agent does; each entry has exactly one kind of action."""
 
     text: str | None = None
     times: int = 1
@@ -67,25 +91,25 @@ class Action(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
 
 
 class Turn(msgspec.Struct, forbid_unknown_fields=True):
-    """What the agent does when it is asked, and for which requests."""
+    """The actions that answer a request, and the requests that it answers."""
 
     do: list[Action]
     node: str = ""
     contains: str = ""
 
-    def fits(self, request: Request) -> bool:
+    def matches(self, request: Request) -> bool:
         """Say whether this turn answers the request."""
         return self.node in ("", request.node) and self.contains in request.prompt
 
 
 class Script(msgspec.Struct, forbid_unknown_fields=True):
-    """The file."""
+    """A file of turns."""
 
     turns: list[Turn]
 
 
-class ScriptedProvider:
-    """Plays a script; see the module's text for the format."""
+class ScriptedAgent:
+    """Plays a script; the module's docstring describes the format."""
 
     def __init__(
         self,
@@ -101,8 +125,8 @@ class ScriptedProvider:
         self._environment = environment
         self._limit = time_limit(SHELL_TIMEOUT_MS, max_command_ms)
 
-    async def ask(self, request: Request) -> AsyncIterator[Part]:
-        """Play the turn that fits the request."""
+    async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
+        """Play the turn that matches the request."""
         turn = choose(load_script(self._script), request)
         if turn is None:
             raise StepError(
@@ -116,7 +140,7 @@ class ScriptedProvider:
                     return
         yield Done(0)
 
-    async def _act(self, action: Action, request: Request) -> AsyncIterator[Part]:
+    async def _act(self, action: Action, request: Request) -> AsyncIterator[AnswerPart]:
         if action.delay_ms:
             await asyncio.sleep(action.delay_ms / 1000)
         if action.text is not None:
@@ -149,7 +173,7 @@ class ScriptedProvider:
         if result.error:
             raise StepError(result.error)
         if result.timed_out:
-            return f"the command did not finish within {self._limit.ms} ms{self._limit.whose}"
+            return f"the command did not finish within {self._limit.ms} ms{self._limit.note}"
         return (result.stdout + result.stderr).strip() or f"exit {result.exit_code}"
 
 
@@ -168,20 +192,20 @@ def load_script(path: Path) -> Script:
 
 @lru_cache(maxsize=16)
 def _read_script(path: str, mtime_ns: int, size: int) -> Script:
-    """Read a file once until its time or size changes: every step of a loop asks for it."""
+    """Read a file again only if its time or size changed: every step of a loop needs it."""
     return msgspec.json.decode(Path(path).read_bytes(), type=Script)
 
 
 def choose(script: Script, request: Request) -> Turn | None:
     """Return the turn that answers the request."""
-    fitting = [turn for turn in script.turns if turn.fits(request)]
-    if not fitting:
+    matching = [turn for turn in script.turns if turn.matches(request)]
+    if not matching:
         return None
-    return fitting[min(max(request.iteration, 1), len(fitting)) - 1]
+    return matching[min(max(request.iteration, 1), len(matching)) - 1]
 
 
-def _edit(action: Action, cwd: str) -> list[Part]:
-    """Change a file below `cwd`, and say so as an agent's tool call would."""
+def _edit(action: Action, cwd: str) -> list[AnswerPart]:
+    """Change a file below `cwd`; return the parts of the tool call."""
     if action.write is not None:
         target = _inside(cwd, action.write)
         target.parent.mkdir(parents=True, exist_ok=True)

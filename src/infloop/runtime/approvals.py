@@ -1,11 +1,10 @@
-"""What waits for a person: asked by a step, listed in one place, answered from anywhere.
+"""Questions of steps to a person: asked, listed and answered.
 
-A question is a row that every process sees. Whoever asks is woken at once by an answer that is
-given in its own process, and looks once a second for one that is given in another. Silence denies:
-when the time is up, when the run ends, and when the process that asked is dead.
-
-Beside questions, the list has what else waits for somebody: runs that paused for want of money, and
-schedules that missed their time. These are answered elsewhere, as their hints say.
+- A question is a row that every process sees. An answer from the same process wakes the step at
+  once; an answer from another process is seen within a second.
+- No answer means no: after the timeout, when the run ends, and when the process that asked is dead.
+- The list also has runs that paused because their budget is spent, and schedules that missed their
+  time. They are answered elsewhere, as their hints say.
 """
 
 from __future__ import annotations
@@ -20,35 +19,37 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from infloop.errors import NotFound, StoreError, UsageError
-from infloop.model.approval import Approval, cut_note, question
+from infloop.model.approval import SHORT_ID, Approval, answer_hint, cut_note, question
 from infloop.model.events import Notice
-from infloop.policy.permissions import Ruling
+from infloop.policy.permissions import PermissionDecision
 from infloop.store.interfaces.approvals import AlreadySettled, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from infloop.model.approval import Answer, ApprovalState, Question
+    from infloop.model.approval import AllowOrDeny, ApprovalState, Question
     from infloop.model.audit import Actor
     from infloop.model.clock import Clock
     from infloop.model.events import Event
     from infloop.model.values import JsonObject
-    from infloop.providers.approval_requests import Ask
+    from infloop.providers.approval_requests import AskPerson
     from infloop.store.audit.log import AuditLog
     from infloop.store.interfaces.approvals import ApprovalStore
     from infloop.store.interfaces.liveness import Liveness
     from infloop.store.interfaces.run_log import RunLog, RunRow
 
-LOOK_SECONDS = 1.0
-"""How long it takes at most until an answer from another process is seen."""
+POLL_SECONDS = 1.0
+"""How often a waiting step checks for an answer from another process."""
 
-MOST_PAUSED = 200
-SHORT_ID = 8
+MAX_PAUSED = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
-    """A step that asks: where it is, which process waits, and how its run tells of it."""
+class AskingStep:
+    """A step that asks; `owner` is the process that waits for the answer.
+
+    `post` adds events to the step's run; `publish` sends messages to the event bus.
+    """
 
     owner: str
     run_id: str
@@ -58,13 +59,13 @@ class Asker:
     post: Callable[[Event], None]
     publish: Callable[[JsonObject], None]
 
-    def told(self, approval: Approval, message: str) -> None:
-        """Let the run's record say something, and who listens to all runs know it."""
+    def report(self, approval: Approval, message: str) -> None:
+        """Add a notice to the run, and publish the state of the question."""
         self.post(Notice(f"[approval] {message}", self.path, self.node))
-        self.announce(approval)
+        self.publish_state(approval)
 
-    def announce(self, approval: Approval) -> None:
-        """Tell who listens to all runs; what is asked in detail is for who reads it."""
+    def publish_state(self, approval: Approval) -> None:
+        """Publish the state of the question, without its details."""
         asked = approval.state == "waiting"
         self.publish(
             {
@@ -91,8 +92,8 @@ class _Open:
 class Approvals:
     """The questions of all processes that share a data directory.
 
-    `timeout_ms` is how long a question waits; 0 means that nobody is asked. `missed` returns what
-    schedules ask about.
+    `timeout_ms` is how long a question waits; 0 means that nobody is asked. `missed` returns the
+    schedules that missed their time.
     """
 
     def __init__(
@@ -117,90 +118,92 @@ class Approvals:
 
     # -- asking ------------------------------------------------------------------------------
 
-    def power(self, asker: Asker) -> Ask | None:
-        """Return the way in which one step asks; none when nobody is to be asked."""
-        return partial(self.ask, asker) if self._timeout_ms else None
+    def ask_function(self, step: AskingStep) -> AskPerson | None:
+        """Return the function with which one step asks; None if nobody is asked."""
+        return partial(self.ask, step) if self._timeout_ms else None
 
-    async def ask(self, asker: Asker, question: Question) -> Ruling:
-        """Wait for an answer and return it, with who gave it and why; silence denies.
+    async def ask(self, step: AskingStep, question: Question) -> PermissionDecision:
+        """Wait for the answer and return it, with who gave it and why; no answer means no.
 
-        Cancelled, the question is withdrawn.
+        The question is withdrawn when this is cancelled.
         """
         now = self._clock.now_ms()
         approval = Approval(
-            str(uuid.uuid4()),
-            question.kind,
-            question.title,
-            question.details,
-            now,
-            now + self._timeout_ms,
-            asker.run_id,
-            asker.workflow_id,
-            asker.path,
+            id=str(uuid.uuid4()),
+            kind=question.kind,
+            title=question.title,
+            details=question.details,
+            asked_at=now,
+            expires_at=now + self._timeout_ms,
+            run_id=step.run_id,
+            workflow_id=step.workflow_id,
+            path=step.path,
         )
         waiting = self._open[approval.id] = _Open(approval, asyncio.Event())
         try:
-            await self._store.ask(approval, asker.owner)
-            asker.told(approval, f"waiting for an answer: {approval.title}; {how_to(approval)}")
+            await self._store.ask(approval, step.owner)
+            step.report(
+                approval, f"waiting for an answer: {approval.title}; {answer_hint(approval)}"
+            )
             settled = await self._settled(waiting)
         except BaseException:
-            self._take_back(asker, approval)
+            self._withdraw(step, approval)
             raise
         finally:
             del self._open[approval.id]
-        asker.told(settled, f"{settled.account}: {settled.title}")
-        return Ruling(settled.state == "allowed", settled.account)
+        step.report(settled, f"{settled.account}: {settled.title}")
+        return PermissionDecision(settled.state == "allowed", settled.account)
 
     async def _settled(self, waiting: _Open) -> Approval:
-        """Return what became of a question, once that is known."""
+        """Return the question once it is answered, withdrawn or expired."""
         name, expires_at = waiting.approval.id, waiting.approval.expires_at or 0
         while (left_ms := expires_at - self._clock.now_ms()) > 0:
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(LOOK_SECONDS, left_ms / 1000)):
+                async with asyncio.timeout(min(POLL_SECONDS, left_ms / 1000)):
                     await waiting.answered.wait()
             found = await self._store.read(name)
             if found.state != "waiting":
                 return found
         return await self._store.expire(name, self._clock.now_ms())
 
-    def _take_back(self, asker: Asker, approval: Approval) -> None:
-        now, note = self._clock.now_ms(), "whoever asked does not wait any more"
-        with suppress(StoreError):  # a journal that is closed leaves it to whoever recovers
+    def _withdraw(self, step: AskingStep, approval: Approval) -> None:
+        now, note = self._clock.now_ms(), "the step that asked does not wait any more"
+        with suppress(StoreError):  # if the store is closed, recovery withdraws it
             self._store.withdraw(approval.id, note, now)
         gone = msgspec.structs.replace(approval, state="withdrawn", note=note, answered_at=now)
-        asker.announce(gone)
+        step.publish_state(gone)
 
-    def open_of(self, run_id: str) -> list[Approval]:
-        """Return what a run of this process waits for."""
+    def open_for_run(self, run_id: str) -> list[Approval]:
+        """Return the open questions of a run of this process."""
         return [each.approval for each in self._open.values() if each.approval.run_id == run_id]
 
-    # -- looking -----------------------------------------------------------------------------
+    # -- listing -----------------------------------------------------------------------------
 
     async def waiting(self) -> list[Approval]:
         """Return everything that waits for a person, the oldest question first."""
-        await self.tidy()
-        return [*await self._store.waiting(), *await self._elsewhere()]
+        await self.settle_abandoned()
+        return [*await self._store.waiting(), *await self._answered_elsewhere()]
 
     async def listed(self, state: ApprovalState) -> list[Approval]:
-        """Return what is in this state: what waits, or what became so, the newest first."""
+        """Return the questions in a state: waiting ones oldest first, others newest first."""
         if state == "waiting":
             return await self.waiting()
-        await self.tidy()
+        await self.settle_abandoned()
         return await self._store.settled(state)
 
     async def read(self, approval_id: str) -> Approval:
-        """Return one of them, whatever became of it; raise NotFound if it is unknown."""
-        await self.tidy()
+        """Return a question in any state; raise NotFound if it is unknown."""
+        await self.settle_abandoned()
         try:
             return await self._store.read(approval_id)
         except NotFound:
-            for each in await self._elsewhere():
+            for each in await self._answered_elsewhere():
                 if each.id == approval_id:
                     return each
             raise
 
-    async def tidy(self) -> None:
-        """Settle what nobody waits for: its time is up, or the process that asked is dead."""
+    async def settle_abandoned(self) -> None:
+        """Settle the questions that have expired or whose process is dead."""
         now = self._clock.now_ms()
         for owner in await self._store.owners():
             if await self._liveness.state(owner) == "dead":
@@ -208,8 +211,8 @@ class Approvals:
         if any((each.expires_at or 0) <= now for each in await self._store.waiting()):
             await self._store.expire_due(now)
 
-    async def _elsewhere(self) -> list[Approval]:
-        paused = await self._run_log.runs(status="paused", limit=MOST_PAUSED)
+    async def _answered_elsewhere(self) -> list[Approval]:
+        paused = await self._run_log.runs(status="paused", limit=MAX_PAUSED)
         return [*map(_paused, paused), *await asyncio.to_thread(self._missed)]
 
     # -- answering ---------------------------------------------------------------------------
@@ -217,16 +220,16 @@ class Approvals:
     async def answer(
         self,
         approval_id: str,
-        answer: Answer,
+        answer: AllowOrDeny,
         who: Actor,
         *,
         note: str = "",
         correlation_id: str = "",
     ) -> Approval:
-        """Answer a question, which is in the audit log before it counts; the first answer counts.
+        """Answer a question; the audit log has the answer before it takes effect.
 
-        Raises NotFound for one that is unknown, AlreadySettled for one that does not wait, and
-        UsageError for what is answered elsewhere.
+        The first answer counts. Raises NotFound if the question is unknown, AlreadySettled if it
+        does not wait, and UsageError if it is answered elsewhere.
         """
         found = await self.read(approval_id)
         if found.hint:
@@ -256,27 +259,16 @@ class Approvals:
         return settled
 
 
-def how_to(approval: Approval) -> str:
-    """Return how a person answers."""
-    return approval.hint or f"`infloop approvals allow {approval.id[:SHORT_ID]}`, or deny"
-
-
-def shown(approval: Approval) -> JsonObject:
-    """Return a question for another program."""
-    plain: JsonObject = msgspec.to_builtins(approval)
-    return plain
-
-
 def _paused(row: RunRow) -> Approval:
-    """Return a run that paused for want of money as something that waits."""
+    """Return a run that paused because its budget is spent, as a question."""
     name = row.id[:SHORT_ID]
-    asked = question("budget", f"run {name} of {row.workflow_name} paused: {row.error}", {})
+    ask = question("budget", f"run {name} of {row.workflow_name} paused: {row.error}", {})
     return Approval(
-        f"budget:{row.id}",
-        asked.kind,
-        asked.title,
-        asked.details,
-        row.finished_at or row.started_at,
+        id=f"budget:{row.id}",
+        kind=ask.kind,
+        title=ask.title,
+        details=ask.details,
+        asked_at=row.finished_at or row.started_at,
         run_id=row.id,
         workflow_id=row.workflow_id,
         hint=(

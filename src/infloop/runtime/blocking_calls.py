@@ -1,7 +1,7 @@
-"""Questions to file systems that may not answer: one of a network can be gone for hours.
+"""Calls to file systems that may hang: a network file system can be gone for hours.
 
-A thread of its own asks, which nobody has to wait for. It is no executor's: those are waited for
-when a process ends.
+Each call has a daemon thread of its own. An executor does not fit, because Python waits for the
+threads of an executor when the process exits.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE_S = 5.0
+TIMEOUT_S = 5.0
+"""How long callers wait for an answer."""
 
 
-def aside(ask: Callable[[], T]) -> asyncio.Future[T]:
-    """Return the answer to come; `ask` raises nothing."""
+def call_in_daemon_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+    """Return the future result of `function`, which must not raise."""
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
+    future: asyncio.Future[T] = loop.create_future()
 
-    def look() -> None:
-        found = ask()
-        with suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
-            loop.call_soon_threadsafe(_give, answer, found)
+    def call() -> None:
+        result = function()
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_set_result, future, result)
 
-    Thread(target=look, daemon=True).start()
-    return answer
+    Thread(target=call, daemon=True).start()
+    return future
 
 
-def _give(answer: asyncio.Future[T], found: T) -> None:
-    if not answer.done():
-        answer.set_result(found)
+def _set_result(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)

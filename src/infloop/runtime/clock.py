@@ -1,4 +1,4 @@
-"""The machine's clock, and one that is set by hand."""
+"""The system clock, and one for tests and replays."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The clock of this machine."""
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970, UTC."""
@@ -14,15 +14,13 @@ class SystemClock:
 
 
 class SetClock:
-    """A clock that shows what it was set to; for tests and replays."""
+    """A clock that moves only by `forward`."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
 
     def now_ms(self) -> int:
-        """Return the time it was set to."""
         return self._now_ms
 
     def forward(self, ms: int) -> None:
-        """Let `ms` milliseconds pass."""
         self._now_ms += ms

@@ -1,8 +1,10 @@
-"""What happens in all runs of this process, and around them, for any number of listeners.
+"""What happens in all runs of this process and in the queue, for any number of listeners.
 
-One ring holds the newest items; a listener is a cursor into it. Publishing costs the same however
-many listen, and a listener that never reads costs nothing. One that falls behind the ring is told
-so by a gap in the numbers: unlike a run's own feed, nothing is read from the journal for it.
+A ring buffer holds the newest items. A listener is a position in it.
+
+- Publishing costs the same for any number of listeners. A listener that never reads costs nothing.
+- A listener that falls behind sees a gap in the numbers. Unlike a run's own feed, the bus reads
+  nothing from the journal for it.
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec.structs import astuple
+
 from infloop.lowlevel.ring import Ring
-from infloop.model.events import Output, Recorded, encode_event
+from infloop.model.events import Recorded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -20,30 +24,30 @@ if TYPE_CHECKING:
 
 RING_ITEMS = 8192
 RING_CHARS = 4 << 20
-READ_AT_ONCE = 1024
-_FEW = 200
+MAX_BATCH = 1024
+_OVERHEAD = 200
 
-Said: TypeAlias = "Recorded | JsonObject"
+BusMessage: TypeAlias = "Recorded | JsonObject"
 
 
 @dataclass(slots=True, eq=False)
-class Item:
-    """Something that happened, its number, and its wire form once somebody needed it."""
+class BusItem:
+    """A message, its number, and its encoded form once a client needed it."""
 
     number: int
-    said: Said
+    message: BusMessage
     frame: bytes = b""
 
 
-class News:
-    """The newest things that happened; numbers begin with 1 and have no holes.
+class EventBus:
+    """The newest messages; their numbers start with 1 and have no gaps.
 
-    Nothing is kept as long as nobody watches or listens: in most processes nobody does.
+    Nothing is stored while there are no subscribers and no listeners, as in most processes.
     """
 
     def __init__(self) -> None:
-        self._ring: Ring[Item] = Ring(RING_ITEMS, RING_CHARS, _chars)
-        self._watchers: list[Callable[[Said], None]] = []
+        self._ring: Ring[BusItem] = Ring(RING_ITEMS, RING_CHARS, _size)
+        self._subscribers: list[Callable[[BusMessage], None]] = []
         self._listeners = 0
 
     @property
@@ -52,31 +56,30 @@ class News:
         return self._ring.end
 
     @property
-    def watched(self) -> bool:
-        """Whether this process has anybody who may want to know."""
-        return bool(self._watchers) or self._listeners > 0
+    def is_used(self) -> bool:
+        """Whether there are subscribers or listeners."""
+        return bool(self._subscribers) or self._listeners > 0
 
-    def watch(self, watcher: Callable[[Said], None]) -> None:
-        """Have `watcher` called with everything from now on; it must be quick."""
-        self._watchers.append(watcher)
+    def subscribe(self, subscriber: Callable[[BusMessage], None]) -> None:
+        """Call `subscriber` with every message from now on; it must not block."""
+        self._subscribers.append(subscriber)
 
-    def publish(self, said: Said) -> None:
-        """Show something to everybody who listens."""
-        if not self.watched:
+    def publish(self, message: BusMessage) -> None:
+        if not self.is_used:
             return
-        for watcher in self._watchers:
-            watcher(said)
-        self._ring.append(Item(self.last + 1, said))
+        for subscriber in self._subscribers:
+            subscriber(message)
+        self._ring.append(BusItem(self.last + 1, message))
 
-    async def listen(self, after: int) -> AsyncGenerator[list[Item]]:
-        """Yield what follows number `after`, in batches, without end.
+    async def listen(self, after: int) -> AsyncGenerator[list[BusItem]]:
+        """Yield what follows number `after`, in batches, forever.
 
-        A first number that does not follow `after` says that something was missed.
+        A first number other than `after + 1` means that messages were missed.
         """
         self._listeners += 1
         try:
             while True:
-                fresh = self._ring.read(after, READ_AT_ONCE)
+                fresh = self._ring.read(after, MAX_BATCH)
                 if fresh:
                     after = fresh[-1].number
                     yield fresh
@@ -86,10 +89,18 @@ class News:
             self._listeners -= 1
 
 
-def _chars(item: Item) -> int:
-    """Return about how much memory an item takes; what a step returned can be long."""
-    said = item.said
-    if not isinstance(said, Recorded):
-        return _FEW
-    event = said.event
-    return _FEW + len(event.text if isinstance(event, Output) else encode_event(event))
+def _size(item: BusItem) -> int:
+    """Return about how many characters an item holds: a step can return long texts."""
+    message = item.message
+    pending: list[object] = [message if isinstance(message, dict) else astuple(message.event)]
+    size = _OVERHEAD
+    while pending:
+        value = pending.pop()
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, dict):
+            pending += value
+            pending += value.values()
+        elif isinstance(value, list | tuple):
+            pending += value
+    return size

@@ -1,9 +1,9 @@
-"""Runs in the audit log: that each began, how it ended, and what became of a dead process's runs;
-and where their children connected, or were not let.
+"""Writes starts, ends and recoveries of runs, and egress decisions, to the audit log.
 
-No run waits for its entries. The first is written at once; what comes in meanwhile, and within a
-moment, is written together after it. A log that cannot be written stops no run that is under way:
-it is said what is missing in it.
+- No run waits for its entries.
+- The first entry is written at once. Entries that arrive meanwhile, or shortly after, are written
+  together.
+- A log that cannot be written stops no live run. The missing entries are logged as errors.
 """
 
 from __future__ import annotations
@@ -14,60 +14,58 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from infloop.errors import AuditError
-from infloop.model.audit import SYSTEM, Actor, fact
+from infloop.model.audit import SYSTEM, Actor, audit_event
 
 if TYPE_CHECKING:
-    from infloop.model.audit import EventName, Fact
+    from infloop.model.audit import AuditEvent, EventName
     from infloop.model.clock import Clock
     from infloop.model.values import JsonObject
     from infloop.store.audit.log import AuditLog
 
-GATHER_SECONDS = 0.02
-"""How long entries wait for others after a write, so that many short runs are few writes."""
+BATCH_SECONDS = 0.02
+"""How long entries are collected after a write, so that many short runs cost few writes."""
 
 _log = logging.getLogger("infloop.audit")
 
 
-class Run(Protocol):
-    """What an entry says of the run it is about."""
+class AuditedRun(Protocol):
+    """What an entry says about its run."""
 
     @property
-    def id(self) -> str:
-        """Its own id."""
+    def id(self) -> str: ...
 
     @property
-    def workflow_id(self) -> str:
-        """The id of its workflow."""
+    def workflow_id(self) -> str: ...
 
     @property
     def correlation_id(self) -> str:
-        """The id of the request that caused it."""
+        """The id of the request that caused the run."""
 
 
 class RunAudit:
-    """Writes what becomes of this process's runs; without a log, nothing."""
+    """Writes entries about the runs of this process; without a log, none."""
 
     def __init__(self, audit: AuditLog | None, clock: Clock) -> None:
         self._audit = audit
         self._clock = clock
-        self._waiting: list[Fact] = []
+        self._waiting: list[AuditEvent] = []
         self._writing: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
+        self._settling = asyncio.Event()
 
     def note(
         self,
         event: EventName,
-        run: Run,
+        run: AuditedRun,
         *,
         outcome: str = "",
         actor: Actor = SYSTEM,
         details: JsonObject | None = None,
     ) -> None:
-        """Have an entry about a run written soon."""
+        """Write an entry about a run soon."""
         if self._audit is None:
             return
         self._waiting.append(
-            fact(
+            audit_event(
                 self._clock.now_ms(),
                 event,
                 actor,
@@ -82,28 +80,28 @@ class RunAudit:
             self._writing = asyncio.create_task(self._write(self._audit))
 
     async def settle(self) -> None:
-        """Return when everything that was noted is written."""
-        self._hurry.set()
+        """Return when all entries so far are written."""
+        self._settling.set()
         try:
             while self._writing is not None:
                 await asyncio.shield(self._writing)
         finally:
-            self._hurry.clear()
+            self._settling.clear()
 
     async def _write(self, audit: AuditLog) -> None:
         while self._waiting:
-            facts, self._waiting = self._waiting, []
+            entries, self._waiting = self._waiting, []
             try:
-                await audit.record_all(facts)
+                await audit.record_all(entries)
             except AuditError as error:
-                _log.error("%s", _missing(facts, error))
+                _log.error("%s", _missing(entries, error))
             with suppress(TimeoutError):
-                async with asyncio.timeout(GATHER_SECONDS):
-                    await self._hurry.wait()
+                async with asyncio.timeout(BATCH_SECONDS):
+                    await self._settling.wait()
         self._writing = None
 
 
-def _missing(facts: list[Fact], error: AuditError) -> str:
-    first, others = facts[0], len(facts) - 1
+def _missing(entries: list[AuditEvent], error: AuditError) -> str:
+    first, others = entries[0], len(entries) - 1
     more = f" (and {others} other entries)" if others else ""
     return f"the audit log lacks {first.event!r} of run {first.run_id!r}{more}: {error}"

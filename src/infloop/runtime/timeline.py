@@ -1,6 +1,6 @@
-"""How the directories of a run came to be what they are, as its journal tells it.
+"""Which snapshots a run's directories went through, read from its journal.
 
-A step is named by its path, or by the path of what it is in: a round, a loop, a called workflow.
+A step is named by its path, or by the path of what contains it: a round, a loop, a called workflow.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from infloop.store.interfaces.run_log import RunLog
 
 
-class Span(NamedTuple):
-    """A directory, from one snapshot of it to another."""
+class SnapshotPair(NamedTuple):
+    """The snapshots of a directory before and after a run or a step."""
 
     directory: str
     before: str
     after: str
 
 
-class Moment(NamedTuple):
-    """How a directory was at one moment; `head` is what a worktree had checked out.
+class DirectoryState(NamedTuple):
+    """A directory at one point of a run; `head` is the commit that a worktree had checked out.
 
     `visited` says whether the run had worked there by then.
     """
@@ -36,34 +36,38 @@ class Moment(NamedTuple):
     visited: bool
 
 
-async def spans(run_log: RunLog, run_id: str, step: str = "") -> list[Span]:
-    """Return what a run, or a step of it, did to each directory: from its first look to its last.
+async def snapshot_pairs(run_log: RunLog, run_id: str, step: str = "") -> list[SnapshotPair]:
+    """Return the first and the last snapshot of each directory in a run or a step of it.
 
-    A directory in which nothing has ended yet is not among them.
+    A directory in which no step has ended yet is left out.
     """
     first: dict[str, str] = {}
     last: dict[str, str] = {}
-    async for item in _every(run_log, run_id):
+    async for item in _all_events(run_log, run_id):
         event = item.event
         if isinstance(event, TreeSaved) and is_within(event.path, step):
             if event.when == "before":
                 first.setdefault(event.directory, event.snapshot)
             else:
                 last[event.directory] = event.snapshot
-    return [Span(place, first[place], after) for place, after in last.items() if place in first]
+    return [
+        SnapshotPair(directory, first[directory], after)
+        for directory, after in last.items()
+        if directory in first
+    ]
 
 
-async def moments(run_log: RunLog, run_id: str, seq: int) -> list[Moment]:
-    """Return how each directory of a run was just before the event at `seq`, a step's beginning.
+async def directory_states(run_log: RunLog, run_id: str, seq: int) -> list[DirectoryState]:
+    """Return how each directory of a run was just before the event at `seq`, the start of a step.
 
-    A directory that the run came to only later is as it was then. The oldest snapshot is first, so
-    that of two directories one inside the other the newer one counts.
+    A directory that the run came to later is returned as it was when the run came to it. The oldest
+    snapshot is first: when one directory contains another, the newer snapshot wins.
     """
     own: dict[str, Recorded] = {}
     earlier: dict[str, Recorded] = {}
     later: dict[str, Recorded] = {}
     path = ""
-    async for item in _every(run_log, run_id):
+    async for item in _all_events(run_log, run_id):
         event = item.event
         if item.seq == seq:
             path = step_path(event)
@@ -77,23 +81,23 @@ async def moments(run_log: RunLog, run_id: str, seq: int) -> list[Moment]:
                 own.setdefault(event.directory, item)
     known = {**later, **earlier, **own}
     ordered = sorted(known.items(), key=lambda each: each[1].seq)
-    return [_moment(item, visited=directory in earlier) for directory, item in ordered]
+    return [_state(item, visited=directory in earlier) for directory, item in ordered]
 
 
-def _moment(item: Recorded, *, visited: bool) -> Moment:
+def _state(item: Recorded, *, visited: bool) -> DirectoryState:
     event = item.event
     assert isinstance(event, TreeSaved | TreeRestored)
-    return Moment(event.directory, event.snapshot, event.head, visited)
+    return DirectoryState(event.directory, event.snapshot, event.head, visited)
 
 
-async def replaced(run_log: RunLog, run_id: str, after_seq: int) -> list[TreeRestored]:
-    """Return the restores after that place in a run which replaced something."""
-    found = [item.event async for item in _every(run_log, run_id) if item.seq > after_seq]
+async def replacing_restores(run_log: RunLog, run_id: str, after_seq: int) -> list[TreeRestored]:
+    """Return the restores of a run after `after_seq` that replaced something."""
+    found = [item.event async for item in _all_events(run_log, run_id) if item.seq > after_seq]
     return [each for each in found if isinstance(each, TreeRestored) and each.replaced]
 
 
-def unfinished(events: Iterable[Recorded]) -> list[TreeRestored]:
-    """Return the restores after which the run has not gone on yet: they may be half done."""
+def unfinished_restores(events: Iterable[Recorded]) -> list[TreeRestored]:
+    """Return the restores after which the run has not gone on: they may be half done."""
     found: list[TreeRestored] = []
     for item in events:
         if isinstance(item.event, RunResumed):
@@ -104,11 +108,11 @@ def unfinished(events: Iterable[Recorded]) -> list[TreeRestored]:
 
 
 def is_within(path: str, step: str) -> bool:
-    """Say whether a step is the one that is meant, or inside it; without one, every step is."""
+    """Say whether a path is `step` or inside it; an empty `step` contains every path."""
     return not step or path == step or path.startswith((f"{step}/", f"{step}[", f"{step}{{"))
 
 
-async def _every(run_log: RunLog, run_id: str) -> AsyncIterator[Recorded]:
+async def _all_events(run_log: RunLog, run_id: str) -> AsyncIterator[Recorded]:
     after = 0
     while batch := await run_log.events(run_id, after, include_output=False):
         for item in batch:

@@ -1,12 +1,13 @@
-"""What runs need of the workspace: a worktree for a node, and every step's directory kept.
+"""Worktrees for nodes, and a snapshot of the directory before and after each step.
 
-`Workspaces` is one for a process, `RunWorkspace` one for a run, `StepWorkspace` what a step is
-given. A node has one worktree in a run: the rounds of a loop share it, and a run that goes on in
-another process goes on in it. At the end of the run it is saved and removed. A process that dies
-leaves it behind; `Workspaces.recover` saves it then.
+There is one `Workspaces` for a process, one `RunWorkspace` for a run and one `StepWorkspace` for a
+step.
 
-A directory is kept before and after each step that may change it. What cannot be kept (too large,
-a home directory) is said once in the run, which goes on without.
+- A node has one worktree in a run. The rounds of a loop share it, and a resumed run goes on in it.
+- At the end of the run its worktrees are saved and removed. `Workspaces.recover` does that for the
+  runs of a process that died.
+- Snapshots are taken around each step that may change files. A directory that is too large, or a
+  home directory, gets no snapshots; the run says so once and goes on.
 """
 
 from __future__ import annotations
@@ -17,39 +18,39 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import InfloopError, StepError, StoreError, UsageError
 from infloop.model.events import Notice, TreeRestored, TreeSaved
-from infloop.nodes.base import Watched
-from infloop.runtime.confinement.git_protection import InPlace
+from infloop.nodes.base import TakenSnapshots
+from infloop.runtime.confinement.git_protection import GitProtection
 from infloop.runtime.confinement.programs import programs_in
-from infloop.workspace.applying import rollback as pending
-from infloop.workspace.git.repository_paths import Places, git_places
-from infloop.workspace.snapshots.index import changed_files
-from infloop.workspace.worktrees.worktree import Worktrees, empty_place
+from infloop.workspace.applying import rollback
+from infloop.workspace.git.repository_paths import GitPaths, git_paths
+from infloop.workspace.snapshots.stat_cache import changed_files
+from infloop.workspace.worktrees.worktree import Worktrees, empty_path
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from infloop.engine.commands import Perform
     from infloop.model.events import Event
-    from infloop.nodes.base import Beginning
-    from infloop.runtime.timeline import Moment
+    from infloop.nodes.base import WorktreeOptions
+    from infloop.runtime.timeline import DirectoryState
     from infloop.sandbox.base import Sandbox
     from infloop.workspace.git.program import Confine
     from infloop.workspace.snapshots.changes import Change
-    from infloop.workspace.snapshots.restore_plan import Read
+    from infloop.workspace.snapshots.restore_plan import ScannedTree
     from infloop.workspace.snapshots.store import SnapshotStore
-    from infloop.workspace.snapshots.trees import Lines
-    from infloop.workspace.worktrees.worktree import Listed, Worktree
+    from infloop.workspace.snapshots.trees import LineCounts
+    from infloop.workspace.worktrees.worktree import Worktree, WorktreeInfo
 
     Post = Callable[[Event], None]
-    Asked = Callable[[str], Awaitable[bool]]
+    CheckRun = Callable[[str], Awaitable[bool]]
 
 DAY_MS = 86_400_000
-MOST_COUNTED = 2_000
-"""Of how many changed files the lines are counted."""
+MAX_COUNTED_FILES = 2_000
+"""Changed lines are counted only up to this many changed files."""
 
 
 class Workspaces:
-    """The worktrees and snapshots of a data directory; nothing is made before it is needed."""
+    """The worktrees and snapshots of a data directory; created when they are first needed."""
 
     def __init__(
         self,
@@ -62,10 +63,10 @@ class Workspaces:
         user: tuple[int, int] | None = None,
         shortage: Callable[[], str] = str,
     ) -> None:
-        """Run our own git in `sandbox`, which confines nothing.
+        """Run infloop's own git in `sandbox`, which must be at level `host`.
 
-        With `confine` worktrees are private clones, for children that run as `user`. While there is
-        a `shortage` of room for what is kept, nothing more is.
+        With `confine`, worktrees are private clones, for children that run as `user`. `shortage`
+        returns why nothing can be saved, or an empty text.
         """
         self.trees = Worktrees(data_dir, programs_in(sandbox), confine=confine, user=user)
         self.data_dir = data_dir.resolve()
@@ -75,49 +76,50 @@ class Workspaces:
 
     @property
     def store(self) -> SnapshotStore:
-        """Where snapshots are kept."""
+        """Where snapshots are stored."""
         return self.trees.store
 
     def close(self) -> None:
-        """Let go of the worktrees of runs that did not end here: others may go on in them."""
+        """Release the worktrees of runs that did not end here: other processes may use them."""
         self.trees.close()
 
-    def of_run(self, run_id: str) -> RunWorkspace:
-        """Return what a run is given."""
+    def for_run(self, run_id: str) -> RunWorkspace:
         return RunWorkspace(self, run_id)
 
-    def listed(self, run_id: str) -> list[Listed]:
-        """Return the worktrees of a run, the latest of each node, in the order they were made."""
-        latest = {each.node: each for each in self.trees.listed() if each.run_id == run_id}
+    def listed(self, run_id: str) -> list[WorktreeInfo]:
+        """Return the latest worktree of each node of a run, in the order of their creation."""
+        latest = {each.node: each for each in self.trees.list_all() if each.run_id == run_id}
         return list(latest.values())
 
     def why_not(self, root: Path) -> str:
-        """Return why a directory is not kept, or nothing."""
+        """Return why no snapshots are taken of a directory, or an empty text."""
         if root == self._home or root in self._home.parents:
             return f"it is {'your home directory' if root == self._home else 'above your home'}"
         return self.shortage()
 
-    async def recover(self, is_over: Asked) -> list[str]:
-        """Save what processes that died have left; return what a person should know of it.
+    async def recover(self, is_over: CheckRun) -> list[str]:
+        """Save and remove the worktrees of dead processes; return messages for the user.
 
-        Worktrees of runs that are not over stay: they go on in them.
+        Worktrees of runs that are not over stay, because the runs can be resumed.
         """
-        said = [f"took back what was half applied to {root}" for root in await _took_back(self)]
-        orphans = {each.run_id for each in self.trees.listed() if each.status == "orphaned"}
+        messages = [
+            f"took back what was half applied to {root}" for root in await _rolled_back(self)
+        ]
+        orphans = {each.run_id for each in self.trees.list_all() if each.status == "orphaned"}
         for run_id in sorted(orphans):
             if not await is_over(run_id):
                 continue
             try:
                 saved = await self.trees.prune([run_id])
             except (InfloopError, OSError) as error:
-                said.append(f"a worktree of run {run_id} could not be saved and stays: {error}")
+                messages.append(f"a worktree of run {run_id} could not be saved and stays: {error}")
             else:
-                said += [f"saved the worktree {each.name} of run {run_id}" for each in saved]
-                said += [f"{each.name}: {each.problem}" for each in saved if each.problem]
-        return said
+                messages += [f"saved the worktree {each.name} of run {run_id}" for each in saved]
+                messages += [f"{each.name}: {each.problem}" for each in saved if each.problem]
+        return messages
 
-    async def drop_forgotten(self, is_known: Asked) -> int:
-        """Drop the snapshots of runs that are forgotten; return of how many runs."""
+    async def drop_snapshots(self, is_known: CheckRun) -> int:
+        """Drop the snapshots of runs that were pruned; return the number of those runs."""
         gone = [run_id for run_id in self.store.owners() if not await is_known(run_id)]
         if gone:
             await self.store.prune((), gone)
@@ -125,7 +127,7 @@ class Workspaces:
         return len(gone)
 
     def dropped_lately(self) -> bool:
-        """Say whether that was done within the last day: it takes a while."""
+        """Say whether snapshots were dropped within the last day: it is slow."""
         try:
             last_ms = self._dropped.stat().st_mtime_ns // 1_000_000
         except FileNotFoundError:
@@ -137,70 +139,72 @@ class Workspaces:
         return self.store.directory / "dropped"
 
     async def write_out(self, snapshot: str, path: Path) -> None:
-        """Write a snapshot to a path where there is nothing."""
-        await self.store.state(snapshot)  # before anything is made for one that there is not
-        await self.store.restore(_made(empty_place(path)), snapshot)
+        """Write a snapshot to a path that does not exist yet."""
+        await self.store.stored_tree(snapshot)  # fails before anything is created
+        await self.store.restore(_created(empty_path(path)), snapshot)
 
-    # -- going back ----------------------------------------------------------------------------
+    # -- restoring -----------------------------------------------------------------------------
 
-    async def changes(self, moment: Moment) -> list[Change] | None:
-        """Return what going back would change in a directory; None if it has to be made again.
+    async def restore_changes(self, state: DirectoryState) -> list[Change] | None:
+        """Return what a restore changes in a directory; None if the directory is created again.
 
-        A worktree always has: what was done in it since is saved.
+        A worktree is always created again, because its current files are saved.
         """
-        if self.is_worktree(moment.directory) or not _is_there(moment.directory):
+        if self.is_worktree(state.directory) or not _exists(state.directory):
             return None
-        return await self.store.plan_restore(Path(moment.directory), moment.snapshot)
+        return await self.store.plan_restore(Path(state.directory), state.snapshot)
 
-    async def prepare(self, run_id: str, step: str, moment: Moment) -> TreeRestored | None:
-        """Keep for a run what going back would replace; None when there is nothing to do."""
+    async def prepare_restore(
+        self, run_id: str, step: str, state: DirectoryState
+    ) -> TreeRestored | None:
+        """Save for a run what a restore replaces; None when there is nothing to restore."""
         replaced = ""
-        if not self.is_worktree(moment.directory) and _is_there(moment.directory):
-            async with self.store.turn(Path(moment.directory)) as place:
-                replaced = (await self.store.read(place, owner=run_id)).state.id
-        if replaced == moment.snapshot:
+        if not self.is_worktree(state.directory) and _exists(state.directory):
+            async with self.store.lock_root(Path(state.directory)) as root:
+                replaced = (await self.store.read(root, owner=run_id)).stored.id
+        if replaced == state.snapshot:
             return None
-        return TreeRestored(step, moment.directory, moment.snapshot, replaced, moment.head)
+        return TreeRestored(step, state.directory, state.snapshot, replaced, state.head)
 
     async def restore(self, run_id: str, event: TreeRestored) -> None:
-        """Make a directory what it was; done again after an interruption, it is finished."""
+        """Restore a directory; after an interruption, a second call finishes it."""
         worktrees = self._worktrees_at(event.directory)
         own = next((each for each in worktrees if each.run_id == run_id), None)
         again = own and await self.trees.reopen(run_id, own.node)
         if again:
             await self.trees.rewind(again, event.snapshot)
         elif worktrees:
-            await self._take_up(run_id, event)
+            await self._recreate_worktree(run_id, event)
         else:
-            await self.store.restore(_made(Path(event.directory)), event.snapshot)
+            await self.store.restore(_created(Path(event.directory)), event.snapshot)
 
-    async def _take_up(self, run_id: str, event: TreeRestored) -> None:
-        """Make a worktree of another run again, for this one."""
+    async def _recreate_worktree(self, run_id: str, event: TreeRestored) -> None:
+        """Create a saved worktree of another run again, for this run."""
         for each in self._worktrees_at(event.directory):
             if each.status == "orphaned":
                 await self.trees.prune([each.run_id])
         saved = [each.saved for each in self._worktrees_at(event.directory) if each.saved]
         if not saved:
             raise UsageError(f"the worktree {event.directory!r} is in use: wait until it is not")
-        await self.trees.take_up(saved[-1], run_id, event.snapshot, event.head)
+        await self.trees.recreate_for_run(saved[-1], run_id, event.snapshot, event.head)
 
     def is_worktree(self, directory: str) -> bool:
         """Say whether a directory is, or was, a worktree."""
         return bool(self._worktrees_at(directory))
 
-    def _worktrees_at(self, directory: str) -> list[Listed]:
-        """Return the worktrees that are, or were, at a path, the oldest first."""
-        return [each for each in self.trees.listed() if each.path == directory]
+    def _worktrees_at(self, directory: str) -> list[WorktreeInfo]:
+        """Return the worktrees that are, or were, at a path, oldest first."""
+        return [each for each in self.trees.list_all() if each.path == directory]
 
 
-async def _took_back(shared: Workspaces) -> list[Path]:
-    with suppress(InfloopError):  # it stays noted, and is taken back before the next apply
-        return await pending.recover(shared.store)
+async def _rolled_back(shared: Workspaces) -> list[Path]:
+    with suppress(InfloopError):  # it stays pending, and the next apply takes it back first
+        return await rollback.recover(shared.store)
     return []
 
 
 class RunWorkspace:
-    """The worktrees and watched directories of one run."""
+    """The worktrees and the directories with snapshots of one run."""
 
     def __init__(self, shared: Workspaces, run_id: str) -> None:
         self.shared = shared
@@ -208,39 +212,39 @@ class RunWorkspace:
         self._open: dict[str, Worktree] = {}
         self._roots: dict[str, Path | None] = {}
 
-    def step(self, perform: Perform, post: Post) -> StepWorkspace:
-        """Return what a step is given; `post` records events of the run."""
+    def for_step(self, perform: Perform, post: Post) -> StepWorkspace:
+        """Return the workspace of a step; `post` adds events to the run."""
         return StepWorkspace(self, perform, post)
 
     async def reopen(self) -> None:
-        """Open again what the run had open in another process."""
+        """Reopen the worktrees that the run had open in another process."""
         for each in self.shared.listed(self.run_id):
             found = await self.shared.trees.reopen(self.run_id, each.node)
             if found is not None:
                 self._open[each.node] = found
 
-    async def worktree(self, node: str, cwd: str, beginning: Beginning) -> Path:
-        """Return the directory that stands for `cwd` in a node's worktree; make one if need be."""
+    async def worktree(self, node: str, cwd: str, options: WorktreeOptions) -> Path:
+        """Return the directory for `cwd` in a node's worktree; create the worktree if necessary."""
         found = self._open.get(node)
         if found is None:
             found = self._open[node] = await self.shared.trees.create(
                 Path(cwd),
                 self.run_id,
                 node,
-                ref=beginning.ref or None,
-                include_uncommitted=beginning.include_uncommitted,
-                include=beginning.include,
+                ref=options.ref or None,
+                include_uncommitted=options.include_uncommitted,
+                include=options.include,
             )
             return found.cwd
-        if beginning.ref != found.ref:
+        if options.ref != found.ref:
             raise StepError(
-                f"the worktree of {node!r} began at {found.ref or 'HEAD'!r} and cannot begin again "
-                f"at {beginning.ref or 'HEAD'!r}: a node has one worktree in a run"
+                f"the worktree of {node!r} was created at {found.ref or 'HEAD'!r} and cannot be "
+                f"created again at {options.ref or 'HEAD'!r}: a node has one worktree in a run"
             )
         return _inside(found, cwd)
 
     async def close(self, post: Post) -> None:
-        """Save and remove all worktrees; one that cannot be saved stays, and the run says so."""
+        """Save and remove all worktrees. One that cannot be saved stays, and the run says so."""
         for each in list(self._open.values()):
             try:
                 if reason := self.shared.shortage():
@@ -258,8 +262,8 @@ class RunWorkspace:
                     message = f"of the worktree {each.name!r}, {saved.problem}"
                     post(Notice(message, node=each.node, level="warning"))
 
-    async def look(self, directory: str, post: Post) -> tuple[Path, Read] | None:
-        """Keep the tree that a directory belongs to; None when that cannot be."""
+    async def take_snapshot(self, directory: str, post: Post) -> tuple[Path, ScannedTree] | None:
+        """Take a snapshot of the tree that contains a directory; None if that is not possible."""
         known = self._roots.get(directory, Path())
         if known is None:
             return None
@@ -268,64 +272,64 @@ class RunWorkspace:
             refused = self.shared.why_not(root)
             try:
                 if not refused:
-                    read = await self.shared.store.glance(root, self.run_id)
+                    read = await self.shared.store.take_for_owner(root, self.run_id)
                     self._roots[directory] = root
                     return root, read
             except (InfloopError, OSError) as error:
                 refused = str(error)
         self._roots[directory] = None
-        post(Notice(_not_kept(directory, refused), level="warning"))
+        post(Notice(_no_snapshots(directory, refused), level="warning"))
         return None
 
-    def in_place(self, level: str) -> InPlace:
-        """Return what looks after the directories that its children work in."""
-        return InPlace(level, self._places, self.shared.data_dir)
+    def git_protection(self, sandbox: Sandbox) -> GitProtection:
+        own_mounts = sandbox.own_mounts
+        return GitProtection(self._git_paths, self.shared.data_dir, own_mounts=own_mounts)
 
-    def _places(self, cwd: str) -> Places:
-        """Return what a child in a directory may reach of the repository around it."""
+    def _git_paths(self, cwd: str) -> GitPaths:
+        """Return the paths of the repository around a directory that a child there may use."""
         path = Path(cwd).resolve()
         for each in self._open.values():
             if each.objects and path.is_relative_to(each.path):
-                return Places((str(each.path),), (str(each.objects),), is_its_own=True)
-        return git_places(cwd)
+                return GitPaths((str(each.path),), (str(each.objects),), is_private=True)
+        return git_paths(cwd)
 
     async def head(self, root: Path) -> str:
-        """Return what is checked out at a root, if it is one of the run's worktrees."""
+        """Return the commit that is checked out at `root`; empty if it is no worktree."""
         own = next((each for each in self._open.values() if each.path == root), None)
         return await self.shared.trees.head(own) if own else ""
 
 
-def _is_there(directory: str) -> bool:
+def _exists(directory: str) -> bool:
     return Path(directory).is_dir()
 
 
-def _made(path: Path) -> Path:
+def _created(path: Path) -> Path:
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def _inside(worktree: Worktree, cwd: str) -> Path:
-    """Return the directory in a worktree that stands for one of the user's."""
-    asked = Path(cwd).resolve()
-    if not asked.is_relative_to(worktree.repository):
+    """Return the directory in a worktree that corresponds to one in the user's repository."""
+    resolved = Path(cwd).resolve()
+    if not resolved.is_relative_to(worktree.repository):
         raise StepError(
             f"the worktree of {worktree.node!r} is of {str(worktree.repository)!r}, and {cwd!r} is "
             "not in it: a node has one worktree in a run"
         )
-    inside = worktree.path / asked.relative_to(worktree.repository)
+    inside = worktree.path / resolved.relative_to(worktree.repository)
     if not inside.is_dir():
         raise StepError(f"the worktree of {worktree.node!r} has no {str(inside)!r} any more")
     return inside
 
 
 def _candidates(directory: str) -> tuple[Path, ...]:
-    """Return what may be kept for a directory: the whole git work tree it is in, or else itself."""
+    """Return what to take a snapshot of: the git work tree around a directory, else itself."""
     path = Path(directory).resolve()
     work_tree = next((each for each in (path, *path.parents) if (each / ".git").exists()), path)
     return (work_tree,) if work_tree == path else (work_tree, path)
 
 
-def _not_kept(directory: str, reason: str) -> str:
+def _no_snapshots(directory: str, reason: str) -> str:
     return (
         f"no snapshots are taken of {directory!r}: {reason}. So `infloop diff` and `infloop "
         "rewind` know nothing of the files that steps change there; use a worktree (useWorktree) "
@@ -334,61 +338,63 @@ def _not_kept(directory: str, reason: str) -> str:
 
 
 class StepWorkspace:
-    """What one step is given of its run's workspace; see `infloop.nodes.base.Workspace`."""
+    """The workspace of one step; see `infloop.nodes.base.Workspace`."""
 
     def __init__(self, run: RunWorkspace, perform: Perform, post: Post) -> None:
         self._run = run
         self._perform = perform
         self._post = post
 
-    async def worktree(self, cwd: str, beginning: Beginning) -> str:
-        """Return the directory that stands for `cwd` in the node's worktree, or raise StepError."""
+    async def worktree(self, cwd: str, options: WorktreeOptions) -> str:
+        """Return the directory for `cwd` in the node's worktree, or raise StepError."""
         try:
-            return str(await self._run.worktree(self._perform.node, cwd, beginning))
+            return str(await self._run.worktree(self._perform.node, cwd, options))
         except StepError:
             raise
         except (InfloopError, OSError) as error:
             raise StepError(f"no worktree could be made of {cwd!r}: {error}") from None
 
     @asynccontextmanager
-    async def watched(self, directory: str) -> AsyncIterator[Watched]:
-        """Keep the tree that a directory belongs to before and after what is done meanwhile."""
-        watched = Watched()
+    async def snapshots(self, directory: str) -> AsyncIterator[TakenSnapshots]:
+        """Take a snapshot of the tree of a directory before and after the block."""
+        taken = TakenSnapshots()
         if not self._run.shared.snapshots:
-            yield watched
+            yield taken
             return
-        before = await self._run.look(directory, self._post)
+        before = await self._run.take_snapshot(directory, self._post)
         if before is None:
-            yield watched
+            yield taken
             return
         root, read = before
         self._post(await self._saved(root, read))
         try:
-            yield watched
+            yield taken
         finally:
-            after = await self._run.look(directory, self._post)
+            after = await self._run.take_snapshot(directory, self._post)
             if after is not None:
-                watched.tree = after[1].state.files
+                taken.tree = after[1].stored.files
                 self._post(await self._saved(root, after[1], since=read))
 
-    async def _saved(self, root: Path, read: Read, since: Read | None = None) -> TreeSaved:
-        """Return the event that says so; after the step, with what changed since before it."""
+    async def _saved(
+        self, root: Path, read: ScannedTree, since: ScannedTree | None = None
+    ) -> TreeSaved:
+        """Return the event for a snapshot; after the step, with what changed `since` before it."""
         files = changed_files(since.folder, read.folder) if since else 0
-        lines: list[Lines] = []
-        if since and 0 < files <= MOST_COUNTED:
-            with suppress(InfloopError):  # where there is no git, nobody counts
+        lines: list[LineCounts] = []
+        if since and 0 < files <= MAX_COUNTED_FILES:
+            with suppress(InfloopError):  # without git, lines are not counted
                 trees = self._run.shared.store.trees
-                lines += (await trees.lines(since.state.files, read.state.files)).values()
+                lines += (await trees.lines(since.stored.files, read.stored.files)).values()
         return TreeSaved(
-            self._perform.path,
-            self._perform.node,
-            self._perform.attempt,
-            "after" if since else "before",
-            str(root),
-            read.state.id,
-            read.state.files,
-            files,
-            sum(each.insertions for each in lines),
-            sum(each.deletions for each in lines),
-            await self._run.head(root),
+            path=self._perform.path,
+            node=self._perform.node,
+            attempt=self._perform.attempt,
+            when="after" if since else "before",
+            directory=str(root),
+            snapshot=read.stored.id,
+            tree=read.stored.files,
+            files=files,
+            insertions=sum(each.insertions for each in lines),
+            deletions=sum(each.deletions for each in lines),
+            head=await self._run.head(root),
         )

@@ -1,6 +1,7 @@
-"""Private files, written whole or not at all.
+"""Private files, written atomically.
 
-A file that holds a secret or a run's data is 0600 in a 0700 directory, whatever the umask.
+A file with a secret or a run's data has mode 0600, in a directory with mode 0700, whatever the
+umask.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ DIRECTORY_MODE = 0o700
 
 
 def private_directory(path: Path) -> None:
-    """Make sure `path` is a directory; those made on the way are 0700.
+    """Create the directory `path` and its missing parents with mode 0700.
 
-    A directory that exists keeps its mode: it may be the user's own.
+    An existing directory keeps its mode: it may be the user's own.
     """
-    missing = [place for place in (path, *path.parents) if not place.exists()]
-    for place in reversed(missing):
-        place.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-        place.chmod(DIRECTORY_MODE)
+    missing = [directory for directory in (path, *path.parents) if not directory.exists()]
+    for directory in reversed(missing):
+        directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+        directory.chmod(DIRECTORY_MODE)
 
 
 def private_file(path: Path) -> None:
-    """Make sure `path` is a regular file with mode 0600; an existing one keeps its content."""
+    """Create the file `path` with mode 0600; an existing one keeps its content."""
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
     try:
         os.fchmod(descriptor, FILE_MODE)
@@ -37,10 +38,10 @@ def private_file(path: Path) -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replace `path` by a 0600 file with `data`.
+    """Replace `path` by a file with `data` and mode 0600.
 
-    A reader sees the old content or the new, never a part, also after a crash; a file with a
-    looser mode is thereby tightened, and a link at `path` is replaced, not followed.
+    A reader sees either the old content or the new, also after a crash. A symbolic link at `path`
+    is replaced and not followed.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE_MODE)
@@ -58,7 +59,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
+    """Make the entries of a directory durable (fsync)."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,8 +1,8 @@
-"""A finished run as Infinite Loop's JSON record, out and in.
+"""Exports a finished run as Infinite Loop's JSON record, and imports one.
 
-Out, events carry the names outside readers know. In, the same names become events again; what
-can be derived from others (`condition_checked`, a run's own `error`) and what does not belong to
-the run (`trigger_…`) is left out, and names that are not known are skipped.
+A record names events as the public event stream does. An import leaves out messages that follow
+from others (`condition_checked`, the run's own `error`), messages that do not belong to the run
+(`trigger_…`) and unknown ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from infloop.model.events import (
     StopRequested,
     TemplateWarning,
 )
-from infloop.model.messages import expand
+from infloop.model.messages import expand, to_json
 from infloop.model.values import JsonObject, JsonValue
 from infloop.store.interfaces.run_log import NewRun, RunLog, RunRow, definition_hash
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_EVENTS = 50_000
-"""How many of a run's last events a record holds."""
+"""A record contains at most this many events: the last ones."""
 
-_UNKNOWN_DEFINITION = b""  # a record does not say what the workflow was
+_UNKNOWN_DEFINITION = b""  # a record does not contain the workflow
 _NAME_CHARACTERS = 200
 
 
@@ -77,7 +77,7 @@ async def _exported_events(
     count = after = 0
     while page := await run_log.events(run_id, after):
         for recorded in page:
-            for message in expand(recorded):
+            for message in map(to_json, expand(recorded)):
                 if message["type"] == "run_finished":
                     message["scope"] = scope
                 events.append(message)
@@ -99,7 +99,7 @@ class _Record(msgspec.Struct, rename="camel"):
 
 
 class _Message(msgspec.Struct, rename="camel"):
-    """An event of a record: all fields that any of them has."""
+    """An event of a record, with the fields of all types."""
 
     type: str
     node_id: str = ""
@@ -123,12 +123,12 @@ class _Message(msgspec.Struct, rename="camel"):
 
 
 async def import_record(run_log: RunLog, record: object) -> RunRow:
-    """Store a run from its record; it lists, shows and searches like any other.
+    """Store a run from its record; it is listed, shown and searched like any other.
 
-    The cause is `import`. A run that is already there is refused, and so is what is no record.
+    Its cause is `import`. Raises UsageError if the run exists already or the record is invalid.
     """
     data = _checked(record)
-    await _refuse_known(run_log, data.run_id)
+    await _refuse_existing(run_log, data.run_id)
     messages = [_message(index, event) for index, event in enumerate(data.events)]
     correlation_id = next((m.correlation_id for m in messages if m.correlation_id), "")
     run = NewRun(
@@ -154,13 +154,13 @@ def _checked(record: object) -> _Record:
         data = msgspec.convert(record, _Record)
     except msgspec.ValidationError as error:
         raise UsageError(
-            f"this is no run record: {error}; export one with `infloop export RUN`, or "
+            f"this is not a run record: {error}; export one with `infloop export RUN`, or "
             "take a file from Infinite Loop's runs directory"
         ) from error
     for name in (data.run_id, data.workflow_id):
         if not _is_plain(name):
             raise UsageError(
-                f"this run record has an id that is no plain name: {name!r:.100}; use letters, "
+                f"the id {name!r:.100} in this run record is not a plain name; use letters, "
                 "digits, '-', '_' and '.'"
             )
     return data
@@ -175,37 +175,40 @@ def _is_plain(name: str) -> bool:
     )
 
 
-async def _refuse_known(run_log: RunLog, run_id: str) -> None:
+async def _refuse_existing(run_log: RunLog, run_id: str) -> None:
     try:
         await run_log.run(run_id)
     except NotFound:
         return
-    raise UsageError(f"run {run_id!r} is already there; `infloop show {run_id}` shows it")
+    raise UsageError(f"run {run_id!r} exists already; `infloop show {run_id}` shows it")
 
 
 def _message(index: int, event: JsonObject) -> _Message:
     try:
         return msgspec.convert(event, _Message)
     except msgspec.ValidationError as error:
-        raise UsageError(f"this run record's event {index} cannot be read: {error}") from error
+        raise UsageError(f"event {index} of this run record is invalid: {error}") from error
 
 
 def _events(data: _Record, messages: list[_Message]) -> Iterator[tuple[int, Event | Output]]:
-    """Return the run's events with their times; a record without times has only two."""
-    yield data.started_at, _beginning(data)
+    """Return the run's events with their times.
+
+    Without times of their own, events have the start time of the run.
+    """
+    yield data.started_at, _run_started(data)
     steps = _Steps(data.error_message)
     for message in messages:
         time = data.started_at if message.time is None else message.time
         for event in steps.events(message):
             yield time, event
-    for event in steps.unsaid():
+    for event in steps.unreported_errors():
         yield data.finished_at, event
     yield data.finished_at, RunFinished(data.status, data.error_message)
 
 
-def _beginning(data: _Record) -> RunStarted:
+def _run_started(data: _Record) -> RunStarted:
     inputs = data.scope.get("inputs")
-    said: JsonObject = next((e for e in data.events if e.get("type") == "run_started"), {})
+    message: JsonObject = next((e for e in data.events if e.get("type") == "run_started"), {})
     return RunStarted(
         data.workflow_id,
         data.workflow_name,
@@ -213,8 +216,8 @@ def _beginning(data: _Record) -> RunStarted:
         inputs if isinstance(inputs, dict) else {},
         workdir="",
         cause=Cause("import"),
-        isolation=_name(said.get("isolation")),
-        egress=_name(said.get("egress")),
+        isolation=_name(message.get("isolation")),
+        egress=_name(message.get("egress")),
     )
 
 
@@ -223,7 +226,7 @@ def _name(value: JsonValue) -> str:
 
 
 class _Steps:
-    """Turns messages into events; remembers open steps, because an end names only its node."""
+    """Turns messages into events; tracks open steps, because the end of one names only its node."""
 
     def __init__(self, run_error: str) -> None:
         self._run_error = run_error
@@ -231,7 +234,7 @@ class _Steps:
         self._errors: dict[str, str] = {}
 
     def events(self, message: _Message) -> Iterator[Event | Output]:
-        """Return what one message stands for."""
+        """Return the events of one message."""
         node, path = message.node_id, self._path(message)
         match message.type:
             case "node_started":
@@ -244,13 +247,13 @@ class _Steps:
             case "node_finished":
                 self._open.pop(node, None)
                 yield StepFinished(
-                    path,
-                    node,
-                    message.node_type,
-                    message.branch,
-                    message.outputs,
-                    round(message.duration_ms),
-                    self._errors.pop(path, ""),
+                    path=path,
+                    node=node,
+                    node_type=message.node_type,
+                    handle=message.branch,
+                    outputs=message.outputs,
+                    duration_ms=round(message.duration_ms),
+                    error=self._errors.pop(path, ""),
                 )
             case "template_warning":
                 yield TemplateWarning(path, node, message.field, message.missing_key)
@@ -263,8 +266,8 @@ class _Steps:
             case "run_budget_exceeded":
                 yield BudgetExceeded(message.reason)
 
-    def unsaid(self) -> Iterator[Event]:
-        """Return the errors of steps that never ended."""
+    def unreported_errors(self) -> Iterator[Event]:
+        """Return the errors of steps that never ended, as notices."""
         for path, error in self._errors.items():
             yield Notice(error, path, level="error")
 

@@ -1,20 +1,19 @@
-"""What is wrong with a trigger that its own file cannot show.
+"""Checks a trigger against its plugin and its workflow.
 
-Whether its plugin and its workflow exist, whether what it names is declared there, whether it can
-be due, and whether what comes from outside may go where it would go.
+- The checks of its kind: whether the plugin exists, whether the schedule is valid, and so on.
+- Whether the workflow exists and declares the inputs that the trigger sets.
+- Whether untrusted values may reach the fields that they would reach.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.model.problems import Report, shown
+from infloop.model.problems import Report, short_repr
 from infloop.model.references import implicit_inputs
 from infloop.model.template import Template
-from infloop.policy.taint import refusals
-from infloop.triggers.filewatch import BadGlob, FileFilter
-from infloop.triggers.schedule import BadSchedule, Timetable
-from infloop.triggers.signatures import is_secret
+from infloop.policy.taint import find_violations
+from infloop.triggers import kind_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,82 +25,23 @@ if TYPE_CHECKING:
     from infloop.model.workflow import Workflow
 
 
-def needs_secret(trigger: Trigger, plugin: Plugin) -> bool:
-    """Say whether a trigger lacks the secret without which its requests are refused."""
-    return plugin.signature is not None and not trigger.secret and not trigger.verify_optional
-
-
 def check_trigger(
     trigger: Trigger,
     plugin: Plugin | None,
     workflow: Workflow | None,
     called: Mapping[str, JsonObject] | None = None,
 ) -> list[Problem]:
-    """Return everything that is wrong; `called` holds the workflow and all it calls, as JSON."""
+    """Return all problems; `called` holds the workflow and all it calls, as JSON."""
     report = Report()
-    if trigger.kind == "webhook":
-        _check_sender(trigger, plugin, report)
-    elif trigger.kind == "schedule":
-        _check_schedule(trigger, report)
-    else:
-        _check_files(trigger, report)
+    kind = kind_named(trigger.kind)
+    kind.check(trigger, plugin, report)
     if workflow is None:
-        report.error("workflowId", f"there is no workflow {shown(trigger.workflow_id)} to run")
+        report.error("workflowId", f"there is no workflow {short_repr(trigger.workflow_id)} to run")
         return report.problems
     _check_inputs(trigger, workflow, report)
-    if trigger.kind != "schedule":
+    if not kind.is_trusted:
         _check_reach(trigger, workflow, called or {workflow.id: workflow.to_json()}, report)
     return report.problems
-
-
-def _check_sender(trigger: Trigger, plugin: Plugin | None, report: Report) -> None:
-    if plugin is None:
-        report.error("pluginId", f"there is no plugin {shown(trigger.plugin_id)}")
-        return
-    known = [event.type for event in plugin.events]
-    if (plugin.event_header or plugin.event_path) and not trigger.event_type:
-        report.error("eventType", "is missing", f"{plugin.id!r} has: {', '.join(known[:20])}")
-    elif trigger.event_type and trigger.event_type not in known:
-        report.error(
-            "eventType",
-            f"{plugin.id!r} has no event {shown(trigger.event_type)}",
-            report.guess(trigger.event_type, known),
-        )
-    _check_secret(trigger, plugin, report)
-
-
-def _check_secret(trigger: Trigger, plugin: Plugin, report: Report) -> None:
-    signature = plugin.signature
-    if needs_secret(trigger, plugin):
-        report.error(
-            "secret",
-            f"is missing: {plugin.id!r} signs its requests",
-            "set the sender's secret, or verifyOptional to take unsigned requests",
-        )
-    elif signature is None and trigger.secret:
-        report.error(
-            "secret", f"proves nothing: {plugin.id!r} does not sign", "remove it, or use a plugin"
-        )
-    elif signature is not None and trigger.secret and not is_secret(signature, trigger.secret):
-        report.error("secret", f"is none of {plugin.id!r}", "it is whsec_ and base64")
-    elif signature is not None and not trigger.secret:
-        report.warning("verifyOptional", "nothing proves who sends the requests")
-
-
-def _check_schedule(trigger: Trigger, report: Report) -> None:
-    assert trigger.schedule is not None
-    try:
-        Timetable(trigger.schedule)
-    except BadSchedule as error:
-        report.error("schedule", str(error))
-
-
-def _check_files(trigger: Trigger, report: Report) -> None:
-    assert trigger.files is not None
-    try:
-        FileFilter(trigger.files)
-    except BadGlob as error:
-        report.error("files", str(error))
 
 
 def _check_inputs(trigger: Trigger, workflow: Workflow, report: Report) -> None:
@@ -111,7 +51,7 @@ def _check_inputs(trigger: Trigger, workflow: Workflow, report: Report) -> None:
         if name not in known:
             report.error(
                 f"inputs.{name}",
-                f"workflow {workflow.id!r} has no input {shown(name)}",
+                f"workflow {workflow.id!r} has no input {short_repr(name)}",
                 report.guess(name, known),
             )
     for spec in workflow.inputs or ():
@@ -124,7 +64,7 @@ def _check_inputs(trigger: Trigger, workflow: Workflow, report: Report) -> None:
 def _check_reach(
     trigger: Trigger, workflow: Workflow, called: Mapping[str, JsonObject], report: Report
 ) -> None:
-    outside = [name for name, text in trigger.inputs.items() if Template(text).references]
-    # Whether children are confined is known when a run starts.
-    for refusal in refusals(called, workflow.id, outside, confined=True):
-        report.warning("inputs", f"its runs are refused: {refusal}")
+    untrusted = [name for name, text in trigger.inputs.items() if Template(text).references]
+    # Whether children are confined is known only when a run starts.
+    for violation in find_violations(called, workflow.id, untrusted, confined=True):
+        report.warning("inputs", f"its runs are refused: {violation}")

@@ -1,8 +1,9 @@
 """A request as templates see it: `headers`, `query` and `body`.
 
-A body that is JSON is what it says: an object is itself, a list is found by its indices, a single
-value is `body.value`, and null or nothing is empty. A body that is no JSON is `body.raw`, if it is
-text. Bombs, keys that occur twice and text that nothing can hold are refused.
+- A JSON object is the body itself. A list is found by its indices, a single value is `body.value`,
+  null or nothing is empty.
+- A body that is not JSON is `body.raw`, if it is text.
+- Refused: deeply nested or oversized JSON, repeated keys, and text that cannot be stored.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ if TYPE_CHECKING:
     from infloop.triggers.signatures import Headers
 
 MAX_VALUES = 50_000
-"""How many values a body may hold; a megabyte of honest JSON has fewer."""
+"""The maximum number of values in a body; ordinary JSON of a megabyte has fewer."""
 
-# They open something, so no run is given them.
+# Credentials, which are never passed to a run.
 SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
 
 
 class BadBody(ValueError):
-    """The body can be neither stored nor passed on; says why, for the log."""
+    """The body can be neither stored nor passed on; the text says why, for the log."""
 
 
 class Values:
-    """A scope of plain values, where templates look things up."""
+    """A scope of plain values for templates."""
 
     __slots__ = ("_values",)
 
@@ -41,16 +42,16 @@ class Values:
         self._values = values
 
     def lookup(self, path: Sequence[str]) -> JsonValue | Missing:
-        """Return the value under `path`, or MISSING."""
+        """Return the value at `path`, or MISSING."""
         return walk(self._values.get(path[0], MISSING), path[1:])
 
 
 def request_values(
     headers: Headers, query: Headers, body: JsonObject, hidden: Collection[str] = ()
 ) -> Values:
-    """Return a request for templates; a header that occurs twice is joined as HTTP does it.
+    """Return a request for templates; repeated headers are joined as HTTP specifies.
 
-    Headers that open something are left out, and so are those that the caller names.
+    Headers with credentials and the headers in `hidden` are left out.
     """
     joined: dict[str, JsonValue] = {}
     for raw, value in headers:
@@ -61,7 +62,7 @@ def request_values(
 
 
 def read_body(data: bytes) -> JsonObject:
-    """Return a request's body for templates, or raise BadBody."""
+    """Return the body of a request for templates, or raise BadBody."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -86,9 +87,9 @@ def read_body(data: bytes) -> JsonObject:
 
 def _raw(text: str) -> JsonObject:
     if "\0" in text:
-        raise BadBody("holds a NUL character")
+        raise BadBody("contains a NUL character")
     if text.startswith("\ufeff"):
-        raise BadBody("begins with a byte order mark")
+        raise BadBody("starts with a byte order mark")
     return {"raw": text}
 
 

@@ -1,8 +1,7 @@
-"""What a trigger demands of a request, and what it makes of it.
+"""Evaluates the conditions of a trigger and maps its inputs.
 
-Every text may hold `{{references}}`; they are filled in once, and a value that holds braces itself
-is only text. Inside a pattern a value stands for itself: whoever sends a request cannot bring a
-pattern along that matches everything.
+References are filled in once: braces inside a value are plain text. Inside a pattern a value is
+quoted, so a sender cannot inject a pattern that matches everything.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """The texts that a trigger gives to a workflow, and which of them hold something from outside.
+    """The input texts of a workflow, and the names of those that contain a reference.
 
-    What a trigger's author wrote is known; whatever a reference brought in is not.
+    Text of the trigger's author is trusted; what a reference inserts is not.
     """
 
     values: dict[str, str]
@@ -34,7 +33,7 @@ class Mapped:
 
 
 def holds(predicates: Sequence[Predicate], scope: Scope) -> bool:
-    """Say whether all predicates hold; none always do. A bad pattern matches nothing."""
+    """Tell whether all predicates hold; an invalid pattern matches nothing."""
     return all(_holds(predicate, scope) for predicate in predicates)
 
 
@@ -50,9 +49,9 @@ def _holds(predicate: Predicate, scope: Scope) -> bool:
 
 
 def map_inputs(templates: Mapping[str, str], scope: Scope) -> Mapped:
-    """Return the input texts; a reference that resolves to nothing is empty.
+    """Return the input texts; a missing reference is empty.
 
-    Raises TooLong when a text grows past all bounds.
+    Raises TooLong for a text over the limit.
     """
     parsed = {name: _template(text) for name, text in templates.items()}
     return Mapped(
@@ -63,7 +62,7 @@ def map_inputs(templates: Mapping[str, str], scope: Scope) -> Mapped:
 
 @lru_cache(maxsize=1024)
 def _template(text: str) -> Template:
-    """Return a text of a trigger's author, ready to fill in: every request asks for the same."""
+    """Parse a template; cached, because every request uses the same ones."""
     return Template(text)
 
 
@@ -72,4 +71,4 @@ def _render(template: Template, scope: Scope) -> str:
 
 
 def _ignore(reference: str) -> None:
-    """A request need not hold everything that a template refers to."""
+    """Ignore a missing reference: requests need not contain everything."""

@@ -1,30 +1,33 @@
-"""Schedules that missed their time and ask what to do about it, as what waits for a person."""
+"""Asks a person about schedules that missed their time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from infloop.model.approval import Approval, question
+from infloop.triggers.kinds.schedule import ScheduleKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from infloop.model.trigger import Trigger
-    from infloop.triggers.scheduler import Mark
+    from infloop.triggers.scheduler import ScheduleState
 
 
-def missed_schedules(triggers: Iterable[Trigger], marks: Mapping[str, Mark]) -> list[Approval]:
-    """Return a question for each schedule that asks."""
+def missed_schedules(
+    triggers: Iterable[Trigger], states: Mapping[str, ScheduleState]
+) -> list[Approval]:
+    """Return a question for each schedule that waits for an answer."""
     return [
         made
         for trigger in triggers
-        if trigger.kind == "schedule" and trigger.enabled and trigger.id in marks
-        if (made := _missed(trigger, marks[trigger.id])) is not None
+        if trigger.kind == ScheduleKind.name and trigger.enabled and trigger.id in states
+        if (made := _missed(trigger, states[trigger.id])) is not None
     ]
 
 
-def _missed(trigger: Trigger, mark: Mark) -> Approval | None:
-    missed = mark.asked
+def _missed(trigger: Trigger, state: ScheduleState) -> Approval | None:
+    missed = state.question
     if missed is None:
         return None
     many = "more than " if missed.more else ""

@@ -1,9 +1,9 @@
-"""Times at which a schedule is due, and those that were missed.
+"""Computes when a schedule is due, and which times were missed.
 
-Nothing here knows what time it is: it is told. A time that falls into the hour that is skipped in
-spring is due when that hour is over. One that falls into the hour that comes twice in autumn is due
-once, the first time; a schedule whose hour or minute begins with a star is due in both (as Debian's
-cron does it).
+- The caller passes the present time.
+- A time in the hour that is skipped in spring is due at the end of that hour.
+- A time in the hour that is repeated in autumn is due once, the first time. A schedule whose hour
+  or minute starts with a star is due in both hours (as in Debian's cron).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from infloop.model.trigger import Schedule
 
-PUNCTUAL_MS = 60_000
-"""A time that is noticed sooner than this is on time; after it, it was missed."""
+ON_TIME_MS = 60_000
+"""A due time that is noticed later than this was missed."""
 
 MAX_COUNTED = 1_000
-"""So many missed times are counted; beyond them it is said that there are more."""
+"""The maximum count of missed times."""
 
 _LONGEST_CRON = 200
 _FIELDS = 5
@@ -33,12 +33,12 @@ _MINUTE_MS = 60_000
 
 
 class BadSchedule(ValueError):
-    """A schedule that can never be due, or that nobody understands; says why."""
+    """A schedule is invalid or never due; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """Times at which nothing could be started; with `more`, there were more than `count`."""
+    """Times at which nothing was started; with `more`, there were more than `count`."""
 
     first_ms: int
     last_ms: int
@@ -48,14 +48,14 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was due since a schedule was last considered: one time now, and what was missed."""
+    """What was due since the last check: at most one time now, and the missed times."""
 
     due_ms: int | None = None
     missed: Missed | None = None
 
 
 class Timetable:
-    """A schedule that has been understood."""
+    """A parsed schedule."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._cron = schedule.cron
@@ -73,35 +73,35 @@ class Timetable:
             raise BadSchedule(f"{schedule.cron!r} is never due") from None
 
     def after(self, ms: int) -> Iterator[int]:
-        """Yield the times that are due after `ms`, in milliseconds since 1970."""
+        """Yield the due times after `ms`, in milliseconds since 1970."""
         start = datetime.fromtimestamp(ms / 1000, UTC)
         for local in CronSim(self._cron, start.astimezone(self._zone)):
             due = round(local.timestamp() * 1000)
-            if due > ms:  # where an hour comes twice, the first of the two may lie behind us
+            if due > ms:  # in a repeated hour, the first occurrence may be in the past
                 yield due
 
     def next_after(self, ms: int) -> int | None:
-        """Return the next time that is due after `ms`; None when there is none for decades."""
+        """Return the next due time after `ms`; None if there is none for decades."""
         return next(self.after(ms), None)
 
     def local_time(self, ms: int) -> str:
-        """Return a time as the schedule's own clocks show it."""
+        """Return a time in the schedule's time zone."""
         return datetime.fromtimestamp(ms / 1000, self._zone).isoformat(timespec="seconds")
 
-    def plan(self, considered_ms: int, now_ms: int) -> Plan:
-        """Return what was due after one time and no later than the other."""
-        last = self._last(considered_ms, now_ms)
+    def plan(self, done_until_ms: int, now_ms: int) -> Plan:
+        """Return what was due after `done_until_ms`, up to now."""
+        last = self._last(done_until_ms, now_ms)
         if last is None:
             return Plan()
-        if now_ms - last >= PUNCTUAL_MS:
-            return Plan(missed=self._missed(considered_ms, last))
-        before = self._last(considered_ms, last - 1)
-        return Plan(last, None if before is None else self._missed(considered_ms, before))
+        if now_ms - last >= ON_TIME_MS:
+            return Plan(missed=self._missed(done_until_ms, last))
+        before = self._last(done_until_ms, last - 1)
+        return Plan(last, None if before is None else self._missed(done_until_ms, before))
 
     def _last(self, after_ms: int, until_ms: int) -> int | None:
-        """Return the last time that is due after one time and no later than the other.
+        """Return the last due time after `after_ms`, up to `until_ms`.
 
-        By halving, so that years of minutes cost no more than a few looks.
+        A binary search, so that years of minutes need only a few steps.
         """
         found = self.next_after(after_ms)
         if found is None or found > until_ms:
@@ -130,11 +130,11 @@ class Timetable:
 
 
 def _zone(name: str) -> tzinfo:
-    if name == "UTC":  # also where no other time zone is installed
+    if name == "UTC":  # works without a time zone database
         return UTC
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise BadSchedule(
-            f"{name[:60]!r} is not a time zone here; write one like Europe/Berlin"
+            f"{name[:60]!r} is not a known time zone; write one like Europe/Berlin"
         ) from None

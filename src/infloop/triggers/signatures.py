@@ -1,11 +1,14 @@
-"""Whether a request is what its sender signed.
+"""Verifies the signatures of requests.
 
 Rules
-  * The bytes that arrived are what is checked, before anyone reads them as text or JSON.
-  * Comparing takes the same time however much of a signature is right.
-  * How a sender signs is data (`model.plugin.Signature`). What does not fit it exactly is refused:
-    a header that is missing or there twice, a digit too few, a time that is too far away.
-  * The verdict's reason is for the log. Whoever sent the request learns nothing of it.
+  * The check covers the bytes that arrived, before they are decoded or parsed.
+  * Comparisons take constant time.
+  * How a sender signs is data (`model.plugin.Signature`). What does not match it exactly is
+    refused: a missing or repeated header, a missing digit, a timestamp outside the tolerance.
+  * The reason of a refusal is for the log. The sender does not learn it.
+
+To add a scheme that differs only in its digest, write one function, add one line to `SCHEMES`, and
+add the name to `model.plugin.SchemeName`.
 """
 
 from __future__ import annotations
@@ -16,40 +19,60 @@ import hashlib
 import hmac
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from infloop.model.plugin import Signature
+from infloop.model.plugin import SchemeName, Signature
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 Reason: TypeAlias = Literal["ok", "missing", "malformed", "stale", "mismatch", "misconfigured"]
 
 MAX_SIGNATURES = 16
-"""More than any sender has keys at one time."""
+"""More than any sender has keys at the same time."""
+
+
+class Scheme(NamedTuple):
+    """How a signature is computed from a key and the signed bytes; it has `size` bytes."""
+
+    digest: Callable[[bytes, bytes], bytes]
+    size: int
+
+    def encoded_length(self, encoding: Literal["hex", "base64"]) -> int:
+        """Return the number of characters of a signature."""
+        return 2 * self.size if encoding == "hex" else 4 * -(-self.size // 3)
+
+
+def _hmac_sha256(key: bytes, message: bytes) -> bytes:
+    return hmac.digest(key, message, hashlib.sha256)
+
+
+SCHEMES: dict[SchemeName, Scheme] = {
+    "hmac-sha256": Scheme(_hmac_sha256, 32),
+}
+"""All schemes but `token`, which signs nothing: its header holds the secret itself."""
 
 _WHSEC = "whsec_"
 _DECOY = Signature(header="x-hub-signature-256", scheme="hmac-sha256", format="sha256=<hex>")
-_PLACE = re.compile(r"<(body|timestamp|id)>", re.ASCII)  # noqa: TID251  (our own fixed pattern)
+_PLACEHOLDER = re.compile(r"<(body|timestamp|id)>", re.ASCII)  # noqa: TID251  (our own fixed pattern)
 _TIME = re.compile(r"[0-9]{1,12}", re.ASCII)  # noqa: TID251  (our own fixed pattern)
 _LONGEST_ID = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a request is genuine, and why not, in a word for the log."""
+class SignatureCheck:
+    """Whether a request is genuine, and the reason for the log."""
 
     reason: Reason
 
     @property
     def ok(self) -> bool:
-        """Whether the sender knew a secret."""
         return self.reason == "ok"
 
 
 class _Refused(Exception):
-    """The request cannot be genuine; holds the reason."""
+    """The request cannot be genuine."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -58,7 +81,7 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """What a request says about itself: its signatures, when it was signed, and its id."""
+    """The signatures, the timestamp and the id that a request states."""
 
     signatures: tuple[str, ...]
     timestamp: str = ""
@@ -67,41 +90,41 @@ class _Claim:
 
 def verify(
     signature: Signature, secrets: Sequence[str], headers: Headers, body: bytes, now_ms: int
-) -> Verdict:
-    """Say whether `body` was signed with one of `secrets`, at a time near enough."""
+) -> SignatureCheck:
+    """Check whether `body` was signed with one of `secrets`, at a time within the tolerance."""
     try:
         keys = [_key(signature, secret) for secret in secrets if secret]
         if not keys:
-            return Verdict("misconfigured")
+            return SignatureCheck("misconfigured")
         claim = _read_claim(signature, headers)
         if signature.timed:
-            _check_time(signature, claim.timestamp, now_ms)
+            _check_timestamp(signature, claim.timestamp, now_ms)
     except _Refused as refused:
-        # What is refused at first sight takes no less time than what is compared.
-        hmac.digest(b"nobody's key", body, hashlib.sha256)
-        return Verdict(refused.reason)
+        # An early refusal must take as long as a comparison.
+        _hmac_sha256(b"nobody's key", body)
+        return SignatureCheck(refused.reason)
     expected = [_expected(signature, key, claim, body) for key in keys]
-    # Every pair is compared, so that the time does not tell which one was right.
+    # All pairs are compared, so that the time does not reveal which one matched.
     matches = [
         hmac.compare_digest(given.encode(), wanted.encode())
         for wanted in expected
         for given in claim.signatures
     ]
-    return Verdict("ok" if any(matches) else "mismatch")
+    return SignatureCheck("ok" if any(matches) else "mismatch")
 
 
 def sign(
     signature: Signature, secret: str, body: bytes, now_ms: int, request_id: str
 ) -> dict[str, str]:
-    """Return the headers that a sender with `secret` would send along with `body`."""
+    """Return the headers that a sender with `secret` would send with `body`."""
     claim = _Claim((), str(now_ms // 1000), request_id)
     try:
         made = _expected(signature, _key(signature, secret), claim, body)
     except _Refused:
         raise ValueError("the secret does not fit the plugin: expected whsec_ and base64") from None
     headers: dict[str, str] = {}
-    if signature.scheme == "hmac-sha256":
-        made = signature.written()[0] + made
+    if not signature.is_token:
+        made = signature.prefix_and_encoding()[0] + made
         if signature.timestamp_prefix:
             time = signature.timestamp_prefix + claim.timestamp
             made = f"{time}{signature.separator}{made}"
@@ -113,56 +136,56 @@ def sign(
     return headers
 
 
-def is_secret(signature: Signature, secret: str) -> bool:
-    """Say whether `secret` can be one of this sender's."""
+def accepts_secret(signature: Signature, secret: str) -> bool:
+    """Tell whether `secret` has the format of this sender's secrets."""
     try:
         return bool(_key(signature, secret))
     except _Refused:
         return False
 
 
-def pretend(headers: Headers, body: bytes, now_ms: int) -> None:
-    """Take as long as `verify` does, and answer nothing.
+def simulate_check(headers: Headers, body: bytes, now_ms: int) -> None:
+    """Take as long as `verify` does.
 
-    A request to an address that does not exist must not be told apart by its answer's time.
+    The response time must not reveal whether an address exists.
     """
     verify(_DECOY, ("nobody's key",), headers, body, now_ms)
 
 
 def header(headers: Headers, name: str) -> str | None:
-    """Return the value of a header that is there once; raise ValueError if it is there twice."""
+    """Return the value of a header, None if it is missing; raise ValueError if it is repeated."""
     values = [value for key, value in headers if key.lower() == name]
     if len(values) > 1:
-        raise ValueError(f"the header {name!r} is there {len(values)} times")
+        raise ValueError(f"the header {name!r} occurs {len(values)} times")
     return values[0] if values else None
 
 
-# -- what the sender claims ------------------------------------------------------------------
+# -- reading the claim -----------------------------------------------------------------------
 
 
 def _read_claim(signature: Signature, headers: Headers) -> _Claim:
-    value = _one(headers, signature.header)
-    if signature.scheme == "token":
+    value = _single(headers, signature.header)
+    if signature.is_token:
         return _Claim((value,))
     if signature.separator is None:
         parts = [value]
     else:
-        # One more than is looked at, so that what is too long is seen and not read.
+        # The split is bounded, so that an excessive number of parts is noticed and not processed.
         parts = value.split(signature.separator, 4 * MAX_SIGNATURES)
     timestamp = _timestamp(signature, headers, parts)
-    request_id = _one(headers, signature.id_header) if signature.id_header else ""
+    request_id = _single(headers, signature.id_header) if signature.id_header else ""
     if len(request_id) > _LONGEST_ID:
         raise _Refused("malformed")
     return _Claim(_signatures(signature, parts), timestamp, request_id)
 
 
 def _signatures(signature: Signature, parts: list[str]) -> tuple[str, ...]:
-    """Return the signatures among the parts of the header; those of other schemes are left out."""
-    prefix, encoding = signature.written()
+    """Return the signatures among the parts of the header; other schemes are left out."""
+    prefix, encoding = signature.prefix_and_encoding()
     found = [part[len(prefix) :] for part in parts if part.startswith(prefix)]
     if not found or len(found) > MAX_SIGNATURES:
         raise _Refused("malformed")
-    length = 64 if encoding == "hex" else 44
+    length = SCHEMES[signature.scheme].encoded_length(encoding)
     well_formed = [text for text in found if len(text) == length]
     if not well_formed:
         raise _Refused("malformed")
@@ -171,7 +194,7 @@ def _signatures(signature: Signature, parts: list[str]) -> tuple[str, ...]:
 
 def _timestamp(signature: Signature, headers: Headers, parts: list[str]) -> str:
     if signature.timestamp_header:
-        return _one(headers, signature.timestamp_header)
+        return _single(headers, signature.timestamp_header)
     if not signature.timestamp_prefix:
         return ""
     prefix = signature.timestamp_prefix
@@ -181,26 +204,26 @@ def _timestamp(signature: Signature, headers: Headers, parts: list[str]) -> str:
     return times[0]
 
 
-def _check_time(signature: Signature, timestamp: str, now_ms: int) -> None:
+def _check_timestamp(signature: Signature, timestamp: str, now_ms: int) -> None:
     if not _TIME.fullmatch(timestamp):
         raise _Refused("malformed")
     if abs(now_ms / 1000 - int(timestamp)) > signature.tolerance_seconds:
         raise _Refused("stale")
 
 
-def _one(headers: Headers, name: str) -> str:
+def _single(headers: Headers, name: str) -> str:
     try:
         value = header(headers, name)
     except ValueError:
         raise _Refused("malformed") from None
     if not value:
         raise _Refused("missing")
-    if not value.isascii():  # what its bytes were is not known any more
+    if not value.isascii():  # its original bytes are unknown
         raise _Refused("malformed")
     return value
 
 
-# -- what it ought to be ---------------------------------------------------------------------
+# -- computing the signature -----------------------------------------------------------------
 
 
 def _key(signature: Signature, secret: str) -> bytes:
@@ -216,19 +239,19 @@ def _key(signature: Signature, secret: str) -> bytes:
 
 
 def _expected(signature: Signature, key: bytes, claim: _Claim, body: bytes) -> str:
-    """Return the signature as it is written, without the text before it; or the token."""
-    if signature.scheme == "token":
+    """Return the encoded signature without its prefix, or the token."""
+    if signature.is_token:
         return key.decode()
-    digest = hmac.digest(key, _signed(signature, claim, body), hashlib.sha256)
-    if signature.written()[1] == "hex":
+    digest = SCHEMES[signature.scheme].digest(key, _signed(signature, claim, body))
+    if signature.prefix_and_encoding()[1] == "hex":
         return digest.hex()
     return base64.b64encode(digest).decode()
 
 
 def _signed(signature: Signature, claim: _Claim, body: bytes) -> bytes:
     values = {"body": body, "timestamp": claim.timestamp.encode(), "id": claim.id.encode()}
-    # split() alternates: literal, place, literal, place, …, literal
-    parts = _PLACE.split(signature.signed)
+    # split() alternates: literal, placeholder, literal, …, literal
+    parts = _PLACEHOLDER.split(signature.signed)
     return b"".join(
         values[part] if index % 2 else part.encode() for index, part in enumerate(parts)
     )

@@ -1,6 +1,6 @@
-"""A request as its sender would make it, for trying a trigger out.
+"""Makes a test request as the sender of a trigger would.
 
-It is signed with the trigger's own secret and goes the same way as any other.
+It is signed with the trigger's own secret and handled like any other request.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def trial_delivery(
     payload: bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Delivery:
-    """Return a request of the trigger's event; the plugin's example is its body if none is given.
+    """Return a request with the trigger's event; the default body is the plugin's example.
 
-    `headers` win over those that the sender would set. Raises ValueError when the trigger's
-    secret does not fit the plugin.
+    `headers` override those of the sender. Raises ValueError if the trigger's secret does not fit
+    the plugin.
     """
     body = json.dumps(example(trigger, plugin)).encode() if payload is None else payload
     made = {"content-type": "application/json"}
@@ -43,7 +43,7 @@ def trial_delivery(
 
 
 def example(trigger: Trigger, plugin: Plugin) -> object:
-    """Return the body that the plugin shows for the trigger's event; an empty one if none."""
+    """Return the plugin's example body for the trigger's event; empty if there is none."""
     for event in plugin.events:
         if event.type == trigger.event_type or not trigger.event_type:
             return event.example_payload if event.example_payload is not None else {}

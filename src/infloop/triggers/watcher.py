@@ -1,7 +1,6 @@
-"""Watches directories and starts what waits for their files.
+"""Watches directories and starts runs when their files change.
 
-A trigger that was added, changed or switched off, and a directory that was removed or made again,
-are noticed within seconds.
+Changes to triggers, and directories that are removed or created again, are noticed within seconds.
 """
 
 from __future__ import annotations
@@ -9,50 +8,36 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
-from infloop.errors import InfloopError, StoreError
-from infloop.triggers.filewatch import BadGlob, Changes, Debounce, FileFilter
 from infloop.triggers.payload import Values
+from infloop.triggers.services import try_start
+from infloop.watch.debounce import Changes, Debounce
+from infloop.watch.directories import (
+    RESCAN_MS,
+    WatchedDirectory,
+    changed_paths,
+    find_directory,
+)
+from infloop.watch.patterns import BadGlob, FileFilter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from infloop.model.clock import Clock
     from infloop.model.trigger import Trigger, Watch
-
-_LOOK_AGAIN_MS = 2_000
-_GATHER_MS = 50
-_MAX_GATHER_MS = 400
-
-Identity: TypeAlias = tuple[int, int]
-"""What tells a directory from one that was made later in its place."""
+    from infloop.triggers.services import IsOwnWrite, Notify
 
 
 class StartChanged(Protocol):
-    """Asks for a run of a trigger whose files changed; returns whether it is queued."""
+    """Starts a run of a trigger whose files changed; returns False while the queue is full."""
 
     def __call__(self, trigger: Trigger, changes: Changes) -> Awaitable[bool]:
-        """Queue the run; raise InfloopError when it can never be queued, StoreError if not now."""
-
-
-class TellAboutFiles(Protocol):
-    """Is told what a person should know about a watched directory."""
-
-    def __call__(self, trigger: Trigger, message: str) -> None:
-        """Write it down."""
-
-
-class Owns(Protocol):
-    """Says whether a run of the trigger itself made the change that was just heard of."""
-
-    def __call__(self, trigger_id: str, path: str, now_ms: int) -> bool:
-        """Return True for a run's own write."""
+        """Queue the run; see `StartRun` for the errors."""
 
 
 def changed_values(watch: Watch, changes: Changes) -> Values:
-    """Return what a file trigger's templates can refer to: `files.paths`, `files.first`."""
+    """Return the values for a file trigger's templates: `files.paths`, `files.first`."""
     return Values(
         {
             "files": {
@@ -67,130 +52,115 @@ def changed_values(watch: Watch, changes: Changes) -> Values:
 
 @dataclass(slots=True)
 class _Watched:
-    """A trigger that is being watched, and the directory as it was when that began."""
+    """A watched trigger, and its directory as it was when the watch started."""
 
     trigger: Trigger
     watch: Watch
-    root: str
-    identity: Identity
+    directory: WatchedDirectory
     files: FileFilter = field(init=False)
     debounce: Debounce = field(init=False)
 
     def __post_init__(self) -> None:
-        self.files = FileFilter(self.watch)
+        self.files = FileFilter(self.watch.globs, self.watch.ignore)
         self.debounce = Debounce(self.watch.debounce_ms)
 
 
 class Watcher:
-    """Keeps a watch on the files of all triggers. `triggers` says which there are now."""
+    """Watches the files of all triggers; `triggers` returns the present ones."""
 
     def __init__(
         self,
         triggers: Callable[[], Iterable[Trigger]],
         start: StartChanged,
-        tell: TellAboutFiles,
-        owns: Owns,
+        notify: Notify,
+        is_own_write: IsOwnWrite,
         clock: Clock,
     ) -> None:
         self._triggers = triggers
         self._start = start
-        self._tell = tell
-        self._owns = owns
+        self._notify = notify
+        self._is_own_write = is_own_write
         self._clock = clock
         self._watched: dict[str, _Watched] = {}
-        self._told: dict[str, str] = {}
+        self._notified: dict[str, str] = {}
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
         """Watch until the task is cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._listen())
+            group.create_task(self._watch_forever())
             group.create_task(self._fire())
 
-    # -- listening ---------------------------------------------------------------------------
+    # -- watching ----------------------------------------------------------------------------
 
-    async def _listen(self) -> None:
+    async def _watch_forever(self) -> None:
         while True:
-            watched = self._refreshed()
+            watched = self._refresh()
             try:
                 if watched:
-                    await self._listen_to(watched)
+                    await self._watch_directories(watched)
                 else:
-                    await asyncio.sleep(_LOOK_AGAIN_MS / 1000)
+                    await asyncio.sleep(RESCAN_MS / 1000)
             except (OSError, RuntimeError) as error:  # RuntimeError: from inside watchfiles
                 for one in self._watched.values():
-                    self._complain(one.trigger, f"cannot watch {one.root!r}: {error}")
-                await asyncio.sleep(_LOOK_AGAIN_MS / 1000)
+                    self._notify_once(one.trigger, f"cannot watch {one.directory.path!r}: {error}")
+                await asyncio.sleep(RESCAN_MS / 1000)
 
-    async def _listen_to(self, watched: set[tuple[str, Identity]]) -> None:
-        """Take note of changes until other directories are to be watched."""
-        from watchfiles import awatch
-
-        # One watch for all of them: each takes a thread.
-        batches = awatch(
-            *sorted({root for root, _ in watched}),
-            watch_filter=None,
-            step=_GATHER_MS,
-            debounce=_MAX_GATHER_MS,
-            rust_timeout=_LOOK_AGAIN_MS,
-            yield_on_timeout=True,
-            ignore_permission_denied=True,
-        )
-        async with aclosing(batches):
-            async for batch in batches:
-                self._heard([path for _, path in batch])
-                if self._refreshed() != watched:
+    async def _watch_directories(self, watched: set[WatchedDirectory]) -> None:
+        """Collect changes until the set of directories changes."""
+        async with aclosing(changed_paths(watched)) as batches:
+            async for paths in batches:
+                self._on_changes(paths)
+                if self._refresh() != watched:
                     return
 
-    def _heard(self, paths: list[str]) -> None:
+    def _on_changes(self, paths: list[str]) -> None:
         now = self._clock.now_ms()
         for one in self._watched.values():
             counted = [
                 name
                 for path in paths
-                if path.startswith(f"{one.root}/")
-                and one.files.counts(name := path[len(one.root) + 1 :])
-                and not self._owns(one.trigger.id, path, now)
+                if path.startswith(f"{one.directory.path}/")
+                and one.files.counts(name := path[len(one.directory.path) + 1 :])
+                and not self._is_own_write(one.trigger.id, path, now)
             ]
             if counted:
                 one.debounce.changed(counted, now)
                 self._woken.set()
 
-    def _refreshed(self) -> set[tuple[str, Identity]]:
-        """Bring what is watched up to date; return the directories."""
+    def _refresh(self) -> set[WatchedDirectory]:
+        """Update the watched triggers; return their directories."""
         before, self._watched = self._watched, {}
         for trigger in self._triggers():
-            if trigger.kind == "file" and trigger.enabled:
-                one = self._prepared(trigger, before.get(trigger.id))
+            if trigger.enabled:
+                one = self._watch_for(trigger, before.get(trigger.id))
                 if one is not None:
                     self._watched[trigger.id] = one
-        return {(one.root, one.identity) for one in self._watched.values()}
+        return {one.directory for one in self._watched.values()}
 
-    def _prepared(self, trigger: Trigger, before: _Watched | None) -> _Watched | None:
-        """Return what is to be watched; changes that were noted already are kept."""
+    def _watch_for(self, trigger: Trigger, before: _Watched | None) -> _Watched | None:
+        """Return the watch of a trigger; an unchanged one keeps its collected changes."""
         watch = trigger.files
         assert watch is not None
         try:
-            root = Path(watch.directory).resolve(strict=True)
-            found = root.stat()
-            identity = found.st_dev, found.st_ino
-            if before is not None and (before.watch, before.identity) == (watch, identity):
+            directory = find_directory(watch.directory)
+            if before is not None and (before.watch, before.directory) == (watch, directory):
                 before.trigger = trigger
                 return before
-            made = _Watched(trigger, watch, str(root).rstrip("/"), identity)
+            made = _Watched(trigger, watch, directory)
         except BadGlob as error:
-            self._complain(trigger, str(error))
+            self._notify_once(trigger, str(error))
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle
-            self._complain(trigger, f"cannot watch {watch.directory!r}: {error}")
+            self._notify_once(trigger, f"cannot watch {watch.directory!r}: {error}")
         else:
-            self._told.pop(trigger.id, None)
+            self._notified.pop(trigger.id, None)
             return made
         return None
 
-    def _complain(self, trigger: Trigger, message: str) -> None:
-        if self._told.get(trigger.id) != message:
-            self._told[trigger.id] = message
-            self._tell(trigger, message)
+    def _notify_once(self, trigger: Trigger, message: str) -> None:
+        if self._notified.get(trigger.id) != message:
+            self._notified[trigger.id] = message
+            self._notify(trigger, message)
 
     # -- starting ----------------------------------------------------------------------------
 
@@ -210,16 +180,6 @@ class Watcher:
         changes = one.debounce.take(self._clock.now_ms())
         if changes is None:
             return
-        if not await self._started(one.trigger, changes):
+        attempt = self._start(one.trigger, changes)
+        if not await try_start(one.trigger, attempt, self._notify):
             one.debounce.put_back(changes, self._clock.now_ms())
-
-    async def _started(self, trigger: Trigger, changes: Changes) -> bool:
-        """Ask for a run; return False when it is to be asked for again."""
-        try:
-            return await self._start(trigger, changes)
-        except (OSError, StoreError) as error:
-            self._tell(trigger, f"cannot be started now: {error}")
-            return False
-        except InfloopError as error:
-            self._tell(trigger, f"cannot be started: {error}")
-            return True

@@ -1,21 +1,21 @@
-"""From a request to an answer.
+"""Turns a webhook request into an answer.
 
-The order of checks is part of what is promised, so it is written down here and nowhere else:
+The order of checks is part of the security promise:
 
-    size        a body that is too large or compressed is not looked at
-    trigger     … is there one, is it on, is its plugin known; what follows happens either way
-    rate        so many requests a minute at each address, existing or not
+    size        a body that is too large or compressed is refused unread
+    trigger     it exists, is enabled, and its plugin exists; the next checks happen either way
+    rate        a number of requests a minute for each address, existing or not
     signature   over the bytes that arrived
     event       the one that the trigger waits for
-    workflow    … is there one
-    predicates  all of them
-    inputs      that fit the workflow
+    workflow    it exists
+    predicates  all of them hold
+    inputs      they fit the workflow
     queue       the run is durable before it is acknowledged
 
-Up to the signature a request learns nothing: an address that does not exist, one that is switched
-off and a wrong signature get the same answer after the same work, and are held to the same limits.
-So many refusals a minute are answered for each sender's network address; that of a genuine request
-is never counted, because everybody behind a proxy shares it.
+A sender learns nothing before the signature check. An unknown address, a disabled trigger and a
+wrong signature get the same answer after the same work, under the same limits. Refusals are limited
+for each network address of senders. Genuine requests are not counted there, because all senders
+behind a proxy share one address.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from infloop.model.template import Missing, TooLong
 from infloop.model.trigger import is_trigger_id
 from infloop.model.values import as_text
 from infloop.policy.rate import RateLimit
+from infloop.triggers import kind_named
 from infloop.triggers.firing import prepare
 from infloop.triggers.payload import BadBody, read_body, request_values
-from infloop.triggers.signatures import header, pretend, verify
+from infloop.triggers.signatures import header, simulate_check, verify
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = 1 << 20
 REQUESTS_PER_MINUTE = 120
 QUEUE_FULL_RETRY_SECONDS = 30
-# Addresses that do not exist share so many counters: they cost no memory, however many there are.
-_STRANGERS = 64
+# Unknown addresses share this many rate counters, so that they need no memory each.
+_UNKNOWN_COUNTERS = 64
 _DELIVERY_HEADERS = ("x-github-delivery", "webhook-id", "idempotency-key")
 _LONGEST_KEY = 200
 _LONGEST_CHALLENGE = 500
@@ -58,7 +59,7 @@ _LONGEST_CHALLENGE = 500
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A request as it arrived; `remote` is the network address of whoever sent it."""
+    """A request as it arrived; `remote` is the network address of the sender."""
 
     trigger_id: str
     headers: Headers
@@ -68,11 +69,12 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the sender is told, and what only the log is.
+class WebhookAnswer:
+    """The answer to a request, and what only the log learns.
 
-    `reason` is one word for the log, `detail` says more. `trigger_id` is empty where no trigger
-    has that id, so that the log knows which requests were for an existing one.
+    - `reason` is a word for the log, `detail` is more text for it.
+    - `trigger_id` is empty if no trigger has that id, so the log knows which requests were for an
+      existing one.
     """
 
     status: int
@@ -85,15 +87,15 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where in the queue a run is."""
+class QueuePosition:
+    """The position of a run in the queue."""
 
     queue_id: str
     position: int
 
 
-class Desk(Protocol):
-    """Where triggers, plugins and workflows are found by their ids, as they are now."""
+class Lookup(Protocol):
+    """Finds triggers, plugins and workflows by their ids, as they are now."""
 
     def trigger(self, trigger_id: str) -> Trigger | None:
         """Return the trigger, or None."""
@@ -102,121 +104,124 @@ class Desk(Protocol):
         """Return the plugin, or None."""
 
     def workflow(self, workflow_id: str) -> Workflow | None:
-        """Return the workflow, or None when there is none that could run."""
+        """Return the workflow, or None if there is none that can run."""
 
 
-class _Unanswered(Exception):
-    """A check failed: this is the answer."""
+class _Rejected(Exception):
+    """A check failed with this answer."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: WebhookAnswer) -> None:
         super().__init__(answer.reason)
         self.answer = answer
 
 
 class Webhooks:
-    """Answers requests. What is asked for is handed to `enqueue`, and is durable when it returns.
+    """Answers requests and passes runs to `enqueue`, which makes them durable.
 
-    `enqueue` returns the run's place, for a key that it knows the first one's, or None when the
-    queue is full. It also remembers when the trigger last fired.
+    `enqueue` returns the position of the run; for a known key, that of the first run; None if the
+    queue is full. It also records when the trigger last fired.
     """
 
     def __init__(
         self,
-        desk: Desk,
-        enqueue: Callable[[Firing], Awaitable[Place | None]],
+        lookup: Lookup,
+        enqueue: Callable[[Firing], Awaitable[QueuePosition | None]],
         *,
         per_minute: int = REQUESTS_PER_MINUTE,
     ) -> None:
-        self._desk = desk
+        self._lookup = lookup
         self._enqueue = enqueue
         self._requests = RateLimit(per_minute)
         self._refusals = RateLimit(per_minute)
 
-    async def receive(self, delivery: Delivery, now_ms: int) -> Answer:
-        """Return the answer to a request; nothing it holds can raise an error."""
+    async def receive(self, delivery: Delivery, now_ms: int) -> WebhookAnswer:
+        """Return the answer to a request; no content of a request raises an error."""
         try:
-            firing, warning = self._judged(delivery, now_ms)
-        except _Unanswered as refused:
+            firing, warning = self._check(delivery, now_ms)
+        except _Rejected as refused:
             return refused.answer
-        place = await self._enqueue(firing)
-        if place is None:
-            return Answer(
+        position = await self._enqueue(firing)
+        if position is None:
+            return WebhookAnswer(
                 503,
                 "queue-full",
                 {"error": "queue-full"},
                 {"Retry-After": str(QUEUE_FULL_RETRY_SECONDS)},
                 firing.trigger_id,
             )
-        said: JsonObject = {
+        body: JsonObject = {
             "queued": True,
-            "queueId": place.queue_id,
-            "position": place.position,
+            "queueId": position.queue_id,
+            "position": position.position,
         }
-        return Answer(202, "accepted", said, {}, firing.trigger_id, warning, firing)
+        return WebhookAnswer(
+            202, "accepted", body, trigger_id=firing.trigger_id, detail=warning, firing=firing
+        )
 
-    def _judged(self, delivery: Delivery, now_ms: int) -> tuple[Firing, str]:
-        """Return what a request asks for, and what the log is warned of.
+    def _check(self, delivery: Delivery, now_ms: int) -> tuple[Firing, str]:
+        """Return the run that a request asks for, and a warning for the log.
 
         Raises the answer of the first check that fails.
         """
         _check_size(delivery)
         trigger = self._find(delivery.trigger_id)
-        plugin = self._desk.plugin(trigger.plugin_id if trigger else "")
+        plugin = self._lookup.plugin(trigger.plugin_id if trigger else "")
         self._check_rate(delivery, trigger, now_ms)
         if trigger is None or plugin is None or not trigger.enabled:
-            pretend(delivery.headers, delivery.body, now_ms)
-            raise self._refusal(delivery, trigger, _absence(trigger), now_ms)
+            simulate_check(delivery.headers, delivery.body, now_ms)
+            raise self._refusal(delivery, trigger, _absence_reason(trigger), now_ms)
         warning = self._check_signature(delivery, trigger, plugin, now_ms)
         scope = _check_event(delivery, trigger, plugin)
-        workflow = self._desk.workflow(trigger.workflow_id)
+        workflow = self._lookup.workflow(trigger.workflow_id)
         if workflow is None:
-            raise _Unanswered(_refused(404, "not-found", trigger, "its workflow is missing"))
-        return _prepared(delivery, trigger, plugin, workflow, scope), warning
+            raise _Rejected(_rejection(404, "not-found", trigger, "its workflow is missing"))
+        return _make_firing(delivery, trigger, plugin, workflow, scope), warning
 
     def _find(self, trigger_id: str) -> Trigger | None:
-        trigger = self._desk.trigger(trigger_id) if is_trigger_id(trigger_id) else None
-        return trigger if trigger is not None and trigger.kind == "webhook" else None
+        trigger = self._lookup.trigger(trigger_id) if is_trigger_id(trigger_id) else None
+        takes_requests = trigger is not None and kind_named(trigger.kind).takes_requests
+        return trigger if takes_requests else None
 
     def _check_rate(self, delivery: Delivery, trigger: Trigger | None, now_ms: int) -> None:
-        stranger = f"?{zlib.crc32(delivery.trigger_id.encode(errors='replace')) % _STRANGERS}"
-        wait = self._requests.take(trigger.id if trigger else stranger, now_ms)
+        unknown = f"?{zlib.crc32(delivery.trigger_id.encode(errors='replace')) % _UNKNOWN_COUNTERS}"
+        wait = self._requests.take(trigger.id if trigger else unknown, now_ms)
         if wait:
-            raise _Unanswered(_too_often(trigger, wait))
+            raise _Rejected(_rate_limited(trigger, wait))
 
     def _check_signature(
         self, delivery: Delivery, trigger: Trigger, plugin: Plugin, now_ms: int
     ) -> str:
-        """Return what the log is warned of although the request is taken."""
+        """Return a warning for the log if an unsigned request is accepted."""
         signature = plugin.signature
         if signature is None:
-            if trigger.secret:  # whoever set it counts on something that nobody checks
-                raise _Unanswered(_misconfigured(trigger, "its plugin does not sign"))
+            if trigger.secret:  # the secret would never be checked
+                raise _Rejected(_misconfigured(trigger, "its plugin does not sign"))
             return ""
         if not trigger.secret:
             if trigger.verify_optional:
-                return "taken unsigned: nothing proves who sent it"
-            raise _Unanswered(_misconfigured(trigger, "it has no secret"))
+                return "accepted without a signature"
+            raise _Rejected(_misconfigured(trigger, "it has no secret"))
         verdict = verify(
-            signature, secrets_at(trigger, now_ms), delivery.headers, delivery.body, now_ms
+            signature, valid_secrets(trigger, now_ms), delivery.headers, delivery.body, now_ms
         )
         if verdict.reason == "misconfigured":
-            raise _Unanswered(_misconfigured(trigger, "its secret does not fit its plugin"))
+            raise _Rejected(_misconfigured(trigger, "its secret does not fit its plugin"))
         if not verdict.ok:
             raise self._refusal(delivery, trigger, f"signature-{verdict.reason}", now_ms)
         return ""
 
     def _refusal(
         self, delivery: Delivery, trigger: Trigger | None, reason: str, now_ms: int
-    ) -> _Unanswered:
+    ) -> _Rejected:
         wait = self._refusals.take(_network(delivery.remote), now_ms)
         if wait:
-            return _Unanswered(_too_often(trigger, wait))
+            return _Rejected(_rate_limited(trigger, wait))
         body: JsonObject = {"error": "bad-signature"}
-        return _Unanswered(Answer(401, reason, body, {}, trigger.id if trigger else ""))
+        return _Rejected(WebhookAnswer(401, reason, body, {}, trigger.id if trigger else ""))
 
 
-def secrets_at(trigger: Trigger, now_ms: int) -> tuple[str, ...]:
-    """Return the secrets that count at this moment: the one, and the one before it for a while."""
+def valid_secrets(trigger: Trigger, now_ms: int) -> tuple[str, ...]:
+    """Return the secrets that are valid now: the present one, and the previous one for a while."""
     before = trigger.previous_secret
     overlaps = before and now_ms < (trigger.previous_secret_until or 0)
     return tuple(filter(None, (trigger.secret, before if overlaps else None)))
@@ -227,27 +232,27 @@ def secrets_at(trigger: Trigger, now_ms: int) -> tuple[str, ...]:
 
 def _check_size(delivery: Delivery) -> None:
     if len(delivery.body) > MAX_BODY_BYTES:
-        raise _Unanswered(Answer(413, "too-large", {"error": "payload-too-large"}))
+        raise _Rejected(WebhookAnswer(413, "too-large", {"error": "payload-too-large"}))
     try:
         coding = header(delivery.headers, "content-encoding") or "identity"
     except ValueError:
         coding = "several"
     if coding.strip().lower() != "identity":
-        raise _Unanswered(Answer(415, "encoded", {"error": "unsupported-content-encoding"}))
+        raise _Rejected(WebhookAnswer(415, "encoded", {"error": "unsupported-content-encoding"}))
 
 
 def _check_event(delivery: Delivery, trigger: Trigger, plugin: Plugin) -> Values:
-    """Return the request for templates, if its event is the one the trigger waits for."""
+    """Return the request for templates if its event is the one the trigger waits for."""
     if plugin.event_header:
-        # By the header alone, where that is possible: most requests end here.
+        # Check the header before the body is parsed: most requests end here.
         names = [value for name, value in delivery.headers if name.lower() == plugin.event_header]
         _check_name(names[0] if len(names) == 1 else None, trigger)
     try:
         body = read_body(delivery.body)
     except BadBody as error:
-        raise _Unanswered(_refused(400, "invalid-body", trigger, str(error))) from None
+        raise _Rejected(_rejection(400, "invalid-body", trigger, str(error))) from None
     signature = plugin.signature
-    hidden = (signature.header,) if signature and signature.scheme == "token" else ()
+    hidden = (signature.header,) if signature and signature.is_token else ()
     scope = request_values(delivery.headers, delivery.query, body, hidden)
     if plugin.challenge_path and trigger.secret:
         _check_challenge(scope, trigger, plugin.challenge_path)
@@ -258,36 +263,38 @@ def _check_event(delivery: Delivery, trigger: Trigger, plugin: Plugin) -> Values
 
 
 def _check_challenge(scope: Values, trigger: Trigger, path: str) -> None:
-    """Answer a sender that tries the address out; only signed requests come here."""
+    """Answer a sender that tests the address; only signed requests get here."""
     challenge = scope.lookup(path.split("."))
     if isinstance(challenge, str) and len(challenge) <= _LONGEST_CHALLENGE:
-        raise _Unanswered(Answer(200, "challenge", {"challenge": challenge}, {}, trigger.id))
+        raise _Rejected(WebhookAnswer(200, "challenge", {"challenge": challenge}, {}, trigger.id))
 
 
 def _check_name(name: str | None, trigger: Trigger) -> None:
     if name is None or name != trigger.event_type:
-        raise _Unanswered(Answer(204, "other-event", trigger_id=trigger.id))
+        raise _Rejected(WebhookAnswer(204, "other-event", trigger_id=trigger.id))
 
 
-def _prepared(
+def _make_firing(
     delivery: Delivery, trigger: Trigger, plugin: Plugin, workflow: Workflow, scope: Values
 ) -> Firing:
     try:
         firing = prepare(trigger, workflow, scope)
     except InputError as error:
-        said: JsonObject = {"error": "invalid-inputs", "field": error.field, "reason": error.reason}
+        body: JsonObject = {"error": "invalid-inputs", "field": error.field, "reason": error.reason}
         if error.reason == "type":
-            said |= {"expected": error.expected, "got": error.got}
-        raise _Unanswered(Answer(422, "invalid-inputs", said, {}, trigger.id, str(error))) from None
+            body |= {"expected": error.expected, "got": error.got}
+        raise _Rejected(
+            WebhookAnswer(422, "invalid-inputs", body, {}, trigger.id, str(error))
+        ) from None
     except TooLong as error:
-        raise _Unanswered(_refused(422, "invalid-inputs", trigger, str(error))) from None
+        raise _Rejected(_rejection(422, "invalid-inputs", trigger, str(error))) from None
     if firing is None:
-        raise _Unanswered(Answer(204, "no-match", trigger_id=trigger.id))
+        raise _Rejected(WebhookAnswer(204, "no-match", trigger_id=trigger.id))
     return replace(firing, key=_delivery_key(delivery, trigger, plugin, scope))
 
 
 def _delivery_key(delivery: Delivery, trigger: Trigger, plugin: Plugin, scope: Values) -> str:
-    """Return what a repetition of this request has in common with it, or nothing."""
+    """Return the id that repetitions of this request share, or an empty string."""
     given: str | None = None
     if plugin.delivery_path:
         found = scope.lookup(plugin.delivery_path.split("."))
@@ -305,29 +312,29 @@ def _delivery_key(delivery: Delivery, trigger: Trigger, plugin: Plugin, scope: V
 # -- answers ---------------------------------------------------------------------------------
 
 
-def _absence(trigger: Trigger | None) -> str:
-    """Return the log's word for an address at which nothing can be fired."""
+def _absence_reason(trigger: Trigger | None) -> str:
+    """Return the word for the log if an address cannot fire."""
     if trigger is None:
         return "unknown-trigger"
     return "unknown-plugin" if trigger.enabled else "disabled"
 
 
-def _refused(status: int, error: str, trigger: Trigger, detail: str) -> Answer:
-    return Answer(status, error, {"error": error}, {}, trigger.id, detail)
+def _rejection(status: int, error: str, trigger: Trigger, detail: str) -> WebhookAnswer:
+    return WebhookAnswer(status, error, {"error": error}, {}, trigger.id, detail)
 
 
-def _misconfigured(trigger: Trigger, detail: str) -> Answer:
-    return _refused(500, "trigger-misconfigured", trigger, detail)
+def _misconfigured(trigger: Trigger, detail: str) -> WebhookAnswer:
+    return _rejection(500, "trigger-misconfigured", trigger, detail)
 
 
-def _too_often(trigger: Trigger | None, wait: int) -> Answer:
+def _rate_limited(trigger: Trigger | None, wait: int) -> WebhookAnswer:
     body: JsonObject = {"error": "rate-limited"}
     retry = {"Retry-After": str(wait)}
-    return Answer(429, "rate-limited", body, retry, trigger.id if trigger else "")
+    return WebhookAnswer(429, "rate-limited", body, retry, trigger.id if trigger else "")
 
 
 def _network(remote: str) -> str:
-    """Return what is counted as one sender: an IPv4 address, or the /64 that a host is given."""
+    """Return the key under which a sender is counted: an IPv4 address or an IPv6 /64 network."""
     try:
         address = ipaddress.ip_address(remote.partition("%")[0])
     except ValueError:

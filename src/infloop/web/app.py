@@ -1,4 +1,4 @@
-"""Puts the server together: what answers requests, and the guards that each of them passes."""
+"""Builds the ASGI application: the guards in their order, around the API."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from infloop.web.exposure import Exposure
 from infloop.web.fast_path import FastPath
 from infloop.web.guards import (
-    Answered,
-    Authenticated,
-    Bounded,
-    Correlated,
-    FromHere,
+    AnswerErrors,
+    AssignCorrelationId,
+    Authenticate,
+    CheckOrigin,
     Guard,
-    Hardened,
+    LimitBody,
+    SecurityHeaders,
 )
 
 if TYPE_CHECKING:
@@ -26,63 +26,61 @@ if TYPE_CHECKING:
     from infloop.web.dependencies import WebDependencies
 
 GUARDS: tuple[type[Guard], ...] = (
-    Correlated,  # outside everything, so that refusals have an id, too
-    Hardened,  # … and the security headers
-    Answered,  # whatever goes wrong further in is answered, and counted
-    FromHere,  # Host, Origin: before a byte of the body is read
-    Bounded,  # the size and the time of the body
-    Authenticated,  # the token, or a session
+    AssignCorrelationId,  # outermost, so that errors have an id too
+    SecurityHeaders,
+    AnswerErrors,  # turns errors of everything inside into responses, and counts
+    CheckOrigin,  # before a byte of the body is read
+    LimitBody,
+    Authenticate,
 )
-"""The guards, from the outside in."""
+"""From the outside in."""
 
 
-class Later:
-    """An application that is made in a thread, when it is first asked or told to get ready.
+class LazyApp:
+    """An application that is built in a thread, at `prepare` or at the first request.
 
-    Importing the API takes as long as all else together, so the server begins without it.
+    Importing and building the API takes as long as everything else, so the server listens first.
     """
 
-    def __init__(self, make: Callable[[], ASGIApp]) -> None:
-        self._make = make
-        self._made: asyncio.Future[ASGIApp] | None = None
+    def __init__(self, build: Callable[[], ASGIApp]) -> None:
+        self._build = build
+        self._built: asyncio.Future[ASGIApp] | None = None
 
     def prepare(self) -> asyncio.Future[ASGIApp]:
-        """Begin to make it, if nobody has yet."""
-        if self._made is None:
-            self._made = asyncio.get_running_loop().run_in_executor(None, self._make)
-        return self._made
+        if self._built is None:
+            self._built = asyncio.get_running_loop().run_in_executor(None, self._build)
+        return self._built
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as soon as it is made."""
-        made = await asyncio.shield(self.prepare())
-        await made(scope, receive, send)
+        built = await asyncio.shield(self.prepare())
+        await built(scope, receive, send)
 
 
-def later_api(web: WebDependencies, mcp: ASGIApp) -> Later:
-    """Return the API; `mcp` answers the clients of that protocol."""
+def lazy_api(web: WebDependencies, mcp: ASGIApp) -> LazyApp:
+    """Return the API; `mcp` serves MCP clients."""
 
-    def make() -> ASGIApp:
+    def build() -> ASGIApp:
         from infloop.web.api import create_api
 
         return create_api(web, mcp)
 
-    return Later(make)
+    return LazyApp(build)
 
 
 def create_app(web: WebDependencies, api: ASGIApp) -> ASGIApp:
-    """Return the application that answers requests: some directly, the others as `api` does."""
+    """Return the guarded application; frequent requests take the fast path."""
     return _guarded(FastPath(api, web), web)
 
 
 def create_metrics_app(web: WebDependencies) -> ASGIApp:
-    """Return the application that answers `/metrics` without a token, on a port of its own."""
+    """Return the application that serves `/metrics` without a token, on a port of its own."""
 
-    def make() -> ASGIApp:
+    def build() -> ASGIApp:
         from infloop.web.api import create_metrics_api
 
         return create_metrics_api(web)
 
-    return _guarded(Later(make), replace(web, exposure=Exposure()))
+    return _guarded(LazyApp(build), replace(web, exposure=Exposure()))
 
 
 def _guarded(inner: ASGIApp, web: WebDependencies) -> ASGIApp:

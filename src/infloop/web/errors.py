@@ -1,7 +1,7 @@
-"""What a refused or failed request is answered: one JSON shape, with a code that stays the same.
+"""Error responses: one JSON shape with a stable code.
 
 A program reads `error`, a person reads `message`; `problems` say what is wrong with a file, and
-where. Which error becomes which status is the table `STATUSES`, read from top to bottom.
+where. The table `STATUSES` maps errors to statuses; the first match counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from infloop.errors import (
     WorkflowError,
 )
 from infloop.model.inputs import InputError
-from infloop.model.problems import place_of, shown
+from infloop.model.problems import place_of, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ log = logging.getLogger("infloop.web")
 
 
 class Refused(InfloopError):
-    """A request that is answered with `status` and the stable code `code`."""
+    """An error of the HTTP layer itself, with its status and stable code."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class ApiError(BaseModel):
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return these statuses, as answered with an `ApiError`, for an operation's documentation."""
+    """Return the documentation of these statuses, each with an `ApiError`."""
     return {status: {"model": ApiError} for status in statuses}
 
 
@@ -141,13 +141,13 @@ def error_response(
     headers: Mapping[str, str] | None = None,
     **details: Any,
 ) -> Response:
-    """Return the one shape in which errors are answered."""
+    """Return an error in the one shape."""
     body = {"error": code, "message": message, "correlationId": correlation_id, **details}
     return JSONResponse(body, status, headers=dict(headers or {}))
 
 
 def answer(error: Exception, correlation_id: str) -> Response:
-    """Return what an error that was raised on purpose is answered."""
+    """Return the response to an expected error."""
     if isinstance(error, Refused):
         return error_response(
             correlation_id, error.status, error.code, str(error), error.headers, **error.details
@@ -169,7 +169,7 @@ def answer(error: Exception, correlation_id: str) -> Response:
 
 
 def correlation_id(request: Request) -> str:
-    """Return the id that this request was given."""
+    """Return the correlation id of a request."""
     return str(request.scope.get("state", {}).get("correlation_id", ""))
 
 
@@ -178,7 +178,7 @@ async def _expected(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """Answer a request whose parameters or body do not fit; nothing of a body is repeated."""
+    """Answer a request with invalid parameters or body; nothing of the body is repeated."""
     invalid = cast("RequestValidationError", error)
     problems = [_problem(each) for each in invalid.errors()[:50]]
     first = problems[0] if problems else Problem("", "cannot be read")
@@ -199,17 +199,17 @@ def _problem(detail: Any) -> Problem:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if isinstance(error.__cause__, Refused):  # by a guard, while the framework read the body
+    if isinstance(error.__cause__, Refused):  # raised by a guard while the framework read the body
         return answer(error.__cause__, correlation_id(request))
     code = _CODES.get(error.status_code, "refused")
-    path = shown(request.url.path)
+    path = short_repr(request.url.path)
     said = {404: f"there is nothing at {path}", 405: f"{request.method} is not for {path}"}
     message = said.get(error.status_code, error.detail)
     return error_response(correlation_id(request), error.status_code, code, message, error.headers)
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    """Answer what should not happen: details are for the operator's log, not for the caller."""
+    """Answer an unexpected error; the details are in the log, not in the response."""
     return error_response(
         correlation_id(request),
         500,
@@ -219,7 +219,7 @@ async def _unexpected(request: Request, error: Exception) -> Response:
 
 
 def handle_errors(app: FastAPI) -> None:
-    """Let every error of `app` be answered in the one shape."""
+    """Answer every error of `app` in the one shape."""
     from fastapi.exceptions import RequestValidationError
 
     app.add_exception_handler(InfloopError, _expected)

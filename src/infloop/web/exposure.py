@@ -1,15 +1,14 @@
-"""Who can reach the server at all, and under which names: decided from data, before it listens.
+"""Who can reach the server, and under which names. Pure decisions from data.
 
 Rules
   * Without a token the server listens on loopback only, unless the operator insists, loudly.
-  * A request must name this server in its Host header: a loopback name, the very address that it
-    arrived at, or a name that the operator listed. So a name that an attacker's DNS points at this
-    machine gets nothing.
-  * Without a token nothing is answered that a proxy or a tunnel brought from elsewhere.
-  * A token that could be guessed does not open a network address.
-  * A web page of another origin gets nothing either, whatever it sends: its Origin or
-    Sec-Fetch-Site header gives it away. Another port is another origin.
-  * A page can be opened by following a link from elsewhere; below `/api/` nothing can.
+  * A request must name this server in its Host header: a loopback name, the address that it
+    arrived at, or a name that the operator listed. This stops DNS rebinding.
+  * Without a token, requests that a proxy or a tunnel forwarded are refused.
+  * A short token is refused on a network address.
+  * Requests of a web page of another origin are refused by their Origin or Sec-Fetch-Site header.
+    Another port is another origin.
+  * A link from elsewhere can open a page; it cannot open anything below `/api/`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from infloop.errors import EgressError, SettingsError
-from infloop.policy.hosts import canonical_host, parse_authority, parse_url
+from infloop.model.hosts import canonical_host, parse_authority, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,14 +32,14 @@ LOOPBACK_NAME = "localhost"
 INSECURE_BANNER = """\
 ************************************************************************
 *  INSECURE: this server listens on {where:<35} *
-*  without a token. Whoever reaches it can run commands as you.        *
+*  without a token. Anybody who reaches it can run commands as you.    *
 *  Set INFLOOP_API_TOKEN and unset INFLOOP_ALLOW_INSECURE.             *
 ************************************************************************"""
 
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """What was decided: where to listen, who must say which token, which names are ours."""
+    """Where to listen, which token is needed, and under which names."""
 
     host: str = "127.0.0.1"
     token: str = ""
@@ -50,7 +49,6 @@ class Exposure:
 
     @property
     def open(self) -> bool:
-        """Whether requests need no token."""
         return not self.token
 
 
@@ -72,9 +70,9 @@ def decide_exposure(
     if not is_loopback(host) and not token:
         if not allow_insecure:
             raise SettingsError(
-                f"will not listen on {host!r} without INFLOOP_API_TOKEN: whoever reaches that "
-                "address could run commands as you. Set INFLOOP_API_TOKEN (`openssl rand -hex 32` "
-                "makes one), or listen on 127.0.0.1"
+                f"will not listen on {host!r} without INFLOOP_API_TOKEN: anybody who reaches "
+                "that address could run commands as you. Set INFLOOP_API_TOKEN "
+                "(`openssl rand -hex 32` makes one), or listen on 127.0.0.1"
             )
         warnings.append(INSECURE_BANNER.format(where=host[:35]))
     return Exposure(host, token, names, tuple(warnings), insecure=allow_insecure)
@@ -97,7 +95,7 @@ def _allowed(name: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether only this machine can reach that address; a name other than localhost is not."""
+    """Return whether only this machine can reach an address; of names only localhost counts."""
     if host == LOOPBACK_NAME:
         return True
     try:
@@ -110,8 +108,8 @@ def is_loopback(host: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What of a request says where it comes from; each header in all its occurrences."""
+class RequestOrigin:
+    """The parts of a request that say where it comes from; headers in all their occurrences."""
 
     method: str
     path: str
@@ -122,15 +120,15 @@ class Asked:
     forwarded: bool = False
 
 
-def refuse_host(asked: Asked, exposure: Exposure) -> str:
-    """Return why the request does not mean this server, or nothing if it does."""
-    if len(asked.host) != 1:
+def refuse_host(request: RequestOrigin, exposure: Exposure) -> str:
+    """Return why the Host header is not acceptable, or an empty text."""
+    if len(request.host) != 1:
         return "a request needs exactly one Host header"
     try:
-        name, loopback = _named(asked.host[0])
+        name, loopback = _named(request.host[0])
     except EgressError as error:
         return f"the Host header cannot be read: {error}"
-    if loopback or name == asked.arrived_at or name in exposure.allowed_hosts:
+    if loopback or name == request.arrived_at or name in exposure.allowed_hosts:
         return ""
     return (
         f"this server is not called {name!r}; add the name to INFLOOP_ALLOWED_HOSTS if it should be"
@@ -139,43 +137,43 @@ def refuse_host(asked: Asked, exposure: Exposure) -> str:
 
 @lru_cache(maxsize=64)
 def _named(host: str) -> tuple[str, bool]:
-    """Return the name that a Host header holds, and whether it is a loopback one."""
+    """Return the name in a Host header, and whether it is a loopback name."""
     name, _ = parse_authority(host, 80)
     return name, is_loopback(name)
 
 
-def refuse_forwarded(asked: Asked, exposure: Exposure) -> str:
-    """Return why a request that somebody passed on is not answered, or nothing if it is."""
-    if not asked.forwarded or not exposure.open or exposure.insecure:
+def refuse_forwarded(request: RequestOrigin, exposure: Exposure) -> str:
+    """Return why a forwarded request is refused, or an empty text."""
+    if not request.forwarded or not exposure.open or exposure.insecure:
         return ""
     return (
-        "a proxy or a tunnel passed this on, and without a token whoever is behind it could run "
-        "commands as you; set INFLOOP_API_TOKEN"
+        "a proxy or a tunnel forwarded this request, and without a token anybody behind it could "
+        "run commands as you; set INFLOOP_API_TOKEN"
     )
 
 
-def refuse_origin(asked: Asked) -> str:
-    """Return why a web page may not ask this, or nothing if no foreign page is behind it."""
-    if _is_navigation(asked):
+def refuse_origin(request: RequestOrigin) -> str:
+    """Return why a request of a web page is refused, or an empty text."""
+    if _is_navigation(request):
         return ""
-    site = asked.fetch.get("sec-fetch-site", "")
+    site = request.fetch.get("sec-fetch-site", "")
     if site not in ("", "same-origin", "none"):
-        return f"a web page of another origin asked this (Sec-Fetch-Site: {site[:20]!r})"
-    if not asked.origin:
+        return f"a web page of another origin request this (Sec-Fetch-Site: {site[:20]!r})"
+    if not request.origin:
         return ""
-    if len(asked.origin) == 1 and _same_origin(asked.origin[0], asked.host[0]):
+    if len(request.origin) == 1 and _same_origin(request.origin[0], request.host[0]):
         return ""
-    return f"a web page of another origin asked this (Origin: {asked.origin[0][:80]!r})"
+    return f"a web page of another origin request this (Origin: {request.origin[0][:80]!r})"
 
 
-def _is_navigation(asked: Asked) -> bool:
-    """Say whether somebody follows a link to a page, which shows them the page and no one else."""
+def _is_navigation(request: RequestOrigin) -> bool:
+    """Return whether somebody follows a link to a page; the linking site does not see it."""
     return (
-        asked.method in ("GET", "HEAD")
-        and not asked.path.startswith("/api/")
-        and not asked.origin
-        and asked.fetch.get("sec-fetch-mode") == "navigate"
-        and asked.fetch.get("sec-fetch-dest") == "document"
+        request.method in ("GET", "HEAD")
+        and not request.path.startswith("/api/")
+        and not request.origin
+        and request.fetch.get("sec-fetch-mode") == "navigate"
+        and request.fetch.get("sec-fetch-dest") == "document"
     )
 
 

@@ -1,7 +1,8 @@
-"""What is answered without the API: webhooks, which are asked most, and whether the server lives.
+"""Answers webhooks and `/healthz` without the framework.
 
-The framework's way to a route costs several times what the answer to a webhook does. `routes` has
-both of them for the API's document.
+Matching a route and resolving its dependencies costs 46 to 57 µs of CPU a request, this path 2 to
+3 µs (`/healthz`, measured in one process). Webhooks are the most frequent requests. `routes`
+declares both for the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from infloop.web.guards import WEBHOOKS, Guard, is_webhook
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from infloop.application.triggers import Answer
+    from infloop.application.triggers import WebhookAnswer
     from infloop.model.values import JsonObject
     from infloop.web.dependencies import WebDependencies
 
@@ -28,7 +29,7 @@ ALIVE = "/healthz"
 
 
 class _Route(NamedTuple):
-    """What an answer is counted under."""
+    """The route that a request is counted under."""
 
     path: str
 
@@ -37,13 +38,12 @@ _WEBHOOK, _ALIVE = _Route(f"{WEBHOOKS}{{trigger_id}}"), _Route(ALIVE)
 
 
 class FastPath(Guard):
-    """Answers what needs no route, and passes on everything else."""
+    """Answers some requests itself and passes on all others."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on."""
         path, method = scope["path"], scope["method"]
         if method == "POST" and is_webhook(path) and path != WEBHOOKS:
-            await _take(self._web, scope, receive, send)
+            await _receive(self._web, scope, receive, send)
         elif method == "GET" and path == ALIVE:
             scope["route"] = _ALIVE
             await _send_json(200, {"status": "ok"}, [], send)
@@ -51,8 +51,8 @@ class FastPath(Guard):
             await self._app(scope, receive, send)
 
 
-async def _take(web: WebDependencies, scope: Scope, receive: Receive, send: Send) -> None:
-    """Take a webhook; what it asks for is durable before it is acknowledged."""
+async def _receive(web: WebDependencies, scope: Scope, receive: Receive, send: Send) -> None:
+    """Receive a webhook; its run is queued durably before it is acknowledged."""
     scope["route"] = _WEBHOOK
     named = scope["state"]["correlation_id"]
     try:
@@ -77,7 +77,7 @@ async def _take(web: WebDependencies, scope: Scope, receive: Receive, send: Send
     await _send(answer, named, send)
 
 
-async def _send(answer: Answer, named: str, send: Send) -> None:
+async def _send(answer: WebhookAnswer, named: str, send: Send) -> None:
     headers = [(name.lower().encode(), value.encode()) for name, value in answer.headers.items()]
     if answer.body is not None:
         await _send_json(answer.status, {**answer.body, "correlationId": named}, headers, send)

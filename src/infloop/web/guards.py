@@ -1,7 +1,7 @@
-"""What every request passes before a route sees it, in the order of `app.GUARDS`.
+"""ASGI middleware that every request passes before a route sees it, in the order of `app.GUARDS`.
 
-Each guard is an ASGI application around another one and does one thing. A refusal is answered in
-the one shape of `errors`; what is refused by an outer guard never reaches an inner one.
+Each guard does one thing. A refusal is answered in the one shape of `errors`; what an outer guard
+refuses never reaches an inner one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from infloop.application.triggers import MAX_BODY_BYTES as MAX_WEBHOOK_BYTES
 from infloop.model.reading import MAX_FILE_BYTES
 from infloop.web.credentials import COOKIE, SECURE_COOKIE, bearer
 from infloop.web.errors import Refused, answer, error_response, log
-from infloop.web.exposure import Asked, refuse_forwarded, refuse_host, refuse_origin
+from infloop.web.exposure import RequestOrigin, refuse_forwarded, refuse_host, refuse_origin
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 WEBHOOKS = "/api/webhook/"
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/login", "/logout", "/page.css"})
-"""What is answered without a token, beside webhooks; none of it says anything about runs."""
+"""Answered without a token, as webhooks are; none of it says anything about runs."""
 
 DISPATCH = "/dispatch"
 DISPATCH_ADDRESS = "/dispatch/address"
@@ -40,7 +40,7 @@ DISPATCH_SECRET = "/dispatch/secret"  # noqa: S105  (a path)
 
 PAGES = frozenset({"/", DISPATCH})
 FORMS = frozenset({"/login", "/logout", DISPATCH_ADDRESS, DISPATCH_SECRET})
-"""Where a page of ours sends a form; a page of another origin is refused before that."""
+"""Where our own pages send forms; a page of another origin is refused earlier."""
 
 MAX_BODY_BYTES = MAX_FILE_BYTES
 MAX_FORM_BYTES = 8 << 10
@@ -63,38 +63,35 @@ SECURITY_HEADERS = {
 
 
 def is_webhook(path: str) -> bool:
-    """Say whether a path is where webhooks arrive, the one place under `/api/` without a token."""
+    """Webhooks are the only paths under `/api/` that need no token."""
     return path.startswith(WEBHOOKS) and "/" not in path[len(WEBHOOKS) :]
 
 
 class Guard:
-    """An application around another one; things that are not HTTP requests pass."""
+    """Middleware around another application; only HTTP requests are looked at."""
 
     def __init__(self, app: ASGIApp, web: WebDependencies) -> None:
         self._app = app
         self._web = web
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Let a request pass, or answer it."""
         if scope["type"] == "http":
             return self.handle(scope, receive, send)
-        return self._app(scope, receive, send) if scope["type"] == "lifespan" else _no_answer()
+        return self._app(scope, receive, send) if scope["type"] == "lifespan" else _ignore()
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let an HTTP request pass, or answer it."""
         await self._app(scope, receive, send)
 
 
-async def _no_answer() -> None:
-    """What is neither a request nor the server's own."""
+async def _ignore() -> None:
+    """Do nothing for scopes that are neither HTTP nor lifespan."""
 
 
-class Correlated(Guard):
-    """Gives each request an id of its own, which its answer carries."""
+class AssignCorrelationId(Guard):
+    """Gives each request a correlation id, which its response carries."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Name the request, and its answer after it."""
-        name = f"cid_{next(_NAMES)}"
+        name = f"cid_{next(_IDS)}"
         scope.setdefault("state", {})["correlation_id"] = name
 
         def named(message: Message) -> Awaitable[None]:
@@ -105,24 +102,22 @@ class Correlated(Guard):
         await self._app(scope, receive, named)
 
 
-def _names() -> Iterator[str]:
-    """Yield 128 random bits each, drawn many at once: asking the kernel takes its time."""
+def _random_ids() -> Iterator[str]:
+    """Yield 128 random bits each; the kernel is asked for many at once."""
     while True:
-        drawn = secrets.token_hex(16 * _DRAWN_AT_ONCE)
+        drawn = secrets.token_hex(16 * _IDS_PER_READ)
         yield from (drawn[at : at + 32] for at in range(0, len(drawn), 32))
 
 
-_DRAWN_AT_ONCE = 64
-_NAMES = _names()
+_IDS_PER_READ = 64
+_IDS = _random_ids()
 
 
-class Hardened(Guard):
-    """Puts the security headers on every answer, refusals and failures included."""
+class SecurityHeaders(Guard):
+    """Puts the security headers on every response, errors included."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Add the headers that the answer does not set itself."""
-
-        def hardened(message: Message) -> Awaitable[None]:
+        def with_headers(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
                 own = message["headers"]
                 set_already = {name for name, _ in own}
@@ -130,17 +125,16 @@ class Hardened(Guard):
                 message["headers"] = [*own, *added]
             return send(message)
 
-        await self._app(scope, receive, hardened)
+        await self._app(scope, receive, with_headers)
 
 
 _SECURITY_HEADERS = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 
 
-class Answered(Guard):
-    """Sees to it that every request is answered and counted, whatever goes wrong inside."""
+class AnswerErrors(Guard):
+    """Answers and counts every request, whatever goes wrong inside."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what an inner guard refuses; log what nobody expected."""
         begun = asyncio.get_running_loop().time()
         status = 0
 
@@ -167,17 +161,16 @@ class Answered(Guard):
             self._web.metrics.request(scope["method"], route, status, seconds)
 
 
-class FromHere(Guard):
-    """Refuses what does not mean this server, and what a web page of another origin asks."""
+class CheckOrigin(Guard):
+    """Refuses requests for another host, and requests of a web page of another origin."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Look at Host, Origin and Sec-Fetch headers."""
         found: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
-            if name in _LOOKED_AT:
+            if name in _ORIGIN_HEADERS:
                 found.setdefault(name.decode(), []).append(value.decode("latin-1"))
         server = scope.get("server")
-        asked = Asked(
+        origin = RequestOrigin(
             scope["method"],
             scope["path"],
             found.get("host", ()),
@@ -186,9 +179,9 @@ class FromHere(Guard):
             server[0] if server else "",
             forwarded=not _FORWARDED.isdisjoint(found),
         )
-        reason = refuse_host(asked, self._web.exposure)
-        if not reason and not is_webhook(asked.path):
-            reason = refuse_forwarded(asked, self._web.exposure) or refuse_origin(asked)
+        reason = refuse_host(origin, self._web.exposure)
+        if not reason and not is_webhook(origin.path):
+            reason = refuse_forwarded(origin, self._web.exposure) or refuse_origin(origin)
         if reason:
             raise Refused(403, "forbidden", reason)
         await self._app(scope, receive, send)
@@ -196,19 +189,18 @@ class FromHere(Guard):
 
 _FETCH = ("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest")
 _FORWARDED = frozenset({"x-forwarded-for", "forwarded", "x-real-ip", "cf-connecting-ip", "via"})
-_LOOKED_AT = frozenset(name.encode() for name in ("host", "origin", *_FETCH, *_FORWARDED))
+_ORIGIN_HEADERS = frozenset(name.encode() for name in ("host", "origin", *_FETCH, *_FORWARDED))
 
 
-class Bounded(Guard):
-    """Bounds a body while it arrives: its size, its time, and what it may claim to be."""
+class LimitBody(Guard):
+    """Limits a body while it arrives: its size, its time, its media type."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Count the bytes; a body that is announced as too large is not read at all."""
         headers = Headers(scope=scope)
-        most = _most(scope["path"])
+        limit = _body_limit(scope["path"])
         announced = headers.get("content-length", "0")
-        if not announced.isdecimal() or int(announced[:20]) > most:
-            raise _too_large(most)
+        if not announced.isdecimal() or int(announced[:20]) > limit:
+            raise _too_large(limit)
         self._refuse_type(scope, headers)
         deadline = asyncio.get_running_loop().time() + BODY_SECONDS
         arrived, complete = 0, False
@@ -229,14 +221,14 @@ class Bounded(Guard):
                 ) from None
             arrived += len(message.get("body", b""))
             complete = not message.get("more_body", False)
-            if arrived > most:
-                raise _too_large(most)
+            if arrived > limit:
+                raise _too_large(limit)
             return message
 
         await self._app(scope, counted, send)
 
     def _refuse_type(self, scope: Scope, headers: Headers) -> None:
-        """Raise for a body that a plain web form could send to the API without being asked."""
+        """Refuse the media types that a web form can send without a CORS preflight."""
         path = scope["path"]
         if scope["method"] in ("GET", "HEAD") or is_webhook(path) or path in FORMS:
             return
@@ -250,27 +242,28 @@ class Bounded(Guard):
             )
 
 
-def _most(path: str) -> int:
+def _body_limit(path: str) -> int:
     if is_webhook(path):
         return MAX_WEBHOOK_BYTES
     return MAX_FORM_BYTES if path in OPEN_PATHS | FORMS else MAX_BODY_BYTES
 
 
-def _too_large(most: int) -> Refused:
+def _too_large(limit: int) -> Refused:
     return Refused(
-        413, "too-large", f"a body may have {most} bytes here", headers={"connection": "close"}
+        413, "too-large", f"a body may have {limit} bytes here", headers={"connection": "close"}
     )
 
 
-class Authenticated(Guard):
-    """Demands the token, or a session that was opened with it, where one is set."""
+class Authenticate(Guard):
+    """Asks for the token, or a session that was opened with it, where a token is set."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Find out who asks; a browser that asks for a page is sent to log in."""
         path = scope["path"]
         actor: ActorKind | None = "webhook"
         if not is_webhook(path):
-            actor = who(HTTPConnection(scope), self._web.exposure.token, self._web.sessions)
+            actor = authenticate(
+                HTTPConnection(scope), self._web.exposure.token, self._web.sessions
+            )
         scope["state"]["actor"] = actor or "anonymous"
         if actor or path in OPEN_PATHS:
             await self._app(scope, receive, send)
@@ -285,8 +278,8 @@ class Authenticated(Guard):
             )
 
 
-def who(connection: HTTPConnection, token: str, sessions: Sessions) -> ActorKind | None:
-    """Return who asks, or None for somebody who may not."""
+def authenticate(connection: HTTPConnection, token: str, sessions: Sessions) -> ActorKind | None:
+    """Return the kind of caller, or None for one without credentials."""
     if not token:
         return "open"
     given = connection.headers.getlist("authorization")

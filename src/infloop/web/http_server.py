@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from infloop.errors import SettingsError
-from infloop.policy.hosts import authority
+from infloop.model.hosts import authority
 from infloop.web.connection import BoundedProtocol
 
 if TYPE_CHECKING:

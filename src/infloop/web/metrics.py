@@ -1,20 +1,35 @@
-"""What the server counts, in the form that Prometheus reads.
+"""Prometheus metrics.
 
-Counters begin with the process. What the journal knows (waiting runs, cost) is asked for when
-somebody looks.
+Counters start at 0 with the process. Gauges (queued runs, cost) are read from the store when a
+client asks.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from infloop.model.events import Recorded, RunFinished, StepFinished, StepPassed
+from infloop.model.events import (
+    BudgetExceeded,
+    GuardFailed,
+    Output,
+    Recorded,
+    Remark,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepFinished,
+    StepPassed,
+    StepStarted,
+    StepWaiting,
+    StopRequested,
+    WaitOver,
+)
 
 if TYPE_CHECKING:
     from infloop.application.health import Load
-    from infloop.application.live import BusMessage
+    from infloop.application.runs.live import BusMessage
     from infloop.model.values import JsonObject
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
@@ -34,7 +49,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        # Finding one of them again by its labels takes longer than counting.
+        # Looking a child up by its labels takes longer than counting, so children are kept.
         self._answered: dict[tuple[str, str, int], Histogram] = {}
         self._passed: dict[str, Counter] = {}
         self._taken: dict[int, Counter] = {}
@@ -82,7 +97,7 @@ class Metrics:
         return Gauge(name, text, registry=self._registry)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count an answered request, by the route's pattern: a path could be anything."""
+        """Count a request by its route's pattern: a path could be anything."""
         known = method if method in _METHODS else "other"
         counted = self._answered.get((known, route, status))
         if counted is None:
@@ -91,22 +106,21 @@ class Metrics:
         counted.observe(seconds)
 
     def webhook(self, status: int) -> None:
-        """Count an answer to a webhook."""
         counted = self._taken.get(status)
         if counted is None:
             counted = self._taken[status] = self._webhooks.labels(str(status))
         counted.inc()
 
     def limited(self, what: str) -> None:
-        """Count a request that came too soon."""
         self._limited.labels(what).inc()
 
     def watch(self, said: BusMessage) -> None:
-        """Count what happens in runs."""
+        """Count what happens on the event bus."""
         if not isinstance(said, Recorded):
             self._watch_connections(said)
             return
-        match said.event:
+        event = said.event
+        match event:
             case RunFinished(status=status):
                 self._runs.labels(status).inc()
             case StepFinished(node_type=kind, duration_ms=took):
@@ -117,6 +131,12 @@ class Metrics:
                 if passed is None:
                     passed = self._passed[kind] = self._steps.labels(kind)
                 passed.inc()
+            case RunStarted() | RunResumed() | StepStarted() | StepWaiting() | WaitOver():
+                pass
+            case StopRequested() | BudgetExceeded() | GuardFailed() | Remark() | Output():
+                pass
+            case _:
+                assert_never(event)
 
     def _watch_connections(self, said: JsonObject) -> None:
         match said:

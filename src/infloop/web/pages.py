@@ -1,10 +1,12 @@
-"""The few pages that the server itself has, as plain HTML without scripts."""
+"""The server's own pages: plain HTML without scripts."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING
+
+from infloop.application.triggers import kind_named
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -97,7 +99,7 @@ def _trigger(trigger: Trigger, signed: bool) -> str:
         f"<section><h3>{title}</h3>",
         f"<p>{trigger.kind}, {state}; starts {workflow}; last fired: {fired}.</p>",
     ]
-    if trigger.kind == "webhook":
+    if kind_named(trigger.kind).takes_requests:
         lines += [
             f"<p>Address: <code>/api/webhook/{escape(trigger.id)}</code></p>",
             _ADDRESS_FORM.format(id=escape(trigger.id)),

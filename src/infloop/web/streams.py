@@ -1,8 +1,9 @@
-"""Server-sent events: many small events in one write, and nothing left behind by who went away.
+"""Server-sent events.
 
-A stream is made of batches; between two writes there is a pause in which more gathers, and a
-heartbeat when nothing does. How many streams are open at once is bounded. A client that never reads
-is held up by its own connection (`connection`) and costs one batch.
+- Events that arrive within 10 ms are one write.
+- A comment is sent as a heartbeat when nothing happens.
+- The number of open streams is limited.
+- A client that never reads blocks only its own connection and costs one batch.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from starlette.responses import Response
 
-from infloop.model.events import Recorded, RunFinished
-from infloop.model.messages import expand
+from infloop.model.events import Recorded
+from infloop.model.messages import Message, RunFinished, expand
 from infloop.web.errors import Refused
 
 if TYPE_CHECKING:
@@ -28,52 +29,51 @@ if TYPE_CHECKING:
 
 HEARTBEAT_SECONDS = 15.0
 GATHER_SECONDS = 0.01
-MOST_STREAMS = 256
+MAX_STREAMS = 256
 _CACHED = 4096
 
 _encoder = msgspec.json.Encoder()
 
 
-def frame(message: JsonObject, name: str = "") -> bytes:
-    """Return one event as it is written; `name` is what a client resumes from."""
+def frame(message: Message | JsonObject, name: str = "") -> bytes:
+    """Return one server-sent event; a client resumes from its `name`."""
     data = _encoder.encode(message)
     return b"id: %s\ndata: %s\n\n" % (name.encode(), data) if name else b"data: %s\n\n" % data
 
 
 class Frames:
-    """The messages of recorded events as they are written; each is encoded once for all clients."""
+    """Encoded messages of recorded events; each is encoded once for all clients."""
 
     def __init__(self, scope: Callable[[str], Awaitable[JsonObject]]) -> None:
         self._scope = scope
-        self._made: OrderedDict[int, tuple[Recorded, bytes]] = OrderedDict()
+        self._encoded: OrderedDict[tuple[str, int], bytes] = OrderedDict()
 
     async def of_run(self, recorded: Recorded) -> bytes:
-        """Return an event under its number in its run."""
-        known = self._made.get(id(recorded))
-        if known is not None:
-            return known[1]
-        made = await self.named(recorded, str(recorded.seq))
-        self._made[id(recorded)] = recorded, made  # the event is kept, so its id stays its own
-        if len(self._made) > _CACHED:
-            self._made.popitem(last=False)
-        return made
+        """Return an event's frames, named by its sequence number."""
+        key = recorded.run_id, recorded.seq
+        known = self._encoded.get(key)
+        if known is None:
+            known = self._encoded[key] = await self.named(recorded, str(recorded.seq))
+            if len(self._encoded) > _CACHED:
+                self._encoded.popitem(last=False)
+        return known
 
     async def named(self, recorded: Recorded, name: str) -> bytes:
-        """Return an event's messages; only the last has the name, so none is lost on resuming."""
+        """Return an event's frames; only the last has the name, so that none is lost on resume."""
         messages = expand(recorded)
-        if isinstance(recorded.event, RunFinished):
-            messages[-1]["scope"] = await self._scope(recorded.run_id)
-        *first, last = messages or [{}]
-        if not last:
+        if not messages:
             return b""
+        *first, last = messages
+        if isinstance(last, RunFinished):
+            last.scope = await self._scope(recorded.run_id)
         return b"".join(map(frame, first)) + frame(last, name)
 
 
 class Streams:
-    """All open streams; closing ends every one of them."""
+    """All open streams."""
 
-    def __init__(self, most: int = MOST_STREAMS) -> None:
-        self._most = most
+    def __init__(self, limit: int = MAX_STREAMS) -> None:
+        self._limit = limit
         self._open: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -81,15 +81,15 @@ class Streams:
         return len(self._open)
 
     def close(self) -> None:
-        """End all streams, and refuse new ones."""
+        """End all streams and refuse new ones."""
         self._closed = True
         for task in self._open:
             task.cancel()
 
     @contextmanager
-    def place(self, task: asyncio.Task[None]) -> Iterator[None]:
-        """Take one of the places; raise Refused if there is none."""
-        if self._closed or len(self._open) >= self._most:
+    def register(self, task: asyncio.Task[None]) -> Iterator[None]:
+        """Count a stream while this is open; raise Refused if there are too many."""
+        if self._closed or len(self._open) >= self._limit:
             task.cancel()
             raise Refused(
                 503,
@@ -105,7 +105,7 @@ class Streams:
 
 
 class EventStream(Response):
-    """An answer that goes on: `batches` until they end, or until the client goes away."""
+    """A response that streams `batches` until they end or the client disconnects."""
 
     media_type = "text/event-stream"
 
@@ -116,18 +116,17 @@ class EventStream(Response):
         self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Write the stream."""
         writing = asyncio.create_task(self._write(send))
-        with self._streams.place(writing):
-            leaving = asyncio.create_task(_left(receive))
+        with self._streams.register(writing):
+            disconnect = asyncio.create_task(_disconnected(receive))
             try:
-                await asyncio.wait({writing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({writing, disconnect}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                for task in (writing, leaving):
+                for task in (writing, disconnect):
                     task.cancel()
-                await asyncio.gather(writing, leaving, return_exceptions=True)
+                await asyncio.gather(writing, disconnect, return_exceptions=True)
         if not writing.cancelled():
-            writing.result()  # whatever went wrong is for the log
+            writing.result()  # raises what went wrong, for the log
         with suppress(OSError):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -139,14 +138,14 @@ class EventStream(Response):
                 await asyncio.sleep(GATHER_SECONDS)
 
 
-async def _left(receive: Receive) -> None:
-    """Return when the client has gone away."""
+async def _disconnected(receive: Receive) -> None:
+    """Return when the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def _with_heartbeats(batches: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Yield the batches, and a comment whenever there was none for a while."""
+    """Yield the batches, and a comment after each quiet period."""
     waiting: asyncio.Future[bytes] | None = None
     try:
         yield b": stream\n\n"

@@ -4,7 +4,7 @@
     worktrees/     a directory of its own for each agent
     applying/      merges an agent's changes into the user's branch, completely or not at all
     git/           our own git calls, and where a repository keeps its files
-    planted_files  detects and removes files that git would execute
+    planted_files  undoes changes of children to files that git executes
     beneath        opens files beneath a directory by descriptor
     threads        file work in threads, never abandoned
 

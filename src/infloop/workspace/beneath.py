@@ -1,8 +1,8 @@
-"""Files beneath a directory, reached by descriptor.
+"""File operations beneath a directory, by descriptor.
 
-Every step down is an `openat` that refuses links, from a descriptor that is already beneath. A
-link put in the way at any moment makes the call fail; it cannot lead it elsewhere. Paths are the
-bytes the kernel knows, relative, without `.` and `..`.
+- Each path component is opened with `openat` and `O_NOFOLLOW`.
+- A symbolic link in the path makes the call fail, even if it appears during the call.
+- Paths are relative bytes without `.` and `..`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Not to wait for a writer, should a pipe have taken the place of the file.
-READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Non-blocking, because the file may have been replaced by a pipe without a writer.
+OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+CREATE_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
-def opened(directory: Path) -> Iterator[int]:
-    """Open the directory that is to be the root of everything else."""
+def open_root(directory: Path) -> Iterator[int]:
+    """Open the directory that all other paths are relative to; raise StepError if that fails."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise StepError(f"{str(directory)!r} cannot be opened: {error.strerror}") from None
+        raise StepError(f"{str(directory)!r} cannot be open_root: {error.strerror}") from None
     try:
         yield descriptor
     finally:
@@ -39,12 +39,12 @@ def opened(directory: Path) -> Iterator[int]:
 
 
 @contextmanager
-def folder(root: int, path: bytes) -> Iterator[int]:
+def open_directory(root: int, path: bytes) -> Iterator[int]:
     """Open the directory at `path` beneath `root`; an empty path is the root itself."""
     descriptor = os.dup(root)
     try:
         for name in path.split(b"/") if path else ():
-            deeper = os.open(name, FOLDER, dir_fd=descriptor)
+            deeper = os.open(name, OPEN_DIRECTORY, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = deeper
         yield descriptor
@@ -53,34 +53,34 @@ def folder(root: int, path: bytes) -> Iterator[int]:
 
 
 @contextmanager
-def parent(root: int, path: bytes) -> Iterator[tuple[int, bytes]]:
-    """Open the directory that holds `path`; give it with the last name of the path."""
+def open_parent(root: int, path: bytes) -> Iterator[tuple[int, bytes]]:
+    """Open the directory that contains `path`; yield it with the last component of the path."""
     above, _, name = path.rpartition(b"/")
-    with folder(root, above) as descriptor:
+    with open_directory(root, above) as descriptor:
         yield descriptor, name
 
 
-def look(root: int, path: bytes) -> os.stat_result | None:
-    """Return what stands at `path`, a link being itself; None when there is nothing."""
+def lstat(root: int, path: bytes) -> os.stat_result | None:
+    """Return the status of `path` without following links; None if it does not exist."""
     try:
-        with parent(root, path) as (descriptor, name):
+        with open_parent(root, path) as (descriptor, name):
             return os.stat(name, dir_fd=descriptor, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        if error.errno == errno.ELOOP:  # a link on the way: beneath it there is nothing of ours
+        if error.errno == errno.ELOOP:  # a link in the path: nothing behind it is beneath the root
             return None
         raise
 
 
-def make_folders(root: int, path: bytes, owner: os.stat_result | None = None) -> None:
-    """Make sure there is a directory at `path`, making those that lead to it.
+def make_directories(root: int, path: bytes, owner: os.stat_result | None = None) -> None:
+    """Create the directory `path` and its parents where they are missing.
 
-    With an `owner`, what is made is theirs alone.
+    With an `owner`, new directories belong to that user and nobody else can enter them.
     """
     made = b""
     for name in path.split(b"/") if path else ():
-        with folder(root, made) as descriptor, suppress(FileExistsError):
+        with open_directory(root, made) as descriptor, suppress(FileExistsError):
             os.mkdir(name, 0o700 if owner else 0o777, dir_fd=descriptor)
             if owner:
                 ids = owner.st_uid, owner.st_gid
@@ -89,27 +89,26 @@ def make_folders(root: int, path: bytes, owner: os.stat_result | None = None) ->
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of `data`."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
-def open_up(directory: int, name: bytes) -> None:
-    """Let the owner read and change a file or directory that may allow neither."""
+def make_accessible(directory: int, name: bytes) -> None:
+    """Give the owner read and write permission on a file or directory."""
     handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     try:
         mode = os.fstat(handle).st_mode
         wanted = 0o700 if stat.S_ISDIR(mode) else 0o600
         if mode & wanted != wanted and not stat.S_ISLNK(mode):
-            # Through the descriptor, because chmod by name would follow a link.
+            # By descriptor, because chmod by name follows links.
             os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(mode) | wanted)  # noqa: PTH101
     finally:
         os.close(handle)
 
 
 def make_writable(descriptor: int) -> int | None:
-    """Let the owner change a directory; return the mode it had, None when it was so already."""
+    """Make a directory writable for its owner; return the old mode if it changed, else None."""
     mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
     if mode & 0o700 == 0o700:
         return None

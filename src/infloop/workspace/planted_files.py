@@ -1,10 +1,11 @@
-"""What a child may not leave in repositories that are not its own: files that git acts upon.
+"""Undoes changes of a child to git control files in repositories that are not its own.
 
-A person who later runs git there would run what the child has written: as a hook, a file system
-monitor, a filter, or in a repository that another file leads to. So the repositories beneath a
-directory are looked at before and after. What git acts upon is then put back as it was; what the
-child left in its place, and any repository that is new, gets a name that means nothing to git.
-Nothing is deleted.
+Control files decide what git executes: hooks, configuration, attributes, and links to other
+repositories. Somebody who runs git there later would execute what the child wrote.
+
+- The repositories beneath a directory are scanned before and after the child runs.
+- Changed control files are restored.
+- The child's versions, and new repositories, get a name that git ignores. Nothing is deleted.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from infloop.errors import StepError
 from infloop.workspace import beneath
 from infloop.workspace.snapshots.changes import printable
-from infloop.workspace.snapshots.walk import DEEPEST
+from infloop.workspace.snapshots.walk import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 
     from infloop.workspace.threads import Stop
 
-_LARGEST = 64 << 20
+_MAX_FILE_BYTES = 64 << 20
 _GIT = b".git"
-_ACTED_UPON = frozenset({b"config", b"config.worktree", b"commondir", b"gitdir"})
-_IN_INFO = frozenset({b"attributes", b"alternates", b"http-alternates"})
-_ONLY_DATA = frozenset({b"refs", b"logs", b"lfs"})
+_CONTROL_NAMES = frozenset({b"config", b"config.worktree", b"commondir", b"gitdir"})
+_CONTROL_NAMES_IN_INFO = frozenset({b"attributes", b"alternates", b"http-alternates"})
+_DATA_DIRECTORIES = frozenset({b"refs", b"logs", b"lfs"})
 
 
-class Held(NamedTuple):
-    """A file or a link that git acts upon; `content` of a link is where it leads."""
+class GitFile(NamedTuple):
+    """A control file or link; the `content` of a link is its target."""
 
     mode: int
     owner: tuple[int, int]
@@ -43,55 +44,57 @@ class Held(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Something named `.git`: which one it is, and what of it git acts upon.
+class GitEntry:
+    """Something named `.git`: its identity (device and inode) and its control files.
 
-    If it is not a directory, that is itself, under an empty name.
+    A `.git` that is not a directory is its own only control file, under an empty name.
     """
 
     identity: tuple[int, int]
-    held: dict[bytes, Held] = field(default_factory=dict)
+    files: dict[bytes, GitFile] = field(default_factory=dict)
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a repository, and not a file or link that leads to one."""
-        return b"" not in self.held
+        """Whether it is a repository, and not a file or link that points to one."""
+        return b"" not in self.files
 
 
-Repositories: TypeAlias = dict[bytes, Found]
-"""All that is named `.git` beneath a directory, by its path."""
+Repositories: TypeAlias = dict[bytes, GitEntry]
+"""Everything named `.git` beneath a directory, by path."""
 
 
-def look(root: Path, ours: Path, stop: Stop, *, inside: bool, most: int) -> Repositories:
-    """Return the repositories beneath `root`; raise StepError if it has more than `most` entries.
+def find_repositories(
+    root: Path, excluded: Path, stop: Stop, *, inside: bool, max_entries: int
+) -> Repositories:
+    """Return the repositories beneath `root`; raise StepError for more than `max_entries` entries.
 
-    Without `inside`, what is in those that are directories is left out. The directory `ours`, if
-    it is there, is not looked into.
+    With `inside` false, the control files of repository directories are not read. The directory
+    `excluded` is not scanned.
     """
     found: Repositories = {}
-    with beneath.opened(root) as top:
-        left = most
-        for path, above, names in _folders(top, str(root), str(ours)):
+    with beneath.open_root(root) as top:
+        left = max_entries
+        for path, above, names in _walk(top, str(root), str(excluded)):
             stop.check()
             left -= len(names)
             if left < 0:
-                raise StepError(f"there are more than {most} files in {str(root)!r}")
+                raise StepError(f"there are more than {max_entries} files in {str(root)!r}")
             if _GIT in names:
                 with suppress(FileNotFoundError):
-                    found[_join(path, _GIT)] = _look_at(above, inside=inside)
+                    found[_join(path, _GIT)] = _scan_git(above, inside=inside)
     return found
 
 
-def put_right(root: Path, before: Repositories, after: Repositories) -> list[str]:
-    """Undo what a child did to repositories that are not its own; return what that was.
+def undo_changes(root: Path, before: Repositories, after: Repositories) -> list[str]:
+    """Undo a child's changes to repositories that are not its own; return what was done.
 
-    Raises OSError if it cannot be undone.
+    Raises OSError if that fails.
     """
-    with beneath.opened(root) as top:
-        return list(_Righting(top, before, after).run())
+    with beneath.open_root(root) as top:
+        return list(_Undo(top, before, after).run())
 
 
-class _Righting:
+class _Undo:
     def __init__(self, top: int, before: Repositories, after: Repositories) -> None:
         self._top = top
         self._before = before
@@ -104,89 +107,89 @@ class _Righting:
         for path, now in self._after.items():
             old = known.get(now.identity) if now.is_folder else self._before.get(path)
             if old is None or old.is_folder != now.is_folder:
-                yield f"{_shown(path)} is new: {self._set_aside(path)}"
+                yield f"{_quoted(path)} is new: {self._rename(path)}"
             elif now.is_folder:
                 yield from self._compare(path, old, now)
-            elif old.held != now.held:
-                yield f"{_shown(path)} was changed: {self._set_aside(path)}"
+            elif old.files != now.files:
+                yield f"{_quoted(path)} was changed: {self._rename(path)}"
         for path, old in self._before.items():
             if old.is_folder:
-                yield from self._bring_back(path, old, here.get(old.identity))
-            elif not self._is_there(path) and self._has_parent(path):
-                self._write(path, old.held[b""])
-                yield f"{_shown(path)} is as it was again"
+                yield from self._move_back(path, old, here.get(old.identity))
+            elif not self._exists(path) and self._has_parent(path):
+                self._write(path, old.files[b""])
+                yield f"{_quoted(path)} was restored"
 
-    def _compare(self, path: bytes, old: Found, now: Found) -> Iterator[str]:
-        names = sorted(old.held.keys() | now.held.keys())
-        differing = [name for name in names if old.held.get(name) != now.held.get(name)]
+    def _compare(self, path: bytes, old: GitEntry, now: GitEntry) -> Iterator[str]:
+        names = sorted(old.files.keys() | now.files.keys())
+        differing = [name for name in names if old.files.get(name) != now.files.get(name)]
         for name in differing:
             whole = _join(path, name)
-            if self._is_there(whole):
-                yield f"{_shown(whole)} was written: {self._set_aside(whole)}"
+            if self._exists(whole):
+                yield f"{_quoted(whole)} was written: {self._rename(whole)}"
         for name in differing:
-            if name in old.held:
-                self._write(_join(path, name), old.held[name])
-                yield f"{_shown(_join(path, name))} is as it was again"
+            if name in old.files:
+                self._write(_join(path, name), old.files[name])
+                yield f"{_quoted(_join(path, name))} was restored"
 
-    def _bring_back(self, path: bytes, old: Found, now: bytes | None) -> Iterator[str]:
-        """Move a repository back that was moved away from where it belongs."""
-        if self._is_there(path) or not self._has_parent(path):
+    def _move_back(self, path: bytes, old: GitEntry, now: bytes | None) -> Iterator[str]:
+        """Move a repository back to its original path."""
+        if self._exists(path) or not self._has_parent(path):
             return
         now = now or self._search(old.identity)
         if now is None:
-            yield f"{_shown(path)} is gone"
+            yield f"{_quoted(path)} is gone"
             return
         with (
-            beneath.parent(self._top, now) as (source, name),
-            beneath.parent(self._top, path) as (target, last),
+            beneath.open_parent(self._top, now) as (source, name),
+            beneath.open_parent(self._top, path) as (target, last),
         ):
             os.rename(name, last, src_dir_fd=source, dst_dir_fd=target)
-        moved = _look_at_folder(self._top, path)
-        yield f"{_shown(path)} had been moved to {_shown(now)}, and is back"
-        if old.held:
+        moved = _scan_repository(self._top, path)
+        yield f"{_quoted(path)} was moved to {_quoted(now)} and has been moved back"
+        if old.files:
             yield from self._compare(path, old, moved)
 
     def _search(self, identity: tuple[int, int]) -> bytes | None:
-        for path, above, names in _folders(self._top, "", "none"):
+        for path, above, names in _walk(self._top, "", "none"):
             for name in names:
                 with suppress(FileNotFoundError):
                     if _identity(os.stat(name, dir_fd=above, follow_symlinks=False)) == identity:
                         return _join(path, name)
         return None
 
-    def _set_aside(self, path: bytes) -> str:
-        with beneath.parent(self._top, path) as (above, name):
+    def _rename(self, path: bytes) -> str:
+        with beneath.open_parent(self._top, path) as (above, name):
             beneath.make_writable(above)
-            with suppress(FileNotFoundError):  # another run works there too, and was quicker
+            with suppress(FileNotFoundError):  # another run in the same directory was faster
                 os.rename(name, name + self._suffix, src_dir_fd=above, dst_dir_fd=above)
-        return f"it is called {_shown(path + self._suffix)} now"
+        return f"it was renamed to {_quoted(path + self._suffix)}"
 
-    def _write(self, path: bytes, held: Held) -> None:
-        beneath.make_folders(self._top, path.rpartition(b"/")[0])
-        with beneath.parent(self._top, path) as (above, name):
+    def _write(self, path: bytes, file: GitFile) -> None:
+        beneath.make_directories(self._top, path.rpartition(b"/")[0])
+        with beneath.open_parent(self._top, path) as (above, name):
             beneath.make_writable(above)
-            unseen = name + b".infloop-" + secrets.token_hex(4).encode()
-            if stat.S_ISLNK(held.mode):
-                os.symlink(held.content, unseen, dir_fd=above)
+            temporary = name + b".infloop-" + secrets.token_hex(4).encode()
+            if stat.S_ISLNK(file.mode):
+                os.symlink(file.content, temporary, dir_fd=above)
             else:
-                file = os.open(unseen, beneath.CREATE, 0o600, dir_fd=above)
-                with os.fdopen(file, "wb") as writing:
-                    writing.write(held.content)
-                    os.fchmod(writing.fileno(), stat.S_IMODE(held.mode))
+                descriptor = os.open(temporary, beneath.CREATE_FILE, 0o600, dir_fd=above)
+                with os.fdopen(descriptor, "wb") as writing:
+                    writing.write(file.content)
+                    os.fchmod(writing.fileno(), stat.S_IMODE(file.mode))
             if os.geteuid() == 0:
-                os.chown(unseen, *held.owner, dir_fd=above, follow_symlinks=False)
-            os.rename(unseen, name, src_dir_fd=above, dst_dir_fd=above)
+                os.chown(temporary, *file.owner, dir_fd=above, follow_symlinks=False)
+            os.rename(temporary, name, src_dir_fd=above, dst_dir_fd=above)
 
-    def _is_there(self, path: bytes) -> bool:
-        return beneath.look(self._top, path) is not None
+    def _exists(self, path: bytes) -> bool:
+        return beneath.lstat(self._top, path) is not None
 
     def _has_parent(self, path: bytes) -> bool:
         above = path.rpartition(b"/")[0]
-        return not above or self._is_there(above)
+        return not above or self._exists(above)
 
 
-def _folders(top: int, root: str, ours: str) -> Iterator[tuple[bytes, int, list[bytes]]]:
-    """Give every directory beneath one, but those in a `.git`: its path, itself, what is in it."""
+def _walk(top: int, root: str, excluded: str) -> Iterator[tuple[bytes, int, list[bytes]]]:
+    """Yield every directory beneath one, except inside `.git`: its path, descriptor and entries."""
 
     def enter(above: int, path: bytes, depth: int) -> Iterator[tuple[bytes, int, list[bytes]]]:
         folders, names = [], []
@@ -197,70 +200,70 @@ def _folders(top: int, root: str, ours: str) -> Iterator[tuple[bytes, int, list[
                 if name != _GIT and entry.is_dir(follow_symlinks=False):
                     folders.append(name)
         yield path, above, names
-        for name in folders if depth < DEEPEST else ():
+        for name in folders if depth < MAX_DEPTH else ():
             whole = _join(path, name)
-            if f"{root}/{os.fsdecode(whole)}" != ours:
-                with suppress(OSError), beneath.folder(above, name) as inside:
+            if f"{root}/{os.fsdecode(whole)}" != excluded:
+                with suppress(OSError), beneath.open_directory(above, name) as inside:
                     yield from enter(inside, whole, depth + 1)
 
     return enter(top, b"", 0)
 
 
-def _look_at(above: int, *, inside: bool) -> Found:
+def _scan_git(above: int, *, inside: bool) -> GitEntry:
     status = os.stat(_GIT, dir_fd=above, follow_symlinks=False)
     if not stat.S_ISDIR(status.st_mode):
-        return Found(_identity(status), {b"": _held(above, _GIT, status)})
-    return _look_at_folder(above, _GIT) if inside else Found(_identity(status))
+        return GitEntry(_identity(status), {b"": _read_file(above, _GIT, status)})
+    return _scan_repository(above, _GIT) if inside else GitEntry(_identity(status))
 
 
-def _look_at_folder(above: int, path: bytes) -> Found:
-    held: dict[bytes, Held] = {}
-    # What cannot be read is not held, and so it differs from what could.
-    with suppress(OSError), beneath.folder(above, path) as folder:
-        held.update(_acted_upon(folder, b"", 0))
-    status = beneath.look(above, path)
+def _scan_repository(above: int, path: bytes) -> GitEntry:
+    files: dict[bytes, GitFile] = {}
+    # A file that cannot be read is left out, so it differs from one that was readable before.
+    with suppress(OSError), beneath.open_directory(above, path) as folder:
+        files.update(_control_files(folder, b"", 0))
+    status = beneath.lstat(above, path)
     assert status
-    return Found(_identity(status), held)
+    return GitEntry(_identity(status), files)
 
 
-def _acted_upon(folder: int, path: bytes, depth: int) -> Iterator[tuple[bytes, Held]]:
-    """Give what git acts upon in a repository, and in those of its submodules and worktrees."""
+def _control_files(folder: int, path: bytes, depth: int) -> Iterator[tuple[bytes, GitFile]]:
+    """Yield the control files of a repository, its submodules and its worktrees."""
     with os.scandir(folder) as listing:
         names = [os.fsencode(entry.name) for entry in listing]
     for name in names:
         whole = _join(path, name)
-        status = beneath.look(folder, name)
-        if status is None:  # a lock of somebody else's git, say
+        status = beneath.lstat(folder, name)
+        if status is None:  # removed meanwhile, such as a lock file of another git
             continue
         if not stat.S_ISDIR(status.st_mode):
-            if stat.S_ISLNK(status.st_mode) or _is_acted_upon(whole):
+            if stat.S_ISLNK(status.st_mode) or _is_control_file(whole):
                 with suppress(FileNotFoundError):
-                    yield whole, _held(folder, name, status)
-        elif depth < DEEPEST and (name not in _ONLY_DATA or b"hooks" in path.split(b"/")):
-            # Of objects, only what says where there are more.
+                    yield whole, _read_file(folder, name, status)
+        elif depth < MAX_DEPTH and (name not in _DATA_DIRECTORIES or b"hooks" in path.split(b"/")):
+            # Of the objects, only the list of alternate object directories matters.
             deeper = _join(name, b"info") if name == b"objects" else name
-            with suppress(OSError), beneath.folder(folder, deeper) as inside:
-                yield from _acted_upon(inside, _join(path, deeper), depth + 1)
+            with suppress(OSError), beneath.open_directory(folder, deeper) as inside:
+                yield from _control_files(inside, _join(path, deeper), depth + 1)
 
 
-def _is_acted_upon(path: bytes) -> bool:
+def _is_control_file(path: bytes) -> bool:
     *above, name = path.split(b"/")
-    in_info = above[-1:] == [b"info"] and name in _IN_INFO
-    return in_info or name in _ACTED_UPON or b"hooks" in above
+    in_info = above[-1:] == [b"info"] and name in _CONTROL_NAMES_IN_INFO
+    return in_info or name in _CONTROL_NAMES or b"hooks" in above
 
 
-def _held(above: int, name: bytes, status: os.stat_result) -> Held:
+def _read_file(above: int, name: bytes, status: os.stat_result) -> GitFile:
     owner = (status.st_uid, status.st_gid)
     if stat.S_ISLNK(status.st_mode):
-        return Held(status.st_mode, owner, os.readlink(name, dir_fd=above))
+        return GitFile(status.st_mode, owner, os.readlink(name, dir_fd=above))
     if not stat.S_ISREG(status.st_mode):
-        return Held(status.st_mode, owner, b"")
+        return GitFile(status.st_mode, owner, b"")
     try:
-        file = os.open(name, beneath.READ, dir_fd=above)
+        file = os.open(name, beneath.OPEN_FILE, dir_fd=above)
     except PermissionError:
-        return Held(status.st_mode, owner, b"")
+        return GitFile(status.st_mode, owner, b"")
     with os.fdopen(file, "rb") as reading:
-        return Held(status.st_mode, owner, reading.read(_LARGEST))
+        return GitFile(status.st_mode, owner, reading.read(_MAX_FILE_BYTES))
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
@@ -271,5 +274,5 @@ def _join(above: bytes, name: bytes) -> bytes:
     return b"/".join(filter(None, (above, name)))
 
 
-def _shown(path: bytes) -> str:
+def _quoted(path: bytes) -> str:
     return repr(printable(os.fsdecode(path)))

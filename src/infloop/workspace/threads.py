@@ -1,4 +1,4 @@
-"""Work on files, done beside the event loop and never left behind."""
+"""Runs file work in threads that are never abandoned."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """The work was asked to stop, and did."""
+    """Raised by work in a thread after it was asked to stop."""
 
 
 class Stop:
-    """Asks work in a thread to stop at its next convenient moment."""
+    """Asks work in a thread to stop."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def ask(self) -> None:
-        """Ask it to stop."""
         self._event.set()
 
     def check(self) -> None:
-        """Raise Stopped when it was asked to; called by the work."""
+        """Raise Stopped if a stop was requested; the work calls this regularly."""
         if self._event.is_set():
             raise Stopped
 
 
 async def in_thread(work: Callable[[Stop], T]) -> T:
-    """Do `work` in a thread; cancelled, it is asked to stop and has ended before this returns."""
+    """Run `work` in a thread; on cancellation ask it to stop, and wait until it has ended."""
     stop = Stop()
     task = asyncio.ensure_future(asyncio.to_thread(work, stop))
     try:

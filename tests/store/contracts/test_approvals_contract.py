@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infloop.errors import NotFound
-from infloop.model.approval import Answer, Approval
+from infloop.model.approval import AllowOrDeny, Approval
 from infloop.model.audit import Actor
 from infloop.model.values import JsonObject
 from infloop.store.interfaces.approvals import KEPT_MS, AlreadySettled
@@ -20,7 +20,15 @@ CLI = Actor("cli")
 def made(name: str, asked_at: int = 1_000, expires_at: int = 2_000) -> Approval:
     details: JsonObject = {"command": "rm \ud800", "nested": {"n": 1}}
     return Approval(
-        name, "permission", "May it?", details, asked_at, expires_at, "forgotten", "w", "a"
+        id=name,
+        kind="permission",
+        title="May it?",
+        details=details,
+        asked_at=asked_at,
+        expires_at=expires_at,
+        run_id="forgotten",
+        workflow_id="w",
+        path="a",
     )
 
 
@@ -40,7 +48,7 @@ async def test_a_question_comes_back_as_it_was_asked(open_store: OpenStore, tmp_
 
 @pytest.mark.parametrize(("answer", "state"), [("allow", "allowed"), ("deny", "denied")])
 async def test_an_answer_says_who_gave_it_when_and_why(
-    open_store: OpenStore, tmp_path: Path, answer: Answer, state: str
+    open_store: OpenStore, tmp_path: Path, answer: AllowOrDeny, state: str
 ) -> None:
     async with open_store(tmp_path) as store:
         await store.approvals.ask(made("q"), "me")

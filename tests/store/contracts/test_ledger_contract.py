@@ -22,7 +22,17 @@ from infloop.store.interfaces.ledger import (
 from infloop.store.interfaces.store import Store
 from support.stores import NOW, OpenStore, start_child
 
-CALL = NewCall("r1", "w", "a", 1, "fake", "m-1", "agent", "me", NOW)
+CALL = NewCall(
+    run_id="r1",
+    workflow_id="w",
+    path="a",
+    attempt=1,
+    provider="fake",
+    model="m-1",
+    kind="agent",
+    instance="me",
+    reserved_at=NOW,
+)
 DAY_MS = 86_400_000
 ALL = CallFilter()
 
@@ -37,6 +47,16 @@ async def reserved(store: Store, **changes: Any) -> int:
     return made
 
 
+def spending(
+    usd: float = 0.0,
+    tokens: tuple[int, int, int] = (0, 0, 0),
+    open: int = 0,
+) -> Spending:
+    """Return what one call cost; `tokens` are input, output and cached."""
+    used = dict(zip(("input_tokens", "output_tokens", "cached_tokens"), tokens, strict=True))
+    return Spending(key="", calls=1, usd=usd, unknown=0, open=open, abandoned=0, **used)
+
+
 def amounts(rows: list[Spending]) -> dict[str, float]:
     return {row.key: row.usd for row in rows}
 
@@ -44,12 +64,12 @@ def amounts(rows: list[Spending]) -> dict[str, float]:
 async def test_a_call_is_open_until_it_is_settled(open_store: OpenStore, tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
         made = await reserved(store)
-        assert await store.ledger.total() == Spending("", 1, 0.0, 0, 0, 0, 0, 1, 0)
+        assert await store.ledger.total() == spending(open=1)
         assert await store.ledger.owners() == ["me"]
         await store.ledger.charge(made, Bill(0.25, 10, 5, 3))
-        assert await store.ledger.total() == Spending("", 1, 0.25, 10, 5, 3, 0, 1, 0)
+        assert await store.ledger.total() == spending(0.25, (10, 5, 3), open=1)
         await store.ledger.settle(made, Bill(0.5, 12, 6, 4), known=True, time=NOW + 1)
-        assert await store.ledger.total() == Spending("", 1, 0.5, 12, 6, 4, 0, 0, 0)
+        assert await store.ledger.total() == spending(0.5, (12, 6, 4))
         assert await store.ledger.owners() == []
 
 
@@ -174,9 +194,9 @@ async def test_a_tracked_call_is_counted_once_however_often_it_is_charged(
         assert (await store.ledger.total()).usd == 0.25
         tracked.charge(Bill(0.5, 9))
         tracked.settle(Bill(0.75, 9), known=True, time=NOW)
-        assert await store.ledger.total() == Spending("", 1, 0.75, 9, 0, 0, 0, 0, 0)
+        assert await store.ledger.total() == spending(0.75, (9, 0, 0))
     async with open_store(tmp_path) as store:
-        assert await store.ledger.total() == Spending("", 1, 0.75, 9, 0, 0, 0, 0, 0)
+        assert await store.ledger.total() == spending(0.75, (9, 0, 0))
 
 
 async def test_many_tracked_calls_are_each_counted_once(

@@ -61,7 +61,14 @@ def to_start(entry: QueueEntry, owner: str = "me") -> tuple[str, NewRun, Recorde
         "w", "W", definition_hash(DEFINITION), queued.inputs, "/", cause=queued.cause
     )
     new = NewRun(
-        queued.run_id, "w", "W", DEFINITION, owner, NOW, queued.correlation_id, queued.cause
+        id=queued.run_id,
+        workflow_id="w",
+        workflow_name="W",
+        definition=DEFINITION,
+        owner=owner,
+        started_at=NOW,
+        correlation_id=queued.correlation_id,
+        cause=queued.cause,
     )
     return queued.id, new, Recorded(queued.run_id, 1, NOW, queued.correlation_id, event)
 
@@ -114,16 +121,16 @@ async def test_a_higher_priority_goes_first_and_pushes_nobody_aside_within_it(
 
 async def test_an_entry_comes_out_as_it_went_in(open_store: OpenStore, tmp_path: Path) -> None:
     whole = QueuedRun(
-        "q",
-        "run-q",
-        "build",
-        {"text": "ü\n\x00", "number": 1.5, "list": [None, {"deep": True}]},
-        "cid_7",
-        NOW,
-        Cause("webhook", "trigger"),
-        3,
-        "delivery-1",
-        {"workdir": "/x", "untrusted": ["text"]},
+        id="q",
+        run_id="run-q",
+        workflow_id="build",
+        inputs={"text": "ü\n\x00", "number": 1.5, "list": [None, {"deep": True}]},
+        correlation_id="cid_7",
+        queued_at=NOW,
+        cause=Cause("webhook", "trigger"),
+        priority=3,
+        idempotency_key="delivery-1",
+        extra={"workdir": "/x", "untrusted": ["text"]},
     )
     async with open_store(tmp_path) as store:
         await store.queue.put(whole, limit=1)

@@ -11,13 +11,13 @@ import os
 import subprocess
 from pathlib import Path
 
+from infloop.sandbox.access import Access, ResourceLimits
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.fence import Fence, Limits
-from infloop.sandbox.kernel.cgroup import bounded_group
+from infloop.sandbox.kernel.cgroup import memory_cgroup
 from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
 
 GROUPS = Path("/sys/fs/cgroup")
-WORKSPACE = Path("/tmp/workspace")
+WORKSPACE = Path("/run/workspace")
 NOBODY = (65534, 65534)
 MANY = """
 import os, time
@@ -36,7 +36,7 @@ CHILDREN = {
 
 
 def set_up() -> None:
-    mounts = {"/proc": "proc", "/tmp": "tmpfs", "/run": "tmpfs", "/sys": "sysfs"}
+    mounts = {"/proc": "proc", "/run": "tmpfs", "/sys": "sysfs"}
     for place, kind in {**mounts, str(GROUPS): "cgroup2"}.items():
         subprocess.run(["/bin/mount", "-t", kind, kind, place], check=True)
     (GROUPS / "cgroup.subtree_control").write_text("+memory")
@@ -46,9 +46,9 @@ def set_up() -> None:
 
 async def try_out(sandbox: BubblewrapSandbox, name: str, memory_bytes: int) -> None:
     during: list[str] = []
-    limits = Limits(memory_bytes=memory_bytes)
-    fence = Fence(write=(str(WORKSPACE),), limits=limits)
-    request = ChildRequest(CHILDREN[name], str(WORKSPACE), {"PATH": "/usr/bin:/bin"}, fence=fence)
+    limits = ResourceLimits(memory_bytes=memory_bytes)
+    access = Access(write=(str(WORKSPACE),), limits=limits)
+    request = ChildRequest(CHILDREN[name], str(WORKSPACE), {"PATH": "/usr/bin:/bin"}, access=access)
     result = await sandbox.run(request, on_started=lambda *_: during.extend(groups()))
     told = {"said": result.stdout.strip(), "code": result.exit_code, "error": result.error}
     print(json.dumps({"name": name, "bound": memory_bytes, **told, "during": len(during)}))
@@ -61,7 +61,7 @@ def groups() -> list[str]:
 
 async def main() -> None:
     (GROUPS / "infloop-left").mkdir()
-    with bounded_group(GROUPS, 1 << 20):
+    with memory_cgroup(GROUPS, 1 << 20):
         sandbox = BubblewrapSandbox(user=NOBODY)
         (kept,) = groups()
         assert kept != "infloop-left"

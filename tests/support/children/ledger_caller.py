@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from infloop.errors import BudgetError
 from infloop.policy.spending import Budget
-from infloop.providers.base import Cost, Part, Request
-from infloop.providers.scripted import ScriptedProvider
+from infloop.providers.base import AnswerPart, Cost, Request
+from infloop.providers.scripted import ScriptedAgent
 from infloop.runtime.clock import SetClock
-from infloop.runtime.spending.ledger import Ledger, Metered, abandon_dead_calls
+from infloop.runtime.spending.ledger import Ledger, MeteredProvider, abandon_dead_calls
 from infloop.sandbox.levels.host import HostSandbox
 from infloop.store.opening import open_store
 from support.forking import fork_for_each_line, say
@@ -38,18 +38,18 @@ TURN = {"do": [{"tokens": {"input": 7}}, {"cost": 0.01}, {"text": "hm"}, {"cost"
 class Announced:
     """Says when the provider is asked."""
 
-    def __init__(self, provider: ScriptedProvider) -> None:
+    def __init__(self, provider: ScriptedAgent) -> None:
         self._provider = provider
         self.id = provider.id
 
-    async def ask(self, request: Request) -> AsyncIterator[Part]:
+    async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         say(f"asked {request.path}")
         async for part in self._provider.ask(request):
             await asyncio.sleep(0)
             yield part
 
 
-async def call_after_call(provider: Metered, name: str) -> None:
+async def call_after_call(provider: MeteredProvider, name: str) -> None:
     number = 0
     while True:
         number += 1
@@ -70,8 +70,8 @@ async def work(folder: Path, number: int) -> None:
         instance = await store.liveness.register()
         await abandon_dead_calls(store.ledger, store.liveness, clock)
         ledger = Ledger(store.ledger, instance.id, clock, Budget(CAP_USD, "month"))
-        scripted = ScriptedProvider("fake", folder / "fake.turns.json", sandbox, dict)
-        provider = Metered(Announced(scripted), ledger, "w", 0.0)
+        scripted = ScriptedAgent("fake", folder / "fake.turns.json", sandbox, dict)
+        provider = MeteredProvider(Announced(scripted), ledger, "w", 0.0)
         async with asyncio.TaskGroup() as callers:
             for caller in range(CALLERS):
                 callers.create_task(call_after_call(provider, f"{number}-{caller}"))

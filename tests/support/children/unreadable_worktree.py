@@ -27,8 +27,8 @@ async def main(folder: Path) -> None:
         write(made.path / "read-only" / "file", "r\n")
         (made.path / "read-only").chmod(0o555)
         saved = await trees.remove(made)
-        state = await trees.store.state(saved.final)
-        reasons = {each.path: each.reason for each in state.notes.skipped}
+        state = await trees.store.stored_tree(saved.final)
+        reasons = {each.path: each.reason for each in state.metadata.skipped}
         assert reasons == {"file": "unreadable", "closed": "unreadable"}
         assert not made.path.exists()
         again = await trees.restore(saved, folder / "again")

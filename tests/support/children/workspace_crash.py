@@ -29,7 +29,7 @@ from support.repositories import contents, git, programs, repository, write
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from infloop.workspace.git.program import Finished, RunProgram
+    from infloop.workspace.git.program import ProgramResult, RunProgram
 
 EFFECTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.chmod", "os.utime"}
 DIED = 77
@@ -59,7 +59,7 @@ class Effects:
     def counted(self, run: RunProgram) -> RunProgram:
         async def runner(
             argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes | None
-        ) -> Finished:
+        ) -> ProgramResult:
             self.step()
             finished = await run(argv, cwd, env, stdin)
             self.step()
@@ -126,16 +126,16 @@ class World:
 
     async def apply(self, run: RunProgram) -> None:
         trees = Worktrees(self.data, run)
-        (record,) = trees.listed()
+        (record,) = trees.list_all()
         assert record.saved
         await apply(trees.store, record.saved)
 
     async def check_create(self, run: RunProgram) -> None:
         """A worktree that was not finished is found and goes without a trace."""
         trees = Worktrees(self.data, run)
-        assert all(each.status == "orphaned" and each.run_id == "run" for each in trees.listed())
+        assert all(each.status == "orphaned" and each.run_id == "run" for each in trees.list_all())
         await trees.prune()
-        assert [each for each in trees.listed() if each.status != "saved"] == []
+        assert [each for each in trees.list_all() if each.status != "saved"] == []
         after = contents(self.repo, leave_out=())
         assert after == self.before, sorted(after.items() ^ self.before.items())[:5]
         assert not [
@@ -151,7 +151,7 @@ class World:
         """Whatever was there is either there or can be brought back."""
         trees = Worktrees(self.data, run)
         await trees.prune()
-        (listed,) = trees.listed()
+        (listed,) = trees.list_all()
         assert listed.status == "saved"
         assert listed.saved
         assert not Path(listed.path).exists()
@@ -177,7 +177,7 @@ class World:
         del wanted[b"src"]
         assert now in (self.before, wanted), (now.items() ^ self.before.items(), recovered)
         assert not recovered or now == self.before
-        (record,) = trees.listed()
+        (record,) = trees.list_all()
         assert record.saved
         assert isinstance(await apply(trees.store, record.saved), Applied)
         assert contents(self.repo) == wanted

@@ -1,8 +1,8 @@
-"""Bring the work of a run's agent home: a clean merge, or nothing at all and the reasons.
+"""Apply what a run's agent changed in its worktree: completely, or not at all with the reasons.
 
-What the agent changed in its worktree goes into your tree as uncommitted changes, or with --to onto
-a branch as one commit, with your tree left alone. Files in which you have uncommitted changes
-yourself are not touched: commit or stash them first.
+The changes go into your work tree, uncommitted, or with --to onto a branch as one commit, with your
+work tree unchanged. Files in which you have uncommitted changes yourself are not touched: commit or
+stash them first.
 
 Files that other programs act on without being asked (git and editor settings, agents' settings, CI,
 hooks, shell files, package scripts) are listed, and applied only if you allow it.
@@ -11,32 +11,27 @@ hooks, shell files, package scripts) are listed, and applied only if you allow i
   infloop apply 1f3a9c2e --to agents/fix
   infloop apply last --protected .github/workflows
 
-Exit code 1 means that something stood in the way, and nothing was changed.
+Exit code 1 means that something prevented it, and nothing was changed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.cli.run_names import add_run_argument, find_run
+from infloop.cli.arguments import add_run
 
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.runtime.workspaces import Workspaces
-    from infloop.store.interfaces.run_log import RunRow
-    from infloop.workspace.applying.apply import Applied
-    from infloop.workspace.worktrees.records import Saved
-    from infloop.workspace.worktrees.worktree import Listed
+    from infloop.application.runs.apply import Applied
 
-SHOWN = 100
+MAX_FILES = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what can be given."""
-    add_run_argument(parser)
+    add_run(parser)
     parser.add_argument("--to", metavar="BRANCH", help="a branch, new or not checked out")
-    parser.add_argument("--node", metavar="NODE", help="whose work, if several agents did some")
+    parser.add_argument("--node", metavar="NODE", help="whose changes, if several agents made some")
     parser.add_argument(
         "--protected",
         metavar="PATH",
@@ -50,7 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Apply the work, and say what changed or why not."""
     from infloop import app
 
     return app.run_async(_apply(args))
@@ -58,86 +52,54 @@ def main(args: argparse.Namespace) -> int:
 
 async def _apply(args: argparse.Namespace) -> int:
     from infloop import app
+    from infloop.application.caller import COMMAND_LINE
+    from infloop.application.runs.apply import MergeConflict, ProtectedFiles, UncommittedChanges
     from infloop.cli.view.terminal import note
-    from infloop.workspace.applying.apply import Protected, apply, in_the_way
-    from infloop.workspace.applying.merge import Conflict
-    from infloop.workspace.snapshots.changes import printable
 
-    settings = app.settings()
-    async with app.open_store(settings) as store:
-        row = await find_run(store.run_log, args.run)
-    async with app.open_workspaces(settings) as workspaces:
-        saved = await _saved(workspaces, _chosen(workspaces.listed(row.id), row, args.node))
-        edits = () if args.to else await in_the_way(workspaces.store, saved)
-        if edits:
-            note(f"nothing was applied: you have uncommitted changes in {saved.repository}, in")
-            for path in edits:
+    async with app.open_application(app.settings()) as application:
+        run = await application.history.find(args.run)
+        done = await application.apply.apply(
+            run.run_id,
+            COMMAND_LINE,
+            node=args.node,
+            branch=args.to,
+            allow=args.protected,
+            allow_all=args.allow_protected,
+        )
+    match done:
+        case UncommittedChanges():
+            note(f"nothing was applied: you have uncommitted changes in {done.repository}, in")
+            for path in done.paths:
                 note(f"  {path}")
             note("that the agent changed too; commit or stash them, or apply with --to BRANCH")
-            return 1
-        how = {"to_branch": args.to, "message": _message(row, saved)}
-        done = await apply(workspaces.store, saved, **how, allow=args.protected)
-        if isinstance(done, Protected) and args.allow_protected:
-            everything = (*args.protected, *done.paths)
-            done = await apply(workspaces.store, saved, **how, allow=everything)
-    if isinstance(done, Protected):
-        note("nothing was applied: other programs act on these files, look at them first")
-        for path, why in done.paths.items():
-            note(f"  {printable(path)}  ({why})")
-        note("allow them with --protected PATH, or all of them with --allow-protected")
-        return 1
-    if isinstance(done, Conflict):
-        note("nothing was applied: the agent's work and yours do not fit together in")
-        for line in done.report.splitlines():
-            note(f"  {line}")
-        return 1
-    _tell(done, saved)
-    return 0
+        case ProtectedFiles():
+            note("nothing was applied: other programs act on these files, check them first")
+            for path, why in done.paths.items():
+                note(f"  {path}  ({why})")
+            note("allow them with --protected PATH, or all of them with --allow-protected")
+        case MergeConflict():
+            note("nothing was applied: the agent's changes and yours conflict in")
+            for line in done.lines:
+                note(f"  {line}")
+        case _:
+            _print_applied(done)
+            return 0
+    return 1
 
 
-def _chosen(found: list[Listed], row: RunRow, node: str | None) -> Listed:
-    """Return the worktree that is meant, or raise UsageError that says what to type."""
-    from infloop.errors import UsageError
-
-    if not found:
-        raise UsageError(
-            f"run {row.id!r} has no worktree: what its steps changed, they changed in place "
-            f"(`infloop diff {row.id}` shows it)"
-        )
-    named = [each for each in found if node in (None, each.node)]
-    if len(named) != 1:
-        nodes = ", ".join(each.node for each in found)
-        raise UsageError(f"run {row.id!r} has worktrees of: {nodes}; choose one with --node")
-    return named[0]
-
-
-async def _saved(workspaces: Workspaces, worktree: Listed) -> Saved:
-    from infloop.errors import UsageError
-
-    if worktree.status == "in use":
-        raise UsageError(
-            f"run {worktree.run_id!r} is still working in its worktree; wait until it has finished"
-        )
-    return worktree.saved or await workspaces.trees.save(worktree.name)
-
-
-def _message(row: RunRow, saved: Saved) -> str:
-    return f"{row.workflow_name}: {saved.node}\n\nApplied by infloop from run {row.id}."
-
-
-def _tell(done: Applied, saved: Saved) -> None:
+def _print_applied(done: Applied) -> None:
     from infloop.cli.view.changes import change_lines, total
     from infloop.cli.view.terminal import note, one_line
 
-    where = f"branch {done.branch}" if done.branch else saved.repository
-    if not done.changes:
-        print(f"there is nothing to apply: {one_line(where)} has it all")
+    where = f"branch {done.branch}" if done.branch else done.repository
+    if not done.files:
+        print(f"there is nothing to apply: {one_line(where)} has all changes")
     else:
         how = f", commit {(done.commit or '')[:12]}" if done.branch else ", uncommitted"
-        print(f"applied to {one_line(where)}{how}: {total(done.changes)}")
-        for line in change_lines(done.changes, SHOWN):
+        print(f"applied to {one_line(where)}{how}: {total(done.files)}")
+        for line in change_lines(done.files, MAX_FILES):
             print(line)
     if done.left_out:
         note(f"left out, because git ignores it or it is a repository: {len(done.left_out)}")
-        for path in done.left_out[:SHOWN]:
+        for path in done.left_out[:MAX_FILES]:
             note(f"  {path}")

@@ -1,8 +1,8 @@
-"""List what waits for a person, or answer it.
+"""List the questions that wait for a person, or answer one.
 
 An agent whose manifest says `ask` waits until somebody allows or denies what it wants, from any
-terminal; when nobody answers in time it is denied. Runs that paused for want of money and schedules
-that missed their time are listed too, with how to go on.
+terminal. Without an answer in time it is denied. Runs that paused because their budget is used up
+and schedules that missed their time are listed too, with what to do.
 
   infloop approvals
   infloop approvals allow 1f3a9c2e
@@ -13,31 +13,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infloop.cli.arguments import add_json
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
     from infloop.model.approval import Approval
-    from infloop.runtime.approvals import Approvals
 
-SHORTEST = 4
-LONGEST_DETAIL = 2_000
+MAX_DETAIL = 2_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what can be given."""
     parser.add_argument(
         "action", nargs="?", choices=("allow", "deny"), metavar="ACTION", help="allow or deny"
     )
     parser.add_argument(
         "id", nargs="?", metavar="ID", help="a question's id, or its first characters"
     )
-    parser.add_argument("--note", default="", metavar="TEXT", help="why; it is kept")
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    parser.add_argument("--note", default="", metavar="TEXT", help="the reason; it is stored")
+    add_json(parser, "one JSON object a line")
 
 
 def main(args: argparse.Namespace) -> int:
-    """List what waits, or answer one of it."""
     from infloop import app
     from infloop.errors import UsageError
 
@@ -50,14 +48,14 @@ def main(args: argparse.Namespace) -> int:
 
 async def _list(*, as_json: bool) -> int:
     from infloop import app
+    from infloop.application.models import to_json
     from infloop.cli.view.terminal import json_line, note
-    from infloop.runtime.approvals import shown
 
-    async with app.open_approvals(app.settings()) as approvals:
-        waiting = await approvals.waiting()
+    async with app.open_application(app.settings()) as application:
+        waiting = (await application.approvals.all()).approvals
     for each in waiting:
         if as_json:
-            print(json_line(shown(each)))
+            print(json_line(to_json(each)))
         else:
             for line in _lines(each):
                 print(line)
@@ -70,7 +68,7 @@ def _lines(approval: Approval) -> Iterator[str]:
     from infloop.cli.view.advice import short
     from infloop.cli.view.figures import moment
     from infloop.cli.view.terminal import INDENT, json_line, one_line
-    from infloop.runtime.approvals import how_to
+    from infloop.model.approval import answer_hint
 
     until = f"until {moment(approval.expires_at)}" if approval.expires_at else ""
     place = f"run {short(approval.run_id)} {one_line(approval.path)}" if approval.run_id else ""
@@ -78,33 +76,24 @@ def _lines(approval: Approval) -> Iterator[str]:
     yield "  ".join(filter(None, (name, one_line(approval.kind), place.rstrip(), until)))
     yield f"{INDENT}{one_line(approval.title)}"
     for key, value in approval.details.items():
-        told = value if isinstance(value, str) else json_line(value)
-        yield f"{INDENT}{INDENT}{one_line(key)}: {one_line(told, LONGEST_DETAIL)}"
-    yield f"{INDENT}{one_line(how_to(approval))}"
+        text = value if isinstance(value, str) else json_line(value)
+        yield f"{INDENT}{INDENT}{one_line(key)}: {one_line(text, MAX_DETAIL)}"
+    yield f"{INDENT}{one_line(answer_hint(approval))}"
 
 
 async def _answer(args: argparse.Namespace) -> int:
     from infloop import app
+    from infloop.application.caller import COMMAND_LINE
+    from infloop.application.models import to_json
     from infloop.cli.view.terminal import json_line, one_line
-    from infloop.model.audit import Actor
-    from infloop.runtime.approvals import shown
 
-    async with app.open_approvals(app.settings()) as approvals:
-        name = await _named(approvals, args.id)
-        settled = await approvals.answer(name, args.action, Actor("cli"), note=args.note)
+    async with app.open_application(app.settings()) as application:
+        approval_id = await application.approvals.find_id(args.id)
+        settled = await application.approvals.answer(
+            approval_id, args.action, COMMAND_LINE, args.note
+        )
     if args.json:
-        print(json_line(shown(settled)))
+        print(json_line(to_json(settled)))
     else:
         print(one_line(f"{settled.state}: {settled.title}"))
     return 0
-
-
-async def _named(approvals: Approvals, text: str) -> str:
-    """Return the id that is meant by its beginning; a whole one is taken as it is."""
-    from infloop.errors import UsageError
-
-    found = [each.id for each in await approvals.waiting() if each.id.startswith(text)]
-    if len(text) < SHORTEST or len(found) > 1:
-        why = f"{len(found)} questions begin with" if len(found) > 1 else "give more than"
-        raise UsageError(f"{why} {text!r}; `infloop approvals` lists them")
-    return found[0] if found else text

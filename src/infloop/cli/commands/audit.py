@@ -1,4 +1,4 @@
-"""Read the audit log: who did what, when, and what came of it, the newest first.
+"""Read the audit log: who did what, when, and with which outcome, the newest first.
 
   infloop audit
   infloop audit --event webhook --since 2026-07-01
@@ -8,31 +8,30 @@
 
 --event takes a name, such as `webhook.refused`, or an area, such as `webhook`. --follow shows the
 last entries, then each new one, until Ctrl+C. --verify reads the whole log and names the first line
-that was changed, removed, added or moved; what it prints when all is well, noted elsewhere,
-also shows later whether the end of the log is still there.
+that was changed, removed, added or moved. If there is none it prints the hash of the last entry:
+keep it elsewhere to detect later whether the end of the log was cut off.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infloop.cli.arguments import add_json, count
+
 if TYPE_CHECKING:
     import argparse
-    from pathlib import Path
 
-    from infloop.model.audit import Entry, Wanted
-    from infloop.store.audit.reading import Verdict
+    from infloop.application.application import FileApplication
+    from infloop.application.audit import Verification
+    from infloop.model.audit import AuditEntry, AuditFilter
 
 DEFAULT_LIMIT = 50
-MOST = 100_000
-POLL_SECONDS = 0.2
-MOST_DETAILS = 200
+MAX_DETAILS = 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what can be given."""
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--follow", action="store_true", help="go on with each new entry")
+    way.add_argument("--follow", action="store_true", help="print each new entry as well")
     way.add_argument("--verify", action="store_true", help="check every line of the log")
     parser.add_argument("--event", default="", help="only this event, or this area of events")
     parser.add_argument("--actor", default="", help="only what this kind of actor, or name, did")
@@ -42,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--since", type=_time, metavar="TIME", help="from this date, or date and time, on"
     )
     parser.add_argument(
-        "--limit", type=_count, default=DEFAULT_LIMIT, metavar="N", help="default: %(default)s"
+        "--limit", type=count, default=DEFAULT_LIMIT, metavar="N", help="default: %(default)s"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    add_json(parser, "one JSON object a line")
 
 
 def _time(text: str) -> int:
@@ -60,35 +59,34 @@ def _time(text: str) -> int:
         ) from None
 
 
-def _count(text: str) -> int:
-    import argparse
-
-    if not text.isdecimal() or not 0 < int(text[:9]) <= MOST:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST}")
-    return int(text)
-
-
 def main(args: argparse.Namespace) -> int:
-    """Print entries, or the verdict on all of them."""
     from infloop import app
-    from infloop.model.audit import Wanted
-    from infloop.store.audit.reading import verify
 
-    directory = app.audit_dir(app.settings())
-    if args.verify:
-        return _show_verdict(verify(directory), as_json=args.json)
-    wanted = Wanted(args.event, args.actor, args.run, args.correlation, args.since)
-    if args.follow:
-        return app.run_async(_follow(directory, wanted, args.limit, as_json=args.json))
-    _show_newest(directory, wanted, args.limit, as_json=args.json)
+    return app.run_async(_audit(args))
+
+
+async def _audit(args: argparse.Namespace) -> int:
+    from infloop import app
+    from infloop.model.audit import AuditFilter
+
+    async with app.open_files(app.settings()) as application:
+        if args.verify:
+            return _print_result(await application.audit.verify(), as_json=args.json)
+        wanted = AuditFilter(args.event, args.actor, args.run, args.correlation, args.since)
+        if args.follow:
+            async for entry in application.audit.follow(wanted, args.limit):
+                print(_line(entry, as_json=args.json), flush=True)
+        else:
+            await _print_newest(application, wanted, args.limit, as_json=args.json)
     return 0
 
 
-def _show_newest(directory: Path, wanted: Wanted, limit: int, *, as_json: bool) -> None:
+async def _print_newest(
+    application: FileApplication, wanted: AuditFilter, limit: int, *, as_json: bool
+) -> None:
     from infloop.cli.view.terminal import note, plural
-    from infloop.store.audit.reading import newest
 
-    found = newest(directory, wanted, limit)
+    found = await application.audit.newest(wanted, limit)
     for entry in found.entries:
         print(_line(entry, as_json=as_json))
     if not found.entries:
@@ -100,35 +98,13 @@ def _show_newest(directory: Path, wanted: Wanted, limit: int, *, as_json: bool) 
         )
 
 
-async def _follow(directory: Path, wanted: Wanted, limit: int, *, as_json: bool) -> int:
-    """Print the last entries and go on; only an interruption ends it."""
-    import asyncio
-
-    from infloop.store.audit.reading import Follower, newest
-
-    follower = Follower(directory)
-    try:
-        # The follower was first, so nothing falls between the two; what both saw is shown once.
-        before = newest(directory, wanted, limit).entries[::-1]
-        shown = {entry.hash for entry in before}
-        for entry in before:
-            print(_line(entry, as_json=as_json), flush=True)
-        while True:
-            for entry in follower.read(wanted):
-                if entry.hash not in shown:
-                    print(_line(entry, as_json=as_json), flush=True)
-            await asyncio.sleep(POLL_SECONDS)
-    finally:
-        follower.close()
-
-
-def _line(entry: Entry, *, as_json: bool) -> str:
+def _line(entry: AuditEntry, *, as_json: bool) -> str:
     from infloop.cli.view.terminal import json_line, one_line
 
     if as_json:
-        import msgspec
+        from infloop.application.models import to_json
 
-        return json_line(msgspec.to_builtins(entry))
+        return json_line(to_json(entry))
     from infloop.model.values import compact_json
 
     who = f"{entry.actor.kind} {entry.actor.name}".strip()
@@ -139,12 +115,12 @@ def _line(entry: Entry, *, as_json: bool) -> str:
         entry.run_id[:8],
         entry.correlation_id,
     )
-    details = one_line(compact_json(entry.details), MOST_DETAILS) if entry.details else ""
+    details = one_line(compact_json(entry.details), MAX_DETAILS) if entry.details else ""
     return "  ".join(filter(None, (_when(entry), *map(one_line, words), details)))
 
 
-def _when(entry: Entry) -> str:
-    """Return when it happened, in the reader's own time zone, or whatever is written there."""
+def _when(entry: AuditEntry) -> str:
+    """Return the time of an entry in the local time zone; if it is no time, the text itself."""
     from datetime import datetime
 
     from infloop.cli.view.terminal import one_line
@@ -156,19 +132,18 @@ def _when(entry: Entry) -> str:
     return when.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _show_verdict(verdict: Verdict, *, as_json: bool) -> int:
-    from dataclasses import asdict
-
+def _print_result(result: Verification, *, as_json: bool) -> int:
+    from infloop.application.models import to_json
     from infloop.cli.view.terminal import json_line, one_line, plural
 
-    flaw = verdict.flaw
+    flaw = result.flaw
     if as_json:
-        print(json_line({"intact": flaw is None, **asdict(verdict)}))
+        print(json_line(to_json(result)))
     elif flaw is not None:
         print(one_line(f"{flaw.file} line {flaw.line}: {flaw.why}"))
-        print(f"before it {plural(verdict.entries, 'line')} in order; the last is {verdict.last}")
+        print(f"before it {plural(result.entries, 'line')} in order; the last is {result.last}")
     else:
-        files = plural(verdict.files, "file")
-        entries = "1 entry" if verdict.entries == 1 else f"{verdict.entries} entries"
-        print(f"intact: {entries} in {files}; the last is {verdict.last}")
+        files = plural(result.files, "file")
+        entries = "1 entry" if result.entries == 1 else f"{result.entries} entries"
+        print(f"intact: {entries} in {files}; the last is {result.last}")
     return 0 if flaw is None else 1

@@ -6,24 +6,23 @@
   infloop connections remove my-server
 
 A port without a model is asked which one it serves. A token is read from the terminal or from
-standard input, is kept in a file that only you can read, and is never shown.
+standard input, is stored in a file that only you can read, and is never shown.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infloop.cli.arguments import read_secret
+
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.catalog.connections import Entry
-    from infloop.model.connection import Connection
-    from infloop.model.values import JsonObject
-    from infloop.settings import Settings
+    from infloop.application.application import FileApplication
+    from infloop.application.connections import ConnectionEntry, ConnectionRequest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what can be given."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions")
     actions.add_parser("list", help="list the connections and their providers (the default)")
     add = actions.add_parser("add", help="write a new connection")
@@ -34,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PORT[=MODEL]",
         action="append",
         required=True,
-        help="a model server; may be repeated",
+        help="a model server; can be repeated",
     )
     add.add_argument("--token", action="store_true", help="ask for the servers' bearer token")
     add.add_argument("--id", metavar="ID", default="", help="its id; made from LABEL by default")
@@ -43,117 +42,74 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Do what was asked for."""
     from infloop import app
 
-    chosen = app.settings()
-    match args.action:
-        case "add":
-            return _add(chosen, args)
-        case "remove":
-            from infloop.catalog.connections import remove
-
-            remove(chosen.connections, args.id)
-            print(f"removed {args.id}")
-            return 0
-        case _:
-            return _list(chosen)
+    return app.run_async(_act(args))
 
 
-def _list(chosen: Settings) -> int:
-    from infloop.catalog.connections import connections
-    from infloop.cli.view.terminal import note
+async def _act(args: argparse.Namespace) -> int:
+    from infloop import app
+    from infloop.application.caller import COMMAND_LINE
 
-    entries = connections(chosen.connections)
-    if not entries:
-        note("there are no connections; `infloop connections add` makes one")
-    for entry in entries:
-        for line in _lines(entry):
-            print(line)
+    async with app.open_files(app.settings()) as application:
+        match args.action:
+            case "add":
+                await _add(application, args)
+            case "remove":
+                await application.connections.delete(args.id, COMMAND_LINE)
+                print(f"removed {args.id}")
+            case _:
+                await _list(application)
     return 0
 
 
-def _lines(entry: Entry) -> list[str]:
+async def _list(application: FileApplication) -> None:
+    from infloop.cli.view.terminal import INDENT, note, one_line, problem_lines
+
+    found = await application.connections.all()
+    if not found.connections and not found.unusable:
+        note("there are no connections; `infloop connections add` makes one")
+    for entry in found.connections:
+        for line in _lines(entry):
+            print(line)
+    for unusable in found.unusable:
+        print(one_line(f"{unusable.id}: cannot be used"))
+        for line in problem_lines(unusable.problems, INDENT):
+            print(line)
+
+
+def _lines(entry: ConnectionEntry) -> list[str]:
     from infloop.cli.view.terminal import INDENT, one_line, problem_lines
 
-    connection = entry.connection
-    said = "cannot be used"
-    if connection is not None:
-        token = "set" if connection.token else "not set"
-        said = f"{connection.label}, {connection.host}, token {token}"
+    token = "set" if entry.has_token else "not set"
     return [
-        one_line(f"{entry.id}: {said}"),
-        *(
-            one_line(f"{INDENT}{provider.id}  at {provider.base_url}")
-            for provider in entry.providers
-        ),
+        one_line(f"{entry.id}: {entry.label}, {entry.host}, token {token}"),
+        *(one_line(f"{INDENT}{one.id}  at {one.base_url}") for one in entry.providers),
         *problem_lines(entry.problems, INDENT),
     ]
 
 
-def _add(chosen: Settings, args: argparse.Namespace) -> int:
-    from infloop import app
-    from infloop.catalog.connections import Entry, save, unused_id
+async def _add(application: FileApplication, args: argparse.Namespace) -> None:
+    from infloop.application.caller import COMMAND_LINE
     from infloop.cli.view.terminal import one_line
 
-    name = unused_id(chosen.connections, args.id, args.label)
-    written = _connection(args, _read_token() if args.token else None)
-    connection = app.run_async(_with_models(name, written))
-    path = save(chosen.connections, name, connection)
-    providers = Entry(name, path, connection).providers
-    print(one_line(f"added {name}: {', '.join(provider.id for provider in providers)}"))
-    return 0
+    request = _request(args, read_secret("token") if args.token else None)
+    added = await application.connections.add(request, COMMAND_LINE, find_models=True)
+    providers = ", ".join(each.id for each in added.connection.providers)
+    print(one_line(f"added {added.connection.id}: {providers}"))
 
 
-def _connection(args: argparse.Namespace, token: str | None) -> Connection:
-    """Return what the arguments describe, held to the same rules as a file."""
-    from infloop.errors import UsageError
-    from infloop.model.connection import parse_connection
-    from infloop.model.values import compact_json
+def _request(args: argparse.Namespace, token: str | None) -> ConnectionRequest:
+    from infloop.application.connections import ConnectionRequest
 
     named = [text.partition("=") for text in args.port]
-    raw: JsonObject = {
-        "label": args.label,
-        "host": args.host,
-        "token": token,
-        "ports": [
+    return ConnectionRequest(
+        id=args.id or None,
+        label=args.label,
+        host=args.host,
+        token=token,
+        ports=[
             {"port": int(port) if port.isdecimal() else port, "profile": model or None}
             for port, _, model in named
         ],
-    }
-    connection, problems = parse_connection(compact_json(raw).encode())
-    if connection is None:
-        raise UsageError("; ".join(map(str, problems)))
-    return connection
-
-
-async def _with_models(name: str, connection: Connection) -> Connection:
-    """Return the connection with a model at each port; ask those that have none."""
-    from infloop.errors import StepError, UsageError
-    from infloop.model.connection import provider_of
-    from infloop.providers.http.models import offered_profiles
-
-    ports = []
-    for port in connection.ports:
-        profile = port.profile
-        if not profile:
-            try:
-                offer = await offered_profiles(provider_of(name, connection, port), {})
-            except StepError as error:
-                way_out = f"name its model: --port {port.port}=MODEL"
-                raise UsageError(f"port {port.port}: {error}; {way_out}") from None
-            profile = offer.profiles[0].id
-        ports.append(port.model_copy(update={"profile": profile}))
-    return connection.model_copy(update={"ports": tuple(ports)})
-
-
-def _read_token() -> str:
-    import getpass
-    import sys
-
-    from infloop.errors import UsageError
-
-    given = getpass.getpass("token: ") if sys.stdin.isatty() else sys.stdin.readline()
-    if not given.strip():
-        raise UsageError("no token was given; type it, or pass it on standard input")
-    return given.strip()
+    )

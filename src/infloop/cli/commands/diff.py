@@ -1,39 +1,38 @@
 """Show what a run, or one step or round of it, changed in the directories it worked in.
 
 STEP is a path as `infloop show` prints it, or a round of a loop. Each has its own diff, whether or
-not an agent commits. For the whole run, it is how the files were when the run first came to them
-against how it last left them.
+not an agent commits. The diff of the whole run is from the first snapshot of a directory to the
+last.
 
   infloop diff last
   infloop diff 1f3a9c2e 'loop-1[2]' --stat
 
-Files that other programs act on without being asked are named as protected.
+Files that other programs act on without being asked are listed as protected.
 
-On a terminal control characters are shown as escapes; in a pipe or a file the diff is as it is.
+On a terminal control characters are shown as escapes; in a pipe or a file the diff is unchanged.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.cli.run_names import add_run_argument, find_run
+from infloop.cli.arguments import add_run
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
-    from infloop.runtime.timeline import Span
-    from infloop.workspace.snapshots.store import SnapshotStore
+    from infloop.application.application import Application
+    from infloop.application.runs.models import DirectoryChanges, DirectoryDiff
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what can be given."""
-    add_run_argument(parser)
+    add_run(parser)
     parser.add_argument("step", metavar="STEP", nargs="?", default="", help="one step or round")
-    parser.add_argument("--stat", action="store_true", help="only which files, and how much")
+    parser.add_argument("--stat", action="store_true", help="only the names of files, and counts")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the diff of each directory."""
     from infloop import app
 
     return app.run_async(_diff(args))
@@ -42,58 +41,43 @@ def main(args: argparse.Namespace) -> int:
 async def _diff(args: argparse.Namespace) -> int:
     from infloop import app
     from infloop.cli.view.terminal import note
+    from infloop.errors import UsageError
 
-    settings = app.settings()
-    found = await _spans(args)
-    async with app.open_workspaces(settings) as workspaces:
-        for span in found:
-            text = await (_stat if args.stat else _patch)(workspaces.store, span)
-            if text:
-                _print(f"# in {span.directory}\n{text}" if len(found) > 1 else text)
-            await _mark(workspaces.store, span)
-    if all(span.before == span.after for span in found):
+    async with app.open_application(app.settings()) as application:
+        run = await application.history.find(args.run)
+        found = await _directories(application, run.run_id, args.step, stat=args.stat)
+    if not found:
+        step = f"step {args.step!r} of " if args.step else ""
+        raise UsageError(
+            f"there are no snapshots of {step}run {run.run_id!r}: no agent and no script has "
+            f"ended, or none were taken (`infloop logs {run.run_id}` says why)"
+        )
+    for each, text in found:
+        if text:
+            _print(f"# in {each.directory}\n{text}" if len(found) > 1 else text)
+        for path, why in each.protected.items():
+            note(f"protected: {path} ({why})")
+    if not any(each.changed for each, _ in found):
         note("no file was changed")
     return 0
 
 
-async def _spans(args: argparse.Namespace) -> list[Span]:
-    from infloop import app
-    from infloop.errors import UsageError
-    from infloop.runtime.timeline import spans
-
-    async with app.open_store(app.settings()) as store:
-        row = await find_run(store.run_log, args.run)
-        found = await spans(store.run_log, row.id, args.step)
-    if not found:
-        what = f"step {args.step!r} of run {row.id!r}" if args.step else f"run {row.id!r}"
-        raise UsageError(
-            f"no files were kept for {what}: it has no agent or script that ended, or no snapshots "
-            f"were taken (`infloop logs {row.id}` says why)"
-        )
-    return found
+async def _directories(
+    application: Application, run_id: str, step: str, *, stat: bool
+) -> Sequence[tuple[DirectoryChanges | DirectoryDiff, str]]:
+    """Return each directory with its text."""
+    if stat:
+        changes = await application.history.changes(run_id, step)
+        return [(each, _stat(each)) for each in changes.directories]
+    diff = await application.history.diff(run_id, step)
+    return [(each, each.patch) for each in diff.directories]
 
 
-async def _patch(store: SnapshotStore, span: Span) -> str:
-    return await store.patch(span.before, span.after)
-
-
-async def _stat(store: SnapshotStore, span: Span) -> str:
+def _stat(directory: DirectoryChanges) -> str:
     from infloop.cli.view.changes import change_lines, total
 
-    changes = await store.diff(span.before, span.after)
-    return "\n".join((*change_lines(changes), total(changes), "")) if changes else ""
-
-
-async def _mark(store: SnapshotStore, span: Span) -> None:
-    """Name the changed files that `infloop apply` asks a person about."""
-    from infloop.cli.view.terminal import note
-    from infloop.workspace.applying.review import protected_changes
-    from infloop.workspace.snapshots.changes import printable
-
-    before, after = await store.state(span.before), await store.state(span.after)
-    changed = await store.trees.leaves(before.files, after.files)
-    for path, why in (await protected_changes(store.trees, before.files, changed)).items():
-        note(f"protected: {printable(path)} ({why})")
+    files = directory.files
+    return "\n".join((*change_lines(files), total(files), "")) if files else ""
 
 
 def _print(text: str) -> None:

@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what can be given."""
     parser.add_argument("topic", metavar="TOPIC", nargs="?", help="what to read about")
 
 
 def main(args: argparse.Namespace) -> int:
-    """List the topics, or print one."""
     found = topics()
     if args.topic is None:
         width = max((len(name) for name in found), default=0)

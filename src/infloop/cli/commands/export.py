@@ -1,6 +1,6 @@
 """Write a finished run's record as JSON, in Infinite Loop's format.
 
-Of a very long run the record holds the last events; `infloop logs --json` prints all of them.
+The record of a very long run contains its last events; `infloop logs --json` prints all of them.
 
   infloop export 1f3a9c2e -o run.json
   infloop export last | jq .scope
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.cli.run_names import add_run_argument, find_run
+from infloop.cli.arguments import add_run
 
 if TYPE_CHECKING:
     import argparse
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what can be given."""
-    add_run_argument(parser)
+    add_run(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="where to; default: print it")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Export one run."""
     import json
     from pathlib import Path
 
@@ -47,8 +45,7 @@ def main(args: argparse.Namespace) -> int:
 
 async def _record(name: str) -> JsonObject:
     from infloop import app
-    from infloop.store.run_records import export_record
 
-    async with app.open_store(app.settings()) as store:
-        row = await find_run(store.run_log, name)
-        return await export_record(store.run_log, row.id)
+    async with app.open_application(app.settings()) as application:
+        run = await application.history.find(name)
+        return await application.records.export(run.run_id)

@@ -1,7 +1,7 @@
-"""Read run records: files that `infloop export` wrote, or from Infinite Loop's runs folder.
+"""Import run records: files that `infloop export` wrote, or from Infinite Loop's runs folder.
 
-An imported run lists, shows and searches like any other. It cannot be resumed or rewound, because
-a record does not hold the workflow.
+An imported run can be listed, shown and searched like any other. It cannot be resumed or rewound,
+because a record does not contain the workflow.
 
   infloop import run.json
   infloop import ~/infinite-loop/runs/*/*.json
@@ -19,12 +19,11 @@ MAX_RECORD_BYTES = 256 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what can be given."""
     parser.add_argument("files", metavar="FILE", nargs="+", help="a run record")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Import each file; one that cannot be read does not keep the others out."""
+    """Import each file; one that cannot be read does not prevent the others."""
     from infloop import app
 
     return app.run_async(_import(args.files))
@@ -35,19 +34,17 @@ async def _import(files: Sequence[str]) -> int:
     from infloop.cli.view.advice import short
     from infloop.cli.view.terminal import note, one_line
     from infloop.errors import UsageError
-    from infloop.store.run_records import import_record
 
     refused = 0
-    async with app.open_store(app.settings()) as store:
+    async with app.open_application(app.settings()) as application:
         for file in files:
             try:
-                row = await import_record(store.run_log, _read(file))
+                run = await application.records.add(_read(file))
             except UsageError as error:
                 note(f"{file}: {error}")
                 refused += 1
                 continue
-            await store.run_log.index_runs(row.id)
-            print(f"{short(row.id)}  {row.status}  {one_line(row.workflow_name)}")
+            print(f"{short(run.run_id)}  {run.status}  {one_line(run.workflow_name)}")
     return 2 if refused else 0
 
 

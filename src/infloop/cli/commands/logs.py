@@ -1,10 +1,10 @@
-"""Print what a run's steps said, with when each began and how it ended.
+"""Print the output of a run's steps, with when each started and how it ended.
 
   infloop logs last
   infloop logs 1f3a9c2e --step 'loop-1[3]'
   infloop logs 1f3a9c2e --follow
 
---follow goes on until the run has settled, whichever process drives it. --json prints every
+--follow continues until the run has settled, whichever process drives it. --json prints every
 event as one JSON object a line.
 """
 
@@ -12,28 +12,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.cli.run_names import add_run_argument, find_run
+from infloop.cli.arguments import add_json, add_run
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import AsyncIterator
 
     from infloop.model.events import Recorded
-    from infloop.store.interfaces.store import Store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what can be given."""
-    add_run_argument(parser)
-    parser.add_argument("--follow", action="store_true", help="go on until the run has settled")
+    add_run(parser)
+    parser.add_argument("--follow", action="store_true", help="continue until the run has settled")
     parser.add_argument(
         "--step", metavar="PATH", help="only this step, or what is inside this loop, round or call"
     )
-    parser.add_argument("--json", action="store_true", help="print events as JSON lines")
+    add_json(parser, "events as JSON lines")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the run's events and output."""
     from infloop import app
 
     return app.run_async(_logs(args))
@@ -43,30 +39,22 @@ async def _logs(args: argparse.Namespace) -> int:
     from infloop import app
     from infloop.cli.view.plain import JsonView, PlainView
 
-    async with app.open_store(app.settings()) as store:
-        row = await find_run(store.run_log, args.run)
-        view = JsonView() if args.json else PlainView(started_at=row.started_at)
-        async for batch in _batches(store, row.id, follow=args.follow):
-            view.show([item for item in batch if concerns(item, args.step)])
+    async with app.open_application(app.settings()) as application:
+        run = await application.history.find(args.run)
+        view = JsonView() if args.json else PlainView(started_at=run.started_at)
+        batches = (
+            application.live.follow(run.run_id)
+            if args.follow
+            else application.history.events(run.run_id)
+        )
+        async for batch in batches:
+            view.show([item for item in batch if _is_within(item, args.step)])
         view.close()
     return 0
 
 
-async def _batches(store: Store, run_id: str, *, follow: bool) -> AsyncIterator[list[Recorded]]:
-    if follow:
-        from infloop.runtime.runs.service import follow as follow_run
-
-        async for batch in follow_run(store, run_id):
-            yield batch
-        return
-    after = 0
-    while batch := await store.run_log.events(run_id, after):
-        yield batch
-        after = batch[-1].seq
-
-
-def concerns(item: Recorded, step: str | None) -> bool:
-    """Say whether an event is about the step at this path or something inside it."""
+def _is_within(item: Recorded, step: str | None) -> bool:
+    """Say whether an event belongs to the step at this path, or to a step inside it."""
     if not step:
         return True
     from infloop.model.events import step_path

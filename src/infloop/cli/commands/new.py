@@ -1,6 +1,6 @@
-"""Write a workflow to begin with: an agent in a git worktree, and a check that must succeed there.
+"""Write a first workflow: an agent in a git worktree, and a check that must succeed there.
 
-It checks and runs as it is; then change it. A file that is there is not overwritten.
+It can run as it is; then change it. An existing file is not overwritten.
 
   infloop new
   infloop new fix.workflow.json
@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-USUAL = "loop.workflow.json"
+DEFAULT = "loop.workflow.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what can be given."""
     parser.add_argument(
-        "file", metavar="FILE", nargs="?", default=USUAL, help=f"default: {USUAL}, here"
+        "file", metavar="FILE", nargs="?", default=DEFAULT, help=f"default: {DEFAULT}, here"
     )
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write the file, and say what to do with it."""
     import json
     import shlex
     from pathlib import Path
@@ -42,7 +40,7 @@ def main(args: argparse.Namespace) -> int:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise UsageError(f"{str(path)!r} is there already; name another file") from None
+        raise UsageError(f"{str(path)!r} exists already; name another file") from None
     except OSError as error:
         raise UsageError(f"{str(path)!r} cannot be written: {error.strerror}") from None
     name = shlex.quote(args.file if "/" in args.file else f"./{args.file}")

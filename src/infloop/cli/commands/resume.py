@@ -1,33 +1,32 @@
-"""Go on with a run whose process died, or that paused because its money was spent.
+"""Continue a run whose process died, or that paused because its budget is used up.
 
 It continues at the step that was interrupted; no finished step runs again. Without RUN, every
-interrupted run goes on whose workflow says `"onCrash": "resume"`.
+interrupted run continues whose workflow says `"onCrash": "resume"`.
 
   infloop resume 1f3a9c2e
   infloop resume 1f3a9c2e --max-cost-usd 5
   infloop resume
 
-A run whose process still exists but gives no sign of life is left alone unless you add
---take-over; the old process can then write nothing more.
+A run whose process still exists but does not respond is left alone unless you add --take-over; the
+old process can then write nothing more.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.cli.run_names import HELP, find_run
+from infloop.cli.arguments import RUN_HELP, add_json
 
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.cli.watching import Begun
-    from infloop.runtime.runs.service import RunService
-    from infloop.store.audit.log import AuditLog
+    from infloop.application.application import Application
+    from infloop.application.runs.models import RunSummary
+    from infloop.application.runs.watched_run import WatchedRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what can be given."""
-    parser.add_argument("run", metavar="RUN", nargs="?", help=HELP)
+    parser.add_argument("run", metavar="RUN", nargs="?", help=RUN_HELP)
     parser.add_argument(
         "--take-over", action="store_true", help="take the run from a process that is stuck"
     )
@@ -35,13 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-cost-usd",
         type=_amount,
         metavar="USD",
-        help="what the run may spend in all, in place of its workflow's own limit",
+        help="what the run may spend in total, instead of its workflow's own limit",
     )
-    parser.add_argument("--json", action="store_true", help="print events as JSON lines")
+    add_json(parser, "events as JSON lines")
 
 
 def _amount(text: str) -> float:
-    """Read an amount of money."""
     import argparse
 
     try:
@@ -54,7 +52,6 @@ def _amount(text: str) -> float:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Resume the runs and see them through."""
     from infloop import app
 
     return app.run_async(_resume(args))
@@ -62,38 +59,37 @@ def main(args: argparse.Namespace) -> int:
 
 async def _resume(args: argparse.Namespace) -> int:
     from infloop import app
-    from infloop.cli.watching import see_through
+    from infloop.cli.watching import watch_runs
 
-    settings = app.settings()
-    async with app.open_audit(settings) as audit, app.open_service(settings, audit) as service:
-        return await see_through(service, lambda: _begin(service, audit, args), as_json=args.json)
+    async with app.open_application(app.settings()) as application:
+        return await watch_runs(application, lambda: _start(application, args), as_json=args.json)
 
 
-async def _begin(service: RunService, audit: AuditLog, args: argparse.Namespace) -> list[Begun]:
+async def _start(application: Application, args: argparse.Namespace) -> list[WatchedRun]:
     from infloop.cli.view.terminal import note
 
     if args.run:
-        row = await find_run(service.store.run_log, args.run)
-        return [await _begin_one(service, audit, row.id, args)]
-    found = await service.recover()
-    for line in found.files:
-        note(line)
-    waiting = found.resumable
-    if not waiting:
-        note("there is no interrupted run to resume")
-    return [await _begin_one(service, audit, run_id, args) for run_id in waiting]
+        runs = [await application.history.find(args.run)]
+    else:
+        found = await application.runs.recover()
+        for line in found.messages:
+            note(line)
+        runs = [await application.history.find(run_id) for run_id in found.resumable]
+        if not runs:
+            note("there is no interrupted run to resume")
+    return [await _start_one(application, run, args) for run in runs]
 
 
-async def _begin_one(
-    service: RunService, audit: AuditLog, run_id: str, args: argparse.Namespace
-) -> Begun:
-    from infloop.cli.recording import record
+async def _start_one(
+    application: Application, run: RunSummary, args: argparse.Namespace
+) -> WatchedRun:
+    from infloop.application.caller import COMMAND_LINE
     from infloop.cli.view.advice import short
     from infloop.cli.view.terminal import note, plural
-    from infloop.cli.watching import begun
 
-    row = await service.store.run_log.run(run_id)
-    await record(audit, "run.resumed", row)
-    await service.resume(run_id, take_over=args.take_over, max_cost_usd=args.max_cost_usd)
-    note(f"run {short(run_id)} goes on after {plural(row.steps, 'step')}")
-    return begun(service, run_id, row.last_seq)
+    started = await application.runs.resume(
+        run.run_id, COMMAND_LINE, take_over=args.take_over, max_cost_usd=args.max_cost_usd
+    )
+    watched = await application.live.watch(started)
+    note(f"run {short(run.run_id)} continues after {plural(run.steps, 'step')}")
+    return watched

@@ -1,10 +1,10 @@
-"""Begin a new run from a step of an earlier one, with the files as they were.
+"""Start a new run from a step of an earlier one, with the files as they were.
 
-The new run has everything before that step in common with the earlier run, which stays as it is.
-Directories that the earlier run worked in become what they were just before the step; what is there
-now is kept first, and you are told how to get it back. On a terminal you are asked before a
-file is changed; elsewhere --yes has to say so. STEP is a path as `infloop show` prints it, or a
-round of a loop.
+The new run shares everything before that step with the earlier run, which is not changed. The
+directories in which the earlier run worked are restored to what they were just before the step.
+Their present state is saved first, and a message says how to restore it. On a terminal you are
+asked before a file is changed; elsewhere --yes is needed. STEP is a path as `infloop show` prints
+it, or a round of a loop.
 
   infloop rewind 1f3a9c2e --to agent-1
   infloop rewind last --to 'loop-1[3]' --yes
@@ -14,27 +14,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.cli.run_names import add_run_argument, find_run
+from infloop.cli.arguments import add_json, add_run
 
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.cli.watching import Begun
-    from infloop.runtime.runs.service import GoingBack, RunService
+    from infloop.application.application import Application
+    from infloop.application.runs.models import RewindPlan
+    from infloop.application.runs.watched_run import WatchedRun
 
-SHOWN = 20
+MAX_FILES = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what can be given."""
-    add_run_argument(parser)
-    parser.add_argument("--to", metavar="STEP", required=True, help="the step to begin at")
+    add_run(parser)
+    parser.add_argument("--to", metavar="STEP", required=True, help="the step to start at")
     parser.add_argument("--yes", action="store_true", help="change files without asking")
-    parser.add_argument("--json", action="store_true", help="print events as JSON lines")
+    add_json(parser, "events as JSON lines")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Fork the run and see the new one through."""
     from infloop import app
 
     return app.run_async(_rewind(args))
@@ -42,58 +41,52 @@ def main(args: argparse.Namespace) -> int:
 
 async def _rewind(args: argparse.Namespace) -> int:
     from infloop import app
-    from infloop.cli.recording import record
     from infloop.cli.view.terminal import note
-    from infloop.cli.watching import see_through
+    from infloop.cli.watching import watch_runs
 
-    settings = app.settings()
-    async with app.open_audit(settings) as audit, app.open_service(settings, audit) as service:
-        row = await find_run(service.store.run_log, args.run)
-        plan = await service.plan_rewind(row.id, args.to)
-        if not _agreed(plan, yes=args.yes):
+    async with app.open_application(app.settings()) as application:
+        run = await application.history.find(args.run)
+        plan = await application.runs.plan_rewind(run.run_id, args.to)
+        if not _confirmed(plan, yes=args.yes):
             note("nothing was changed")
             return 1
-        await record(audit, "run.rewound", row, step=args.to)
-        return await see_through(
-            service, lambda: _begin(service, row.id, args.to), as_json=args.json
+        return await watch_runs(
+            application, lambda: _start(application, run.run_id, args.to), as_json=args.json
         )
 
 
-async def _begin(service: RunService, run_id: str, step: str) -> list[Begun]:
+async def _start(application: Application, run_id: str, step: str) -> list[WatchedRun]:
+    from infloop.application.caller import COMMAND_LINE
     from infloop.cli.view.terminal import note
-    from infloop.cli.watching import begun
-    from infloop.runtime.timeline import replaced
 
-    seq = await service.find_step(run_id, step)
-    new = await service.rewind(run_id, step)
-    watched = begun(service, new, seq - 1)
-    for each in await replaced(service.store.run_log, new, seq):
+    started = await application.runs.rewind(run_id, step, COMMAND_LINE)
+    watched = await application.live.watch(started)
+    for each in await application.history.replaced(started.run_id, started.after_seq + 1):
         note(
-            f"{each.directory} as it was before is kept: `infloop worktrees restore "
-            f"{each.replaced} PATH` writes it to a new directory"
+            f"the earlier state of {each.directory} is saved: `infloop worktrees restore "
+            f"{each.snapshot} PATH` writes it to a new directory"
         )
     return [watched]
 
 
-def _agreed(plan: list[GoingBack], *, yes: bool) -> bool:
-    """Show what will change; say whether that is wanted."""
+def _confirmed(plan: RewindPlan, *, yes: bool) -> bool:
+    """Show what will change, and ask whether that is wanted."""
     import sys
 
     from infloop.cli.view.changes import change_lines, total
     from infloop.cli.view.terminal import note
     from infloop.errors import UsageError
 
-    touched = [each for each in plan if each.changes]
-    for each in plan:
-        if each.changes is None:
-            note(f"{each.directory} is made again as it was")
-        elif each.changes:
-            note(f"in {each.directory}: {total(each.changes)}")
-            for line in change_lines(each.changes, SHOWN):
+    for each in plan.directories:
+        if each.files is None:
+            note(f"{each.directory} is created again as it was")
+        elif each.files:
+            note(f"in {each.directory}: {total(each.files)}")
+            for line in change_lines(each.files, MAX_FILES):
                 note(line)
-    if yes or not touched:
+    if yes or not any(each.files for each in plan.directories):
         return True
     if not sys.stdin.isatty():
-        raise UsageError("going back changes these files; add --yes if that is what you want")
-    note("go back to these files as they were? What is there now is kept. [y/N] ")
+        raise UsageError("the rewind changes these files; add --yes if that is what you want")
+    note("restore these files? Their present state is saved first. [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -7,67 +7,29 @@ Name it in a workflow's `$schema` and an editor completes and checks the file as
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from infloop.application.schemas import SCHEMAS
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
-
-def _workflow() -> dict[str, Any]:
-    from infloop.model.workflow import workflow_schema
-
-    return workflow_schema()
-
-
-def _provider() -> dict[str, Any]:
-    from infloop.model.provider import provider_schema
-
-    return provider_schema()
-
-
-def _trigger() -> dict[str, Any]:
-    from infloop.model.trigger import trigger_schema
-
-    return trigger_schema()
-
-
-def _plugin() -> dict[str, Any]:
-    from infloop.model.plugin import plugin_schema
-
-    return plugin_schema()
-
-
-def _connection() -> dict[str, Any]:
-    from infloop.model.connection import connection_schema
-
-    return connection_schema()
-
-
-def _settings() -> dict[str, Any]:
-    from infloop.settings import Settings
-
-    return Settings.model_json_schema()
-
-
-SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
-    "workflow": _workflow,
-    "provider": _provider,
-    "trigger": _trigger,
-    "plugin": _plugin,
-    "connection": _connection,
-    "settings": _settings,
-}
+SETTINGS = "settings"
+NAMES = (*SCHEMAS, SETTINGS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what can be given."""
-    parser.add_argument("name", metavar="NAME", choices=SCHEMAS, help=", ".join(SCHEMAS))
+    parser.add_argument("name", metavar="NAME", choices=NAMES, help=", ".join(NAMES))
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the schema."""
     import json
 
-    print(json.dumps(SCHEMAS[args.name](), indent=2))
+    if args.name == SETTINGS:
+        from infloop.settings import Settings
+
+        schema = Settings.model_json_schema()
+    else:
+        schema = SCHEMAS[args.name]()
+    print(json.dumps(schema, indent=2))
     return 0

@@ -1,4 +1,4 @@
-"""List, add, try out or remove triggers: what starts workflows by itself.
+"""List, add, try out or remove triggers, which start workflows without a person.
 
   infloop triggers
   infloop triggers plugins
@@ -8,36 +8,39 @@
   infloop triggers add check --directory . --files 'src/**/*.py'
   infloop triggers test ID --payload event.json
 
-An ID may be cut short as long as it is clear which one is meant. A secret is read from the terminal
-or from standard input, is kept in a file that only you can read, and is never shown. Triggers fire
-while a server runs.
+An ID can be abbreviated as long as it is unique. A secret is read from the terminal or from
+standard input, is stored in a file that only you can read, and is never shown. Triggers fire while
+a server runs.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infloop.cli.arguments import add_json
+
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.catalog.lookup import CatalogDesk
-    from infloop.errors import Problem
-    from infloop.model.trigger import Trigger
+    from infloop.application.triggers import Triggers
     from infloop.model.values import JsonObject
-    from infloop.settings import Settings
 
 _OPERATORS = (" == ", " != ", " contains ", " matches ")
-_HOUR_MS = 3_600_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what can be given."""
+    add_json(parser, "one JSON object a line")
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions")
-    actions.add_parser("list", help="list the triggers and what is wrong with them (the default)")
-    actions.add_parser("plugins", help="list the senders of webhooks and their events")
+    listing = actions.add_parser(
+        "list", help="list the triggers and what is wrong with them (the default)"
+    )
+    plugins = actions.add_parser("plugins", help="list the senders of webhooks and their events")
+    show = actions.add_parser("show", help="show everything about a trigger except its secret")
+    show.add_argument("id", metavar="ID", help="which one")
+    for each in (listing, plugins, show):
+        add_json(each, "one JSON object a line", inherit=True)
     _add_arguments(actions.add_parser("add", help="write a new trigger"))
     for name, text in (
-        ("show", "show everything about a trigger but its secret"),
         ("remove", "delete a trigger"),
         ("enable", "switch a trigger on"),
         ("disable", "switch a trigger off"),
@@ -51,19 +54,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOURS",
         type=int,
         default=0,
-        help="let the old secret count so much longer; default: 0",
+        help="how long the old secret is still accepted; default: 0",
     )
     test = actions.add_parser("test", help="see what a request would be answered; nothing starts")
     test.add_argument("id", metavar="ID", help="which one")
     test.add_argument("--payload", metavar="FILE", help="the body; default: the plugin's example")
     test.add_argument(
-        "--header", metavar="NAME=VALUE", action="append", default=[], help="may be repeated"
+        "--header", metavar="NAME=VALUE", action="append", default=[], help="can be repeated"
     )
-    adopt = actions.add_parser("adopt", help="take over the triggers inside an older workflow")
+    adopt = actions.add_parser("adopt", help="convert the triggers inside an older workflow file")
     adopt.add_argument("workflow", metavar="WORKFLOW", help="the workflow's id")
 
 
 def _add_arguments(add: argparse.ArgumentParser) -> None:
+    from infloop.application.triggers import KINDS
+
     add.add_argument("workflow", metavar="WORKFLOW", help="the id of the workflow to start")
     add.add_argument("--name", metavar="TEXT", default="", help="what people call it")
     add.add_argument("--disabled", action="store_true", help="do not switch it on yet")
@@ -72,347 +77,201 @@ def _add_arguments(add: argparse.ArgumentParser) -> None:
         metavar="'LEFT OP RIGHT'",
         action="append",
         default=[],
-        help="must hold; OP is ==, !=, contains or matches; may be repeated",
+        help="must hold; OP is ==, !=, contains or matches; can be repeated",
     )
     add.add_argument(
         "--input",
         metavar="NAME=TEXT",
         action="append",
         default=[],
-        help="a value for an input, with {{references}}; may be repeated",
+        help="a value for an input, with {{references}}; can be repeated",
     )
-    hook = add.add_argument_group("webhooks")
-    hook.add_argument("--plugin", metavar="ID", default="generic", help="default: generic")
-    hook.add_argument("--event", metavar="TYPE", help="the event to react to")
-    hook.add_argument("--secret", action="store_true", help="ask for the sender's secret")
-    hook.add_argument("--unsigned", action="store_true", help="take requests without signature")
-    times = add.add_argument_group("schedules")
-    times.add_argument("--cron", metavar="TEXT", help="minute, hour, day, month, weekday")
-    times.add_argument("--time-zone", metavar="NAME", default="UTC", help="default: UTC")
-    times.add_argument(
-        "--misfire",
-        choices=("once", "skip", "ask"),
-        default="once",
-        help="what becomes of times that were missed; default: once",
-    )
-    files = add.add_argument_group("files")
-    files.add_argument("--directory", metavar="DIR", help="where to look")
-    files.add_argument(
-        "--files", metavar="GLOB", action="append", default=[], help="may be repeated"
-    )
-    files.add_argument(
-        "--ignore", metavar="GLOB", action="append", default=[], help="may be repeated"
-    )
-    files.add_argument("--quiet-ms", metavar="N", type=int, default=500, help="default: 500")
+    for kind in KINDS:
+        kind.add_options(add.add_argument_group(kind.title))
 
 
 def main(args: argparse.Namespace) -> int:
-    """Do what was asked for."""
     from infloop import app
 
-    chosen = app.settings()
-    desk = app.trigger_desk(chosen)
-    match args.action:
-        case "plugins":
-            return _plugins(desk)
-        case "add":
-            return _add(desk, args)
-        case "adopt":
-            return _adopt(desk, args.workflow)
-        case "show":
-            return _show(chosen, desk, _named(desk, args.id))
-        case "test":
-            return _test(desk, _named(desk, args.id), args)
-        case "remove" | "enable" | "disable" | "regenerate" | "secret":
-            return _change(desk, args)
-        case _:
-            return _list(desk)
+    return app.run_async(_act(args))
 
 
-def _list(desk: CatalogDesk) -> int:
-    from infloop.cli.view import triggers as trigger_lines
-    from infloop.cli.view.terminal import note, one_line
+async def _act(args: argparse.Namespace) -> int:
+    from infloop import app
 
-    entries = desk.triggers.entries()
-    if not entries:
-        note("there are no triggers; `infloop triggers add` makes one")
-    for entry in entries:
-        trigger = entry.trigger
-        print(trigger_lines.summary(trigger) if trigger else one_line(f"{entry.id}: not usable"))
-        found = [*entry.problems, *(_check(desk, trigger) if trigger else ())]
-        for line in trigger_lines.problems(found):
-            print(line)
+    async with app.open_files(app.settings()) as application:
+        triggers = application.triggers
+        match args.action:
+            case "plugins":
+                await _print_plugins(triggers, as_json=args.json)
+            case "add":
+                await _add(triggers, args)
+            case "adopt":
+                await _adopt(triggers, args.workflow)
+            case "show":
+                now_ms = application.clock.now_ms()
+                await _show(triggers, args.id, now_ms, as_json=args.json)
+            case "test":
+                return await _test(triggers, args)
+            case "remove" | "enable" | "disable" | "regenerate" | "secret":
+                await _change(triggers, args)
+            case _:
+                await _list(triggers, as_json=args.json)
     return 0
 
 
-def _plugins(desk: CatalogDesk) -> int:
-    from infloop.cli.view.terminal import INDENT, note, one_line, problem_lines
+async def _list(triggers: Triggers, *, as_json: bool) -> None:
+    from infloop.application.models import to_json
+    from infloop.cli.view.terminal import json_line, note
+    from infloop.cli.view.triggers import short_lines
 
-    plugins, problems = desk.plugins.load()
-    for plugin in plugins:
+    if as_json:
+        for trigger in (await triggers.all()).triggers:
+            print(json_line(to_json(trigger)))
+        return
+    found = await triggers.reports()
+    if not found:
+        note("there are no triggers; `infloop triggers add` makes one")
+    for report in found:
+        for line in short_lines(report):
+            print(line)
+
+
+async def _print_plugins(triggers: Triggers, *, as_json: bool) -> None:
+    from infloop.application.models import to_json
+    from infloop.cli.view.terminal import INDENT, json_line, note, one_line, problem_lines
+
+    found = await triggers.plugins()
+    for plugin in found.plugins:
+        if as_json:
+            print(json_line(to_json(plugin)))
+            continue
         signs = "signs" if plugin.signature else "does not sign"
         print(one_line(f"{plugin.id}: {plugin.display_name}, {signs}"))
         for event in plugin.events:
             print(one_line(f"{INDENT}{event.type}  {event.display_name}"))
-    for line in problem_lines(problems):
+    for line in problem_lines(found.problems):
         note(line)
-    return 0
 
 
-def _show(chosen: Settings, desk: CatalogDesk, trigger: Trigger) -> int:
-    from infloop.cli.view import triggers as trigger_lines
-    from infloop.triggers.scheduler import STATE_FILE, Marks
+async def _show(triggers: Triggers, name: str, now_ms: int, *, as_json: bool) -> None:
+    from infloop.application.models import to_json
+    from infloop.cli.view.terminal import json_line
+    from infloop.cli.view.triggers import long_lines
 
-    mark = Marks(chosen.triggers / STATE_FILE).load().get(trigger.id)
-    plugin = desk.plugin(trigger.plugin_id)
-    for line in trigger_lines.details(trigger, plugin, _now_ms(), mark.asked if mark else None):
+    report = await triggers.report(await triggers.find_id(name))
+    if as_json and report.trigger is not None:
+        print(json_line(to_json(report.trigger)))
+        return
+    for line in long_lines(report, now_ms):
         print(line)
-    for line in trigger_lines.problems(_check(desk, trigger)):
-        print(line)
-    return 0
 
 
 # -- writing -------------------------------------------------------------------------------------
 
 
-def _add(desk: CatalogDesk, args: argparse.Namespace) -> int:
-    from infloop.catalog.triggers import new_trigger_id
-    from infloop.cli.view import triggers as trigger_lines
-    from infloop.errors import UsageError
-    from infloop.model.trigger import parse_trigger
+async def _add(triggers: Triggers, args: argparse.Namespace) -> None:
+    from infloop.application.caller import COMMAND_LINE
+    from infloop.cli.arguments import assignments, read_secret
+    from infloop.cli.view.terminal import INDENT, problem_lines
+    from infloop.cli.view.triggers import trigger_line
     from infloop.model.values import compact_json
 
-    now = _now_ms()
-    raw: JsonObject = {
-        "id": new_trigger_id(),
+    content: JsonObject = {
         "name": args.name,
         "enabled": not args.disabled,
         "workflowId": args.workflow,
         "match": [_predicate(text) for text in args.match],
-        "inputs": dict(_assigned("--input", args.input)),
-        "createdAt": now,
-        "updatedAt": now,
+        "inputs": {**assignments("--input", args.input)},
         **_kind(args),
     }
     if args.secret:
-        raw["secret"] = _read_secret()
-    trigger, problems = parse_trigger(compact_json(raw).encode())
-    if trigger is not None:
-        problems = [*problems, *_check(desk, trigger)]
-    if trigger is None or any(problem.severity == "error" for problem in problems):
-        raise UsageError("; ".join(map(str, problems)))
-    desk.triggers.save(trigger)
-    print(f"added {trigger_lines.summary(trigger)}")
-    if trigger.kind == "webhook":
-        print(f"  address: /api/webhook/{trigger.id}")
-    for line in trigger_lines.problems(problems):
+        content["secret"] = read_secret("secret")
+    created = await triggers.create(compact_json(content).encode(), COMMAND_LINE)
+    report = await triggers.report(created.trigger.id)
+    print(f"added {trigger_line(report)}")
+    if report.takes_requests:
+        print(f"  address: /api/webhook/{report.id}")
+    for line in problem_lines(report.problems, INDENT):
         print(line)
-    return 0
 
 
 def _kind(args: argparse.Namespace) -> JsonObject:
-    """Return what makes a trigger a webhook, a schedule or a watch on files."""
-    from pathlib import Path
-
+    """Return the kind of a new trigger and the fields that belong to it."""
+    from infloop.application.triggers import KINDS
     from infloop.errors import UsageError
 
-    if args.cron and (args.directory or args.files):
-        raise UsageError("a trigger is a schedule or a watch on files, not both; add two")
-    if args.cron:
-        schedule = {"cron": args.cron, "timeZone": args.time_zone, "misfire": args.misfire}
-        return {"kind": "schedule", "schedule": schedule}
-    if args.directory or args.files:
-        return {
-            "kind": "file",
-            "files": {
-                "directory": str(Path(args.directory or ".").resolve()),
-                "globs": args.files,
-                "ignore": args.ignore,
-                "debounceMs": args.quiet_ms,
-            },
-        }
-    return {
-        "kind": "webhook",
-        "pluginId": args.plugin,
-        "eventType": args.event,
-        "verifyOptional": args.unsigned,
-    }
+    chosen = [kind for kind in KINDS if kind.is_chosen(args)] or [KINDS[0]]
+    if len(chosen) > 1:
+        titles = " and ".join(kind.title for kind in chosen)
+        raise UsageError(f"a trigger has one kind, and these options are of {titles}; add two")
+    return {"kind": chosen[0].name, **chosen[0].fields(args)}
 
 
-def _change(desk: CatalogDesk, args: argparse.Namespace) -> int:
+async def _change(triggers: Triggers, args: argparse.Namespace) -> None:
+    from infloop.application.caller import COMMAND_LINE
+    from infloop.cli.arguments import read_secret
     from infloop.errors import UsageError
 
-    files, now = desk.triggers, _now_ms()
-    if args.action == "remove":
-        name = _id(desk, args.id)  # one that cannot be read can be removed all the same
-        files.remove(name)
-        print(f"removed {name}")
-        return 0
-    trigger = _named(desk, args.id)
-    if args.action == "regenerate":
-        made = files.regenerate(trigger.id, now)
-        print(f"{trigger.id} is no more\nnew address: /api/webhook/{made.id}")
-        return 0
-    if args.action == "secret":
-        if args.overlap < 0:
-            raise UsageError(f"--overlap {args.overlap} is not a number of hours")
-        new = _read_secret()
-        files.change(trigger.id, lambda before: _with_secret(before, new, args.overlap, now))
-        said = "has a new secret"
-    else:
-        update = {"enabled": args.action == "enable", "updated_at": now}
-        files.change(trigger.id, lambda before: before.model_copy(update=update))
-        said = "is on" if args.action == "enable" else "is off"
-    print(f"{trigger.id} {said}")
-    return 0
+    name = await triggers.find_id(args.id)
+    match args.action:
+        case "remove":
+            await triggers.delete(name, COMMAND_LINE)
+            print(f"removed {name}")
+        case "regenerate":
+            moved = await triggers.regenerate(name, COMMAND_LINE)
+            print(f"{name} does not exist any more")
+            print(f"new address: /api/webhook/{moved.trigger.id}")
+        case "secret":
+            if args.overlap < 0:
+                raise UsageError(f"--overlap {args.overlap} is not a number of hours")
+            secret = read_secret("secret")
+            await triggers.set_secret(name, secret, COMMAND_LINE, overlap_hours=args.overlap)
+            print(f"{name} has a new secret")
+        case _:
+            enabled = args.action == "enable"
+            await triggers.set_enabled(name, COMMAND_LINE, enabled=enabled)
+            print(f"{name} is {'on' if enabled else 'off'}")
 
 
-def _with_secret(before: Trigger, new: str, overlap_hours: int, now: int) -> Trigger:
-    """Return a trigger with a new secret; the one before it counts for a while."""
-    overlaps = overlap_hours > 0 and before.secret
-    return before.model_copy(
-        update={
-            "secret": new,
-            "previous_secret": before.secret if overlaps else None,
-            "previous_secret_until": now + overlap_hours * _HOUR_MS if overlaps else None,
-            "updated_at": now,
-        }
-    )
-
-
-def _adopt(desk: CatalogDesk, workflow_id: str) -> int:
-    from infloop.cli.view import triggers as trigger_lines
+async def _adopt(triggers: Triggers, workflow_id: str) -> None:
+    from infloop.application.caller import COMMAND_LINE
     from infloop.cli.view.terminal import note
+    from infloop.cli.view.triggers import trigger_line
 
-    _, parsed = desk.workflows.read(workflow_id)
-    made = desk.triggers.adopt(workflow_id, parsed.triggers, _now_ms())
-    for trigger in made:
-        print(f"added {trigger_lines.summary(trigger)}")
-    if not made:
-        note(f"workflow {workflow_id!r} holds no trigger that is not there already")
-    return 0
+    adopted = await triggers.adopt(workflow_id, COMMAND_LINE)
+    for report in adopted:
+        print(f"added {trigger_line(report)}")
+    if not adopted:
+        note(f"workflow {workflow_id!r} contains no trigger that does not exist already")
 
 
 # -- trying out ----------------------------------------------------------------------------------
 
 
-def _test(desk: CatalogDesk, trigger: Trigger, args: argparse.Namespace) -> int:
-    import secrets
-    from pathlib import Path
-
-    from infloop import app
-    from infloop.catalog.files import read_bounded
+async def _test(triggers: Triggers, args: argparse.Namespace) -> int:
+    from infloop.cli.arguments import assignments
     from infloop.cli.view.terminal import INDENT, json_line, one_line
-    from infloop.errors import UsageError
-    from infloop.triggers.firing import Firing
-    from infloop.triggers.trial import trial_delivery
-    from infloop.triggers.webhook import Place, Webhooks
 
-    plugin = desk.plugin(trigger.plugin_id)
-    if trigger.kind != "webhook" or plugin is None:
-        raise UsageError(
-            f"{trigger.id!r} takes no requests; `infloop triggers show {trigger.id}` says what it "
-            "waits for"
-        )
-    now = _now_ms()
-    try:
-        delivery = trial_delivery(
-            trigger,
-            plugin,
-            now,
-            request_id=f"trial_{secrets.token_hex(8)}",
-            payload=read_bounded(Path(args.payload)) if args.payload else None,
-            headers=dict(_assigned("--header", args.header)),
-        )
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-    async def enqueue(firing: Firing) -> Place:
-        return Place("none", 1)
-
-    webhooks = Webhooks(desk, enqueue)
-    answer = app.run_async(webhooks.receive(delivery, now))
+    name = await triggers.find_id(args.id)
+    headers = assignments("--header", args.header)
+    answer = await triggers.dry_run(name, headers, payload_file=args.payload)
     detail = f": {answer.detail}" if answer.detail else ""
     print(one_line(f"{answer.status} {answer.reason}{detail}"))
-    firing = answer.firing
-    if firing is None:
+    if answer.workflow_id is None:
         return 1
-    for name, value in firing.inputs.items():
-        outside = " (from outside)" if name in firing.cause.untrusted else ""
-        print(one_line(f"{INDENT}{name}{outside}: {json_line(value)}", 200))
-    print(f"it would start {firing.workflow_id!r}; nothing was started")
+    for each, value in answer.inputs.items():
+        source = " (from outside)" if each in answer.untrusted else ""
+        print(one_line(f"{INDENT}{each}{source}: {json_line(value)}", 200))
+    print(f"it would start {answer.workflow_id!r}; nothing was started")
     return 0
-
-
-# -- arguments -----------------------------------------------------------------------------------
-
-
-def _id(desk: CatalogDesk, text: str) -> str:
-    """Return the id that is meant by its beginning."""
-    from infloop.errors import UsageError
-
-    found = [entry.id for entry in desk.triggers.entries() if entry.id.startswith(text)]
-    if text in found or (text and len(found) == 1):
-        return text if text in found else found[0]
-    what = f"{len(found)} triggers begin with" if found and text else "there is no trigger"
-    raise UsageError(f"{what} {text!r}; `infloop triggers` lists them")
-
-
-def _named(desk: CatalogDesk, text: str) -> Trigger:
-    from infloop.errors import UsageError
-
-    name = _id(desk, text)
-    trigger = desk.trigger(name)
-    if trigger is None:
-        raise UsageError(f"trigger {name!r} cannot be used; `infloop triggers` says why")
-    return trigger
-
-
-def _check(desk: CatalogDesk, trigger: Trigger) -> list[Problem]:
-    from infloop.errors import UsageError, WorkflowError
-    from infloop.triggers.checks import check_trigger
-
-    plugin, workflow = desk.plugin(trigger.plugin_id), desk.workflow(trigger.workflow_id)
-    try:
-        bundle = desk.workflows.load_bundle(trigger.workflow_id) if workflow else None
-    except (UsageError, WorkflowError):
-        return check_trigger(trigger, plugin, None)
-    return check_trigger(trigger, plugin, workflow, bundle.plain() if bundle else None)
 
 
 def _predicate(text: str) -> JsonObject:
     from infloop.errors import UsageError
 
-    places = [(text.index(op), op) for op in _OPERATORS if op in text]
-    if not places:
+    found = [(text.index(op), op) for op in _OPERATORS if op in text]
+    if not found:
         raise UsageError(f"--match {text!r} is not 'LEFT OP RIGHT' with ==, !=, contains, matches")
-    place, op = min(places)
-    return {"lhs": text[:place].strip(), "op": op.strip(), "rhs": text[place + len(op) :].strip()}
-
-
-def _assigned(option: str, texts: list[str]) -> list[tuple[str, str]]:
-    from infloop.errors import UsageError
-
-    parts = [text.partition("=") for text in texts]
-    for text, (name, equals, _) in zip(texts, parts, strict=True):
-        if not name or not equals:
-            raise UsageError(f"{option} {text!r} is not NAME=VALUE")
-    return [(name, value) for name, _, value in parts]
-
-
-def _read_secret() -> str:
-    import getpass
-    import sys
-
-    from infloop.errors import UsageError
-
-    given = getpass.getpass("secret: ") if sys.stdin.isatty() else sys.stdin.readline()
-    if not given.strip():
-        raise UsageError("no secret was given; type it, or pass it on standard input")
-    return given.strip()
-
-
-def _now_ms() -> int:
-    from infloop.runtime.clock import SystemClock
-
-    return SystemClock().now_ms()
+    start, op = min(found)
+    return {"lhs": text[:start].strip(), "op": op.strip(), "rhs": text[start + len(op) :].strip()}

@@ -1,9 +1,9 @@
-"""List the worktrees that agents worked in, and what was saved of them.
+"""List the worktrees in which agents work, and what was saved of them.
 
-A worktree is saved, whole, before it is removed at the end of its run; nothing an agent wrote is
-lost. `prune` saves and removes those whose process died, and drops the snapshots of runs that
-are forgotten. `restore` writes a saved worktree, or any snapshot, to a new directory. Only `forget`
-throws away.
+A worktree is saved completely before it is removed at the end of its run; nothing an agent wrote is
+lost. `prune` saves and removes those whose process died, and drops the snapshots of deleted runs.
+`restore` writes a saved worktree, or any snapshot, to a new directory. Only `forget` deletes what
+was saved.
 
   infloop worktrees
   infloop worktrees prune
@@ -18,23 +18,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.runtime.workspaces import Workspaces
-    from infloop.workspace.worktrees.worktree import Listed
+    from infloop.application.runs.worktrees import PruneResult, WorktreeEntry
 
 ACTIONS = {"prune": (), "restore": ("NAME", "PATH"), "forget": ("NAME",)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what can be given."""
     parser.add_argument(
         "action", nargs="?", choices=ACTIONS, metavar="ACTION", help="prune, restore or forget"
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="a worktree, or a snapshot's id")
-    parser.add_argument("path", nargs="?", metavar="PATH", help="where there is nothing yet")
+    parser.add_argument("path", nargs="?", metavar="PATH", help="a path that does not exist yet")
 
 
 def main(args: argparse.Namespace) -> int:
-    """List them, or do what was asked for."""
     from infloop import app
     from infloop.errors import UsageError
 
@@ -46,22 +43,26 @@ def main(args: argparse.Namespace) -> int:
 
 async def _act(args: argparse.Namespace) -> int:
     from infloop import app
+    from infloop.application.caller import COMMAND_LINE
+    from infloop.cli.view.terminal import one_line
 
-    async with app.open_workspaces(app.settings()) as workspaces:
+    async with app.open_application(app.settings()) as application:
+        worktrees = application.worktrees
         match args.action:
             case "prune":
-                await _prune(workspaces)
+                _print_pruned(await worktrees.prune())
             case "restore":
-                await _restore(workspaces, args.name, args.path)
+                await worktrees.restore(args.name, args.path)
+                print(f"restored to {one_line(args.path)}")
             case "forget":
-                await workspaces.trees.forget(args.name)
-                print(f"{args.name} is gone for good")
+                await worktrees.forget(args.name, COMMAND_LINE)
+                print(f"deleted {one_line(args.name)}")
             case _:
-                _list(workspaces.trees.listed())
+                _print_table((await worktrees.all()).worktrees)
     return 0
 
 
-def _list(found: list[Listed]) -> None:
+def _print_table(found: list[WorktreeEntry]) -> None:
     from infloop.cli.view.advice import short
     from infloop.cli.view.figures import moment
     from infloop.cli.view.terminal import note, one_line
@@ -70,47 +71,20 @@ def _list(found: list[Listed]) -> None:
         note("there are no worktrees")
         return
     width = max(len(each.name) for each in found)
-    print(f"{'name':<{width}}  {'status':<8}  {'run':<8}  {'made':<19}  repository")
+    print(f"{'name':<{width}}  {'status':<8}  {'run':<8}  {'created':<19}  repository")
     for each in reversed(found):
         print(
             f"{each.name:<{width}}  {each.status:<8}  {short(each.run_id):<8}  "
-            f"{moment(each.created_at_ms):<19}  {one_line(each.repository)}"
+            f"{moment(each.created_at):<19}  {one_line(each.repository)}"
         )
 
 
-async def _prune(workspaces: Workspaces) -> None:
-    from functools import partial
-
-    from infloop import app
+def _print_pruned(result: PruneResult) -> None:
     from infloop.cli.view.terminal import plural
-    from infloop.runtime.runs.recovery import is_known, is_over
 
-    async with app.open_store(app.settings()) as store:
-        said = await workspaces.recover(partial(is_over, store.run_log))
-        dropped = await workspaces.drop_forgotten(partial(is_known, store.run_log))
-    for line in said:
+    for line in result.messages:
         print(line)
-    if dropped:
-        print(f"dropped the snapshots of {plural(dropped, 'forgotten run')}")
-    if not said and not dropped:
+    if result.dropped_runs:
+        print(f"dropped the snapshots of {plural(result.dropped_runs, 'deleted run')}")
+    if not result.messages and not result.dropped_runs:
         print("there was nothing to do")
-
-
-async def _restore(workspaces: Workspaces, name: str, to: str) -> None:
-    from pathlib import Path
-
-    from infloop.cli.view.terminal import one_line
-    from infloop.errors import NotFound, UsageError
-
-    listed = {each.name: each for each in workspaces.trees.listed()}
-    worktree, path = listed.get(name), Path(to)
-    if worktree is None:
-        try:
-            await workspaces.write_out(name, path)
-        except NotFound as error:
-            raise UsageError(f"there is no worktree {name!r}, and {error}") from None
-    elif worktree.saved is None:
-        raise UsageError(f"worktree {name!r} is {worktree.status}: it is still at {worktree.path}")
-    else:
-        await workspaces.trees.restore(worktree.saved, path)
-    print(f"restored to {one_line(to)}")

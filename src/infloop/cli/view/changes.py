@@ -9,22 +9,22 @@ from infloop.cli.view.terminal import plural
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from infloop.workspace.snapshots.changes import Change
+    from infloop.application.runs.models import FileChange
 
 _WORDS = {"added": "added", "deleted": "deleted", "mode": "permissions", "type": "another type"}
 
 
-def change_lines(changes: Sequence[Change], most: int | None = None) -> list[str]:
-    """Return a line for each path, and how many more there are than `most`."""
-    shown = changes[:most]
-    width = max((len(change.shown) for change in shown), default=0)
-    lines = [f"  {change.shown:<{width}}  {_what(change)}".rstrip() for change in shown]
-    more = len(changes) - len(shown)
+def change_lines(changes: Sequence[FileChange], limit: int | None = None) -> list[str]:
+    """Return a line for each of the first `limit` files, and how many more there are."""
+    listed = changes[:limit]
+    width = max((len(change.path) for change in listed), default=0)
+    lines = [f"  {change.path:<{width}}  {_kind(change)}".rstrip() for change in listed]
+    more = len(changes) - len(listed)
     return [*lines, f"  … and {more} more"] if more else lines
 
 
-def total(changes: Sequence[Change]) -> str:
-    """Return all of them in a few words: `3 files changed, +10 -2`."""
+def total(changes: Sequence[FileChange]) -> str:
+    """Return the sum of all changes: `3 files changed, +10 -2`."""
     insertions = sum(change.insertions for change in changes)
     deletions = sum(change.deletions for change in changes)
     return changed(len(changes), insertions, deletions)
@@ -35,7 +35,7 @@ def changed(files: int, insertions: int, deletions: int) -> str:
     return f"{plural(files, 'file')} changed{_lines(insertions, deletions, ', ')}"
 
 
-def _what(change: Change) -> str:
+def _kind(change: FileChange) -> str:
     words = _WORDS.get(change.kind, "")
     if change.binary:
         return f"{words}  binary".lstrip()

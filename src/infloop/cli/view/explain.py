@@ -1,52 +1,30 @@
-"""Why a run is what it is: what started it, what it does or waits for, what stopped it.
-
-Everything here is read from the run's events and from whether its process lives; a run whose
-process is gone is never said to be running.
-"""
+"""Why a run is in its state, as lines to read: its start, its progress, its end."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from infloop.cli.view.advice import blamed_step, short
-from infloop.cli.view.figures import clock_time, duration, moment
-from infloop.cli.view.outline import rounds
+from infloop.cli.view.advice import short
+from infloop.cli.view.figures import clock_time, cost, duration, moment
+from infloop.cli.view.outline import round_text
 from infloop.cli.view.terminal import indented, one_line, plural, safe
+from infloop.model.approval import answer_hint
 from infloop.model.values import as_text
-from infloop.runtime.approvals import how_to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from infloop.cli.view.run_view import Step, Story
-    from infloop.model.approval import Approval
+    from infloop.application.runs.explain import Ending, Explanation, Position
     from infloop.model.events import Cause
     from infloop.model.values import JsonObject
-    from infloop.store.interfaces.liveness import InstanceRow, RunStatus
-    from infloop.store.interfaces.run_log import RunRow
 
 LAST_LINES = 8
 INPUT_CHARS = 80
 BUDGET = "budget:"
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What is known of a run."""
-
-    row: RunRow
-    status: RunStatus
-    story: Story
-    ancestors: Sequence[RunRow]
-    process: InstanceRow | None
-    said: str
-    now: int
-    asked: Sequence[Approval] = ()
-
-
 def cause_text(cause: Cause) -> str:
-    """Return what made a run begin."""
+    """Return what started a run."""
     match cause.kind:
         case "cli":
             text = "by `infloop run`"
@@ -71,11 +49,11 @@ def inputs_text(inputs: JsonObject) -> str:
     )
 
 
-def reasons(known: Evidence) -> list[str]:
+def explanation_lines(known: Explanation) -> list[str]:
     """Return the causal chain, line by line."""
     return [
-        *(f"  {line}" for line in _beginning(known)),
-        *(f"  {line}" for line in _doings(known)),
+        *(f"  {line}" for line in _start(known)),
+        *(f"  {line}" for line in _progress(known)),
         *(f"  {line}" for line in _present_or_end(known)),
     ]
 
@@ -83,146 +61,140 @@ def reasons(known: Evidence) -> list[str]:
 # -- what started it -------------------------------------------------------------------------
 
 
-def _beginning(known: Evidence) -> Iterator[str]:
-    row, started = known.row, known.story.started
-    yield f"started {cause_text(row.cause)} at {moment(row.started_at)}"
+def _start(known: Explanation) -> Iterator[str]:
+    yield f"started {cause_text(known.run.cause)} at {moment(known.run.started_at)}"
     for ancestor in known.ancestors:
         when = moment(ancestor.started_at)
-        yield f"  run {short(ancestor.id)} was started {cause_text(ancestor.cause)} at {when}"
-    if started and started.workdir:
-        yield f"  in {one_line(started.workdir)}"
-    given = inputs_text(started.inputs) if started else ""
+        yield f"  run {short(ancestor.run_id)} was started {cause_text(ancestor.cause)} at {when}"
+    if known.workdir:
+        yield f"  in {one_line(known.workdir)}"
+    given = inputs_text(known.inputs)
     yield f"  with inputs {given}" if given else "  without inputs"
 
 
-def _doings(known: Evidence) -> Iterator[str]:
-    story = known.story
-    cost = f", cost {story.cost}" if story.cost else ""
-    yield f"did {plural(story.steps_done, 'step')}{cost}"
-    for when in story.resumed_at:
-        if known.row.cause.kind != "rewind" or when != story.resumed_at[0]:
-            yield f"  its process had died; it was resumed at {moment(when)}"
-    for notice in story.notices:
+def _progress(known: Explanation) -> Iterator[str]:
+    spent = cost(known.cost_usd, complete=known.cost_is_complete)
+    yield f"did {plural(known.steps_done, 'step')}{f', cost {spent}' if spent else ''}"
+    for when in known.resumed_at:
+        yield f"  its process had died; it was resumed at {moment(when)}"
+    for notice in known.notices:
         yield f"  {notice.level}: {one_line(notice.message, 200)}"
 
 
 # -- what it does, or what stopped it --------------------------------------------------------
 
 
-def _present_or_end(known: Evidence) -> Iterator[str]:
-    match known.status:
+def _present_or_end(known: Explanation) -> Iterator[str]:
+    match known.run.status:
         case "running":
             yield from _present(known)
         case "stalled":
-            yield f"its process {_process(known)} exists and gives no sign of life"
-            yield f"  {_last_sign(known)}"
-            yield from _in_flight(known)
+            yield f"its process {_process(known)} exists and does not respond"
+            yield f"  its last sign of life was at {moment(known.last_sign_at)}"
+            yield from _interrupted_steps(known)
         case "interrupted":
-            yield f"its process {_process(known)} is gone; it never said how the run ended"
-            yield f"  {_last_sign(known)}"
-            yield from _in_flight(known)
+            yield f"its process {_process(known)} ended without recording how the run ended"
+            yield f"  its last sign of life was at {moment(known.last_sign_at)}"
+            yield from _interrupted_steps(known)
         case _:
             yield from _end(known)
 
 
-def _present(known: Evidence) -> Iterator[str]:
-    stop = known.story.stop
-    if stop:
-        yield f"asked to stop at {moment(known.story.stopped_at)}: {one_line(stop.reason)}"
+def _present(known: Explanation) -> Iterator[str]:
+    if known.stop:
+        yield f"asked to stop at {moment(known.stop.at)}: {one_line(known.stop.reason)}"
         yield "waits for its steps to end"
-    positions = known.story.positions()
-    if not positions:
+    if not known.positions:
         yield "is between two steps"
-    for step in positions:
-        yield f"now at {_position(step, known.now)}"
-    for approval in known.asked:
+    for step in known.positions:
+        yield f"now at {_position(step, known.at)}"
+    for approval in known.approvals:
         yield f"waiting for an answer: {one_line(approval.title)}"
-        yield f"  {one_line(how_to(approval))}"
-    yield from _last_lines(known.said)
+        yield f"  {one_line(answer_hint(approval))}"
+    yield from _last_lines(known.last_output)
 
 
-def _position(step: Step, now: int) -> str:
-    around = ", ".join(rounds(loop, current) for loop, current in step.loops())
+def _position(step: Position, now: int) -> str:
+    loops = ", ".join(round_text(loop.round, loop.max_rounds) for loop in step.loops)
     parts = [
-        f"{one_line(step.path)} ({step.node_type}{f', {around}' if around else ''})",
-        _how_long(step, now),
-        one_line(step.means, 160),
+        f"{one_line(step.path)} ({step.node_type}{f', {loops}' if loops else ''})",
+        _time(step, now),
+        one_line(step.uses, 160),
     ]
     return ", ".join(part for part in parts if part)
 
 
-def _how_long(step: Step, now: int) -> str:
-    if step.waits_until:
-        return f"waiting until {clock_time(step.waits_until, now)}"
+def _time(step: Position, now: int) -> str:
+    if step.waiting_until:
+        return f"waiting until {clock_time(step.waiting_until, now)}"
     return f"for {duration(now - step.started_at)}"
 
 
-def _process(known: Evidence) -> str:
-    who = known.process
-    return f"(pid {who.pid} on {one_line(who.host)})" if who else f"({one_line(known.row.owner)})"
+def _process(known: Explanation) -> str:
+    process = known.process
+    if process.pid is None:
+        return f"({one_line(process.id)})"
+    return f"(pid {process.pid} on {one_line(process.host)})"
 
 
-def _last_sign(known: Evidence) -> str:
-    beat = known.process.heartbeat_at if known.process else 0
-    return f"its last sign of life was at {moment(max(beat, known.story.last_at))}"
+def _interrupted_steps(known: Explanation) -> Iterator[str]:
+    for step in known.positions:
+        uses = f", {one_line(step.uses, 160)}" if step.uses else ""
+        yield f"it was at {one_line(step.path)} ({step.node_type}){uses}"
+    yield from _last_lines(known.last_output)
 
 
-def _in_flight(known: Evidence) -> Iterator[str]:
-    for step in known.story.positions():
-        busy = f", {one_line(step.means, 160)}" if step.means else ""
-        yield f"it was at {one_line(step.path)} ({step.node_type}){busy}"
-    yield from _last_lines(known.said)
-
-
-def _end(known: Evidence) -> Iterator[str]:
-    story = known.story
-    finished = story.finished
-    status = known.status
-    when = moment(known.row.finished_at or story.finished_at)
-    yield f"{status} at {when}, after {duration(story.finished_at - story.started_at)}"
-    if finished is None:
+def _end(known: Explanation) -> Iterator[str]:
+    status, ending = known.run.status, known.ending
+    if ending is None:
+        yield f"{status} at {moment(known.run.finished_at or 0)}"
         return
+    yield f"{status} at {moment(ending.at)}, after {duration(ending.duration_ms)}"
     if status == "succeeded":
-        last = story.last_finished
-        yield f"  it reached {one_line(last.path)}, and nothing follows" if last else "  it is over"
+        reached = one_line(known.reached)
+        yield f"  it reached {reached}, and nothing follows" if reached else "  it is over"
         return
-    if story.stop:
-        yield f"  asked to stop at {moment(story.stopped_at)}: {one_line(story.stop.reason)}"
+    if known.stop:
+        yield f"  asked to stop at {moment(known.stop.at)}: {one_line(known.stop.reason)}"
     if status == "paused":
-        yield f"  its money is spent: {one_line(finished.error.removeprefix(BUDGET).strip())}"
-        yield f"  it goes on with {one_line(finished.failed_step)} when it is resumed"
+        yield f"  its budget is used up: {_budget(ending)}"
+        yield f"  it continues with {one_line(ending.failed_step)} when it is resumed"
         return
-    if finished.interrupted:
-        yield "  its process ended without finishing it; that was noticed and written down later"
-        yield from _in_flight(known)
+    if ending.interrupted:
+        yield "  its process ended without finishing it; that was recorded later"
+        yield from _interrupted_steps(known)
         return
-    if finished.error.startswith(BUDGET):
-        yield f"  its budget ran out: {one_line(finished.error.removeprefix(BUDGET).strip())}"
-    elif not story.stop:
-        yield from (f"  {line}" for line in safe(finished.error).split("\n"))
-    yield from _failing_step(known)
+    if ending.error.startswith(BUDGET):
+        yield f"  its budget ran out: {_budget(ending)}"
+    elif not known.stop:
+        yield from (f"  {line}" for line in safe(ending.error).split("\n"))
+    yield from _last_step(known)
 
 
-def _failing_step(known: Evidence) -> Iterator[str]:
-    path = blamed_step(known.story)
-    step = next((each for each in known.story.steps() if each.path == path), None)
+def _budget(ending: Ending) -> str:
+    return one_line(ending.error.removeprefix(BUDGET).strip())
+
+
+def _last_step(known: Explanation) -> Iterator[str]:
+    step = known.last_step
     if step is None:
         return
+    path = one_line(step.path)
     if not step.error:
-        yield f"the last step was {one_line(path)} ({step.node_type})"
+        yield f"the last step was {path} ({step.node_type})"
         return
-    yield f"step {one_line(path)} ({step.node_type}) did not succeed: {one_line(step.error, 400)}"
-    onward = (
-        f"and the run went on to {one_line(step.followed_by)}"
-        if step.followed_by
+    yield f"step {path} ({step.node_type}) did not succeed: {one_line(step.error, 400)}"
+    after = (
+        f"and the run went on to {one_line(step.next_path)}"
+        if step.next_path
         else "and nothing followed it"
     )
-    yield f"  it left by {one_line(step.handle)!r} after {duration(step.duration_ms)}, {onward}"
-    yield from _last_lines(known.said)
+    yield f"  it left by {one_line(step.handle)!r} after {duration(step.duration_ms)}, {after}"
+    yield from _last_lines(known.last_output)
 
 
-def _last_lines(said: str) -> Iterator[str]:
-    lines = [line for line in said.split("\n") if line.strip()][-LAST_LINES:]
+def _last_lines(output: str) -> Iterator[str]:
+    lines = [line for line in output.split("\n") if line.strip()][-LAST_LINES:]
     if lines:
-        yield "  it last said:"
+        yield "  its last output:"
         yield from (indented(one_line(line, 300), "    | ") for line in lines)

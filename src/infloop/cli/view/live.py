@@ -1,4 +1,4 @@
-"""A run on a terminal: where it is, how long, what it cost, what it says; 80 columns are enough."""
+"""A run on a terminal, redrawn in place: position, time, cost, output. It needs 80 columns."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from rich.live import Live
 from rich.text import Text
 
 from infloop.cli.view.advice import short
-from infloop.cli.view.figures import clock_time, duration
-from infloop.cli.view.outline import rounds
+from infloop.cli.view.figures import clock_time, cost, duration
+from infloop.cli.view.outline import round_text
 from infloop.cli.view.terminal import one_line, plural, safe
-from infloop.runtime.approvals import how_to
+from infloop.model.approval import answer_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from infloop.cli.view.labels import Labels
-    from infloop.cli.view.run_view import Step, Story
+    from infloop.application.runs.view import StepView
+    from infloop.application.runs.watched_run import LoadedView
     from infloop.cli.view.summary import Summary
     from infloop.model.approval import Approval
     from infloop.model.clock import Clock
@@ -30,26 +30,24 @@ NAME_CHARS = 40
 
 
 class LiveView:
-    """Draws a story again and again at the same place; what was drawn goes away at the end."""
+    """Draws a run view at the same place again and again; at the end the drawing is removed."""
 
     def __init__(
         self,
         console: Console,
-        story: Story,
-        labels: Labels,
         run_id: str,
-        name: str,
+        loaded: LoadedView,
         clock: Clock,
-        asked: Callable[[], Sequence[Approval]] = tuple,
+        approvals: Callable[[], Sequence[Approval]],
     ) -> None:
         self._console = console
-        self._story = story
-        self._labels = labels
         self._run_id = run_id
-        self._name = name
+        self._view = loaded.view
+        self._labels = loaded.labels
+        self._name = loaded.workflow_name
         self._clock = clock
-        self._asked = asked
-        self._remark = ""
+        self._approvals = approvals
+        self._message = ""
         self._live = Live(
             console=console,
             auto_refresh=False,
@@ -60,23 +58,22 @@ class LiveView:
         self._live.start()
 
     def show(self, _: Sequence[Recorded]) -> None:
-        """The story knows already; it is drawn at the next tick."""
+        """Do nothing: the run view has the events, and the next tick draws it."""
 
     def tick(self) -> None:
-        """Draw what is true now."""
         self._live.refresh()
 
     def say(self, text: str) -> None:
-        """Add a remark to what is drawn."""
-        self._remark = text
+        """Add a message to the drawing."""
+        self._message = text
         self.tick()
 
     def close(self) -> None:
-        """Take the drawing away and give the cursor back."""
+        """Remove the drawing and restore the cursor."""
         self._live.stop()
 
     def end(self, summary: Summary | None) -> None:
-        """Leave the steps on the screen, cut where it ends; commands stay whole, to be copied."""
+        """Print the steps, cut at the screen's edge, and the commands in full length."""
         if summary is None:
             return
         for line in (summary.title, *summary.steps, summary.totals):
@@ -90,58 +87,61 @@ class LiveView:
         return Group(*self._lines())
 
     def _lines(self) -> Iterator[Text]:
-        story, now = self._story, self._clock.now_ms()
-        state = "stopping" if story.stop else "running"
-        if story.finished:
-            state = story.finished.status
+        view, now = self._view, self._clock.now_ms()
+        state = "stopping" if view.stop else "running"
+        if view.finished:
+            state = view.finished.status
         yield _line(
             (one_line(self._name, NAME_CHARS), "bold"),
             (short(self._run_id), ""),
             (state, "cyan"),
-            (duration(now - (story.started_at or now)), ""),
+            (duration(now - (view.started_at or now)), ""),
         )
-        positions = story.positions()
+        positions = view.positions()
         for step in positions[:POSITIONS]:
             yield self._position(step, now)
         if len(positions) > POSITIONS:
             yield _line((f"  … {len(positions) - POSITIONS} more", "dim"))
-        cost = f"cost {story.cost}" if story.cost else ""
-        yield _line((f"  {plural(story.steps_done, 'step')} done", "dim"), (cost, "dim"))
-        for line in self._said():
+        spent = cost(view.cost_usd, complete=not view.cost_is_incomplete)
+        yield _line(
+            (f"  {plural(view.steps_done, 'step')} done", "dim"),
+            (f"cost {spent}" if spent else "", "dim"),
+        )
+        for line in self._output():
             yield Text(f"  │ {line}", style="dim", no_wrap=True, overflow="ellipsis")
-        for approval in self._asked():
+        for approval in self._approvals():
             yield _line((f"  ? waiting for an answer: {one_line(approval.title)}", "yellow"))
-            yield _line((f"    {one_line(how_to(approval))}", "yellow"))
-        if warning := story.notices.newest():
+            yield _line((f"    {one_line(answer_hint(approval))}", "yellow"))
+        if warning := view.notices.newest():
             yield _line((f"  {warning.level}: {one_line(warning.message)}", "yellow"))
-        if self._remark:
-            yield _line((one_line(self._remark), "yellow"))
+        if self._message:
+            yield _line((one_line(self._message), "yellow"))
 
-    def _position(self, step: Step, now: int) -> Text:
-        around = [rounds(loop, current) for loop, current in step.loops()]
-        if step.node_type == "loop":
-            around.append(rounds(step))
+    def _position(self, step: StepView, now: int) -> Text:
+        rounds = [round_text(current, loop.max_rounds) for loop, current in step.loops()]
+        if step.opens == "round":
+            rounds.append(round_text(step.rounds, step.max_rounds))
         return _line(
             (f"  ● {one_line(self._labels.of(step.node), NAME_CHARS)}", "green"),
             (step.node_type, ""),
-            (", ".join(around), ""),
-            (_since(step, now), ""),
+            (", ".join(rounds), ""),
+            (_time(step, now), ""),
         )
 
-    def _said(self) -> list[str]:
-        speaker = self._story.speaker
-        lines = safe(speaker.said).expandtabs(4).split("\n") if speaker else []
+    def _output(self) -> list[str]:
+        step = self._view.output_step
+        lines = safe(step.output_tail).expandtabs(4).split("\n") if step else []
         return [line for line in lines if line.strip()][-TEXT_LINES:]
 
 
-def _since(step: Step, now: int) -> str:
-    if step.waits_until:
-        return f"waiting until {clock_time(step.waits_until, now)}"
+def _time(step: StepView, now: int) -> str:
+    if step.waiting_until:
+        return f"waiting until {clock_time(step.waiting_until, now)}"
     return duration(now - step.started_at)
 
 
 def _line(*parts: tuple[str, str]) -> Text:
-    """Return one line of the view; it is cut where the terminal ends, never wrapped."""
+    """Return one line of the view; it is cut at the terminal's edge, never wrapped."""
     text = Text(no_wrap=True, overflow="ellipsis")
     for number, (part, style) in enumerate(part for part in parts if part[0]):
         text.append("  " if number else "")

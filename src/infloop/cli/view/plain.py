@@ -1,4 +1,4 @@
-"""A run as plain lines, one per event of interest, for pipes, files and logs.
+"""A run as plain lines, for pipes, files and logs.
 
 0.1s  fix[1]/agent  agent began
 0.2s  fix[1]/agent | Looking at the tests.
@@ -7,14 +7,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from infloop.cli.view.figures import duration, moment, money
 from infloop.cli.view.terminal import json_line, note, one_line
 from infloop.model.events import (
+    BudgetExceeded,
+    GuardFailed,
     Notice,
     Output,
     Recorded,
+    Remark,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -25,33 +28,36 @@ from infloop.model.events import (
     StopRequested,
     TemplateWarning,
     TreeRestored,
+    WaitOver,
 )
-from infloop.model.messages import expand
+from infloop.model.messages import expand, to_json
+from infloop.model.nodes import node_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from infloop.cli.view.summary import Summary
+    from infloop.model.events import Event
 
 LONGEST_LINE = 4_000
 SIGNS = {"stdout": "|", "stderr": "!", "tool": ">"}
 
 
 class Lines:
-    """Turns events into lines; keeps unfinished lines of output until they end."""
+    """Turns events into lines; an incomplete line of output waits for its end."""
 
     def __init__(self, started_at: int = 0) -> None:
         self._started_at = started_at
         self._partial: dict[tuple[str, str], str] = {}
 
     def of(self, item: Recorded) -> Iterator[str]:
-        """Yield the lines that an event is worth."""
+        """Yield the lines of an event; some events have none."""
         event = item.event
         if isinstance(event, RunStarted) or not self._started_at:
             self._started_at = item.time
         stamp = f"{duration(item.time - self._started_at):>7}  "
         if isinstance(event, Output):
-            for line in self._said(event):
+            for line in self._output(event):
                 yield stamp + line
             return
         if isinstance(event, StepFinished | RunFinished | RunResumed):
@@ -62,11 +68,11 @@ class Lines:
             yield stamp + text
 
     def rest(self) -> Iterator[str]:
-        """Yield what was begun and never ended."""
+        """Yield the incomplete lines."""
         yield from (f"{'':>7}  {line}" for line in self._rest(""))
 
-    def _said(self, event: Output) -> Iterator[str]:
-        if event.stream == "tool":  # what was being said when the tool was used comes before it
+    def _output(self, event: Output) -> Iterator[str]:
+        if event.stream == "tool":  # the text before the tool call comes first
             yield from self._rest(event.path, but="tool")
         key = (event.path, event.stream)
         *lines, rest = (self._partial.pop(key, "") + event.text).split("\n")
@@ -75,25 +81,25 @@ class Lines:
             rest = rest[LONGEST_LINE:]
         if rest:
             self._partial[key] = rest
-        yield from (_said_line(*key, line) for line in lines)
+        yield from (_output_line(*key, line) for line in lines)
 
     def _rest(self, path: str, but: str = "") -> Iterator[str]:
-        """Yield the unfinished lines of one step, or of all, but not of one of its streams."""
+        """Yield the incomplete lines of one step, or of all, except those of the stream `but`."""
         keys = [key for key in self._partial if path in ("", key[0]) and key[1] != but]
         for key in keys:
-            yield _said_line(*key, self._partial.pop(key))
+            yield _output_line(*key, self._partial.pop(key))
 
 
-def _said_line(path: str, stream: str, line: str) -> str:
+def _output_line(path: str, stream: str, line: str) -> str:
     return f"{one_line(path)} {SIGNS[stream]} {one_line(line.removesuffix(chr(13)))}"
 
 
-def _text(event: object, run_id: str) -> str:
+def _text(event: Event, run_id: str) -> str:
     match event:
         case RunStarted():
             return f"run {one_line(run_id)} of {one_line(event.workflow_name, 60)} began"
         case RunResumed():
-            return f"run {one_line(run_id)} goes on"
+            return f"run {one_line(run_id)} continues"
         case StopRequested():
             return f"asked to stop: {one_line(event.reason)}" if event.reason else "asked to stop"
         case StepStarted():
@@ -111,16 +117,18 @@ def _text(event: object, run_id: str) -> str:
         case TemplateWarning():
             return (
                 f"{one_line(event.path)}  warning: {{{{{one_line(event.missing_key)}}}}} in "
-                f"{one_line(event.field)} refers to nothing and was left empty"
+                f"{one_line(event.field)} refers to nothing and is empty"
             )
         case TreeRestored():
-            return f"{one_line(event.directory)} is made what it was before {one_line(event.path)}"
+            return f"{one_line(event.directory)} is restored to before {one_line(event.path)}"
         case Notice():
             return f"{one_line(event.path)}  {event.level}: {one_line(event.message)}".lstrip()
         case RunFinished():
             return f"run {event.status}{f': {one_line(event.error)}' if event.error else ''}"
-        case _:
+        case BudgetExceeded() | GuardFailed() | WaitOver() | Remark():
             return ""
+        case _:
+            assert_never(event)
 
 
 def _ended(event: StepFinished | StepPassed, took_ms: int | None) -> str:
@@ -128,7 +136,7 @@ def _ended(event: StepFinished | StepPassed, took_ms: int | None) -> str:
     detail = event.error or event.outputs.get("detail")
     if isinstance(detail, str) and detail:
         parts[1] += f": {one_line(detail)}"
-    if event.node_type == "loop":
+    if node_model(event.node_type).opens == "round":
         parts.append(f"{event.outputs.get('iterations', '?')} rounds")
     if took_ms is not None:
         parts.append(duration(took_ms))
@@ -139,33 +147,31 @@ def _ended(event: StepFinished | StepPassed, took_ms: int | None) -> str:
 
 
 class PlainView:
-    """Prints a run's lines as they come; `prefix` tells several runs apart."""
+    """Prints a run's lines as they come; `prefix` distinguishes several runs."""
 
     def __init__(self, prefix: str = "", started_at: int = 0) -> None:
         self._lines = Lines(started_at)
         self._prefix = prefix
 
     def show(self, items: Sequence[Recorded]) -> None:
-        """Print what happened."""
         for item in items:
             for line in self._lines.of(item):
                 print(self._prefix + line)
         print(end="", flush=True)
 
     def tick(self) -> None:
-        """Time alone changes nothing here."""
+        """Do nothing: lines do not change with time."""
 
     def say(self, text: str) -> None:
-        """Say something that is not part of the run."""
         note(text)
 
     def close(self) -> None:
-        """Print what was begun and never ended."""
+        """Print the incomplete lines."""
         for line in self._lines.rest():
             print(self._prefix + line)
 
     def end(self, summary: Summary | None) -> None:
-        """Print what the lines have not said yet."""
+        """Print the totals and the advice."""
         if summary is not None:
             for line in (summary.totals, *summary.advice):
                 print(self._prefix + line)
@@ -175,21 +181,19 @@ class JsonView:
     """Prints every event as one JSON object a line, and nothing else."""
 
     def show(self, items: Sequence[Recorded]) -> None:
-        """Print the events' messages."""
         for item in items:
             for message in expand(item):
-                print(json_line(message))
+                print(json_line(to_json(message)))
         print(end="", flush=True)
 
     def tick(self) -> None:
-        """Time alone changes nothing here."""
+        """Do nothing: lines do not change with time."""
 
     def say(self, text: str) -> None:
-        """Say something that is not part of the run."""
         note(text)
 
     def close(self) -> None:
-        """There is nothing to put away."""
+        """Do nothing: every event was printed at once."""
 
     def end(self, summary: Summary | None) -> None:
-        """The last event has said it."""
+        """Do nothing: the last event says how the run ended."""

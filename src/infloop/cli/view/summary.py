@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from infloop.application.runs.next_actions import next_actions
 from infloop.cli.view.advice import advice_lines, short
-from infloop.cli.view.figures import duration
+from infloop.cli.view.figures import cost, duration
 from infloop.cli.view.outline import outline
 from infloop.cli.view.terminal import one_line, plural, safe
 
 if TYPE_CHECKING:
-    from infloop.cli.view.run_view import Story
-    from infloop.store.interfaces.run_log import RunRow
+    from infloop.application.runs.view import RunView
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +26,23 @@ class Summary:
     advice: list[str]
 
 
-def sum_up(row: RunRow, story: Story) -> Summary | None:
+def summarize(run_id: str, workflow_name: str, view: RunView) -> Summary | None:
     """Return the summary of a run that has settled."""
-    finished = story.finished
+    finished = view.finished
     if finished is None:
         return None
-    name, took = one_line(row.workflow_name, 40), duration(story.finished_at - story.started_at)
-    total = plural(story.steps_done, "step")
-    well = finished.status == "succeeded"
-    # What an agent did in a worktree is still to be brought home.
-    advised = not well or (story.changed and story.in_worktree)
+    name = one_line(workflow_name, 40)
+    took = duration(view.finished_at - view.started_at)
+    steps = plural(view.steps_done, "step")
+    spent = cost(view.cost_usd, complete=not view.cost_is_incomplete)
+    succeeded = finished.status == "succeeded"
+    # Changes that an agent made in a worktree have to be applied.
+    has_advice = not succeeded or (view.changed and view.in_worktree)
+    actions = next_actions(finished.status, view) if has_advice else []
     return Summary(
-        title=f"{name}  {short(row.id)}  {finished.status} in {took}",
-        steps=outline(story),
-        totals=f"{total}, cost {story.cost}" if story.cost else total,
-        error="" if well else f"{finished.status}: {safe(finished.error)}",
-        advice=["next:", *advice_lines(row.id, finished.status, story)] if advised else [],
+        title=f"{name}  {short(run_id)}  {finished.status} in {took}",
+        steps=outline(view),
+        totals=f"{steps}, cost {spent}" if spent else steps,
+        error="" if succeeded else f"{finished.status}: {safe(finished.error)}",
+        advice=["next:", *advice_lines(run_id, finished.status, actions)] if has_advice else [],
     )

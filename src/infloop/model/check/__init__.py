@@ -1,20 +1,22 @@
-"""Everything wrong with a workflow, all at once.
+"""Reports everything that is wrong with a workflow, all at once.
 
-A rule looks at the whole workflow and reports what it finds; `RULES` is the list of them. An error
-means that the workflow cannot run as it is written, a warning that it may not do what its author
-thinks. Work is linear in the size of the file.
+A rule checks the whole workflow and reports what it finds; `RULES` lists the rules. An error means
+that the workflow cannot run as it is written. A warning means that it may not do what its author
+thinks. The time is linear in the size of the file.
 
-    case         what a rule is given: the workflow, where to report, what else there is
-    graph        a workflow's nodes by id and its edges as they are followed
-    flow         which step can come before which
+    context      what a rule is given: the workflow, the report, known workflows and providers
+    graph        a workflow's nodes by id, and its edges
+    flow         which step can run before which
 
-    header       rules about the workflow itself: its id, name, globals, limits, inputs
-    ids          … names of nodes, and where a run begins
-    edges        … what follows what
+    header       rules for the workflow itself: id, name, globals, limits, inputs
+    ids          … ids of nodes, and the start node
+    edges        … edges
     nodes        … the configuration of each node
     reach        … nodes that can never run
     references   … references that can never resolve
     calls        … calls of other workflows
+
+The rules for the configuration of one node type are in `infloop.model.nodes`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.model.check.calls import check_calls
-from infloop.model.check.case import Case, Library
+from infloop.model.check.context import CheckContext, KnownWorkflows
 from infloop.model.check.edges import check_edges
 from infloop.model.check.graph import Graph
 from infloop.model.check.header import check_header, check_inputs
@@ -38,10 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from infloop.errors import Problem
-    from infloop.model.check.case import Lookup
+    from infloop.model.check.context import Lookup
     from infloop.model.workflow import Workflow
 
-Rule: TypeAlias = Callable[[Case], None]
+Rule: TypeAlias = Callable[[CheckContext], None]
 
 RULES: tuple[Rule, ...] = (
     check_header,
@@ -62,10 +64,10 @@ def check_workflow(
     known_workflows: Lookup | None = None,
     known_providers: Collection[str] | None = None,
 ) -> list[Problem]:
-    """Return every problem of a workflow, with those found while it was read.
+    """Return every problem of a workflow, including those that were found while reading it.
 
-    Calls of other workflows are followed through `known_workflows`, and providers are looked up in
-    `known_providers`; without them neither is judged.
+    Calls are followed through `known_workflows`, and providers are looked up in `known_providers`.
+    Without these arguments calls and providers are not checked.
     """
     report = Report()
     unknown: frozenset[str] = frozenset()
@@ -75,9 +77,9 @@ def check_workflow(
         if workflow.workflow is None:
             return report.problems
         unknown, workflow = workflow.unknown, workflow.workflow
-    case = Case(
-        Graph(workflow, unknown), report, Library(workflow, known_workflows), known_providers
+    check = CheckContext(
+        Graph(workflow, unknown), report, KnownWorkflows(workflow, known_workflows), known_providers
     )
     for rule in RULES:
-        rule(case)
+        rule(check)
     return report.problems

@@ -1,4 +1,4 @@
-"""The rule about calls: the workflow exists, is given its inputs, and does not call back."""
+"""The rule for calls: the workflow exists, gets its inputs, and the calls have no cycle."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from typing import TYPE_CHECKING
 
 from infloop.model.check.references import resolvable
 from infloop.model.names import FILE_NAME_RULE, is_file_name
-from infloop.model.problems import shown
+from infloop.model.nodes import SubworkflowNode
+from infloop.model.problems import short_repr
 from infloop.model.references import called_workflows
-from infloop.model.workflow import SubworkflowNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from infloop.model.check.case import Case, Library
+    from infloop.model.check.context import CheckContext, KnownWorkflows
 
 
-def check_calls(case: Case) -> None:
-    """Report calls that cannot be made, and calls in a circle."""
-    for seat in case.graph.seats:
-        if isinstance(seat.node, SubworkflowNode):
-            _call(case, seat.place, seat.node)
-    _circles(case)
+def check_calls(check: CheckContext) -> None:
+    """Report calls that cannot be made, and cycles of calls."""
+    for placed in check.graph.nodes:
+        if isinstance(placed.node, SubworkflowNode):
+            _call(check, placed.place, placed.node)
+    _cycles(check)
 
 
-def _call(case: Case, place: str, node: SubworkflowNode) -> None:
-    name, report = node.config.workflow_id, case.report
+def _call(check: CheckContext, place: str, node: SubworkflowNode) -> None:
+    name, report = node.config.workflow_id, check.report
     where = f"{place} config.workflowId"
     if not name:
         report.error(where, "is empty", "name the workflow to call")
         return
     if not is_file_name(name):
-        report.error(where, f"{shown(name)} is not a plain file name", FILE_NAME_RULE)
+        report.error(where, f"{short_repr(name)} is not a plain file name", FILE_NAME_RULE)
         return
-    called = case.library.find(name)
+    called = check.library.find(name)
     if called is None:
-        if case.library.open:
-            hint = report.guess(name, case.library.names())
+        if check.library.open:
+            hint = report.guess(name, check.library.names())
             report.error(where, f"there is no workflow {name!r}", hint or f"add {name}.json")
         return
     for spec in called.inputs or ():
@@ -46,30 +46,30 @@ def _call(case: Case, place: str, node: SubworkflowNode) -> None:
                 f"{name!r} needs the input {spec.name!r}",
                 "pass it, or give it a default there",
             )
-    graph = case.library.graph(called)
+    graph = check.library.graph(called)
     for output, path in node.config.outputs.items():
-        resolvable(case, graph, f"{place} config.outputs.{output}", path.split("."))
+        resolvable(check, graph, f"{place} config.outputs.{output}", path.split("."))
 
 
-def _circles(case: Case) -> None:
+def _cycles(check: CheckContext) -> None:
     """Report calls that lead back to a workflow that is still being called."""
-    root = case.graph.workflow
+    root = check.graph.workflow
     calls = called_workflows(root)
     finished: set[str] = set()
     for first, place in calls.items():
         if not first:
             continue
-        circle = _circle(case.library, [root.id, first], finished)
-        if circle:
-            case.report.error(
+        cycle = _cycle(check.library, [root.id, first], finished)
+        if cycle:
+            check.report.error(
                 f"{place} config.workflowId",
-                f"workflows call each other in a circle: {' → '.join(circle)}",
+                f"workflows call each other in a circle: {' → '.join(cycle)}",
                 "repeat with a loop instead",
             )
 
 
-def _circle(library: Library, path: list[str], finished: set[str]) -> list[str]:
-    """Return the first circle that begins with the calls in `path`, or nothing."""
+def _cycle(library: KnownWorkflows, path: list[str], finished: set[str]) -> list[str]:
+    """Return the first cycle that begins with the calls in `path`, or an empty list."""
     open_calls: list[Iterator[str]] = []
     while True:
         last = path[-1]

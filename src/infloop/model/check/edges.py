@@ -1,27 +1,26 @@
-"""Rules about edges: both ends exist, the handle exists, and the edge is followed."""
+"""The rule for edges: both ends exist, the handle exists, and the edge can be followed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.model.problems import shown
-from infloop.model.workflow import ConditionNode, LoopNode, ParallelNode, SidenoteNode
+from infloop.model.problems import short_repr
 
 if TYPE_CHECKING:
-    from infloop.model.check.case import Case
+    from infloop.model.check.context import CheckContext
     from infloop.model.check.graph import Graph
     from infloop.model.workflow import Edge
 
 
-def check_edges(case: Case) -> None:
-    """Report edges that lead nowhere, leave by no handle, or are never followed."""
-    graph, report = case.graph, case.report
+def check_edges(check: CheckContext) -> None:
+    """Report edges without a node at an end, without a valid handle, or never followed."""
+    graph, report = check.graph, check.report
     ids: set[str] = set()
     taken: set[tuple[str, str]] = set()
     for index, edge in enumerate(graph.workflow.edges):
-        place = f"edges[{index}]" + (f" {shown(edge.id)}" if edge.id else "")
+        place = f"edges[{index}]" + (f" {short_repr(edge.id)}" if edge.id else "")
         if edge.id and edge.id in ids:
-            report.error(place, f"the id {shown(edge.id)} is used twice", "rename one of them")
+            report.error(place, f"the id {short_repr(edge.id)} is used twice", "rename one of them")
         ids.add(edge.id)
         for end, node_id in (("source", edge.source), ("target", edge.target)):
             if not node_id:
@@ -29,11 +28,11 @@ def check_edges(case: Case) -> None:
             elif node_id not in graph.by_id:
                 report.error(
                     f"{place} {end}",
-                    f"there is no node {shown(node_id)}",
+                    f"there is no node {short_repr(node_id)}",
                     report.guess(node_id, graph.by_id),
                 )
         if edge.source in graph.by_id:
-            _handle(case, place, edge)
+            _handle(check, place, edge)
             if (edge.source, edge.source_handle) in taken:
                 report.warning(
                     place,
@@ -46,30 +45,32 @@ def check_edges(case: Case) -> None:
             report.error(f"{place} target", f"{edge.target!r} is a sidenote, which never runs")
 
 
-def _handle(case: Case, place: str, edge: Edge) -> None:
-    graph, seat = case.graph, case.graph.by_id[edge.source]
+def _handle(check: CheckContext, place: str, edge: Edge) -> None:
+    graph, placed = check.graph, check.graph.by_id[edge.source]
     if edge.source in graph.unknown:
         return
-    exits = seat.node.exits()
-    kind = seat.node.type
+    exits = placed.node.exits()
+    kind = placed.node.type
     if not exits:
-        case.report.error(
+        check.report.error(
             f"{place} source", f"nothing follows a node of type {kind!r}", "remove the edge"
         )
     elif edge.source_handle not in exits:
-        mode = f" in mode {seat.node.config.mode!r}" if isinstance(seat.node, ParallelNode) else ""
-        case.report.error(
+        mode = placed.node.exits_depend_on()
+        check.report.error(
             f"{place} sourceHandle",
-            f"a node of type {kind!r}{mode} has no handle {shown(edge.source_handle)}",
+            f"a node of type {kind!r}{f' in {mode}' if mode else ''} has no handle "
+            f"{short_repr(edge.source_handle)}",
             f"it leaves by {', '.join(exits)}",
         )
     elif (
-        isinstance(seat.node, ConditionNode)
-        and isinstance(seat.parent, LoopNode)
+        placed.node.gives_verdict
+        and placed.parent is not None
+        and placed.parent.opens == "round"
         and edge.source_handle in ("met", "not_met")
     ):
         does = "ends the loop" if edge.source_handle == "met" else "begins the next round"
-        case.report.warning(
+        check.report.warning(
             place,
             f"directly inside a loop {edge.source_handle!r} {does}; this edge is never followed",
             "continue after the loop, or decide with a branch instead",
@@ -77,5 +78,5 @@ def _handle(case: Case, place: str, edge: Edge) -> None:
 
 
 def _is_note(graph: Graph, node_id: str) -> bool:
-    seat = graph.by_id.get(node_id)
-    return seat is not None and isinstance(seat.node, SidenoteNode) and node_id not in graph.unknown
+    placed = graph.by_id.get(node_id)
+    return placed is not None and not placed.node.runs and node_id not in graph.unknown

@@ -1,4 +1,4 @@
-"""Which step can come before which, read from one flow graph.
+"""Which step can run before which, from one flow graph.
 
 Each node has two points, entered and left:
 
@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.model.workflow import LoopNode, ParallelNode
-
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from infloop.model.check.graph import Graph
-    from infloop.model.workflow import Node
+    from infloop.model.nodes import Node
 
 
 class Flow:
@@ -27,8 +25,8 @@ class Flow:
     def __init__(self, graph: Graph) -> None:
         self._number = {node_id: index for index, node_id in enumerate(graph.by_id)}
         self._next: list[list[int]] = [[] for _ in range(2 * len(self._number))]
-        for node_id, seat in graph.by_id.items():
-            self._join(seat.node, graph)
+        for node_id, placed in graph.by_id.items():
+            self._join(placed.node, graph)
             for target in graph.followed.get(node_id, {}).values():
                 self._next[self.left(node_id)].append(self.entered(target))
 
@@ -44,13 +42,13 @@ class Flow:
         entered, left = self.entered(node.id), self.left(node.id)
         self._next[entered].append(left)
         children = [child.id for child in node.children if child.id]
-        if isinstance(node, LoopNode):
+        if node.opens == "round":
             self._next[entered].extend(map(self.entered, children[:1]))
             back = entered
-        elif isinstance(node, ParallelNode):
+        elif node.opens == "branch":
             self._next[entered].extend(map(self.entered, filter(None, graph.roots(node))))
             back = left
-        else:  # a node of unknown type may do anything with its children
+        else:  # a node of an unknown type may run its children in any order
             self._next[entered].extend(map(self.entered, children))
             back = left
         for child in children:
@@ -70,8 +68,8 @@ class Flow:
     def never_before(self, pairs: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
         """Return the pairs (reader, source) whose source cannot be left before reader is entered.
 
-        The sources that lead to a point are a set of bits, pushed along the graph once its cycles
-        are drawn together: linear in the graph, where a search per pair would not be.
+        The sources that lead to a point are a bit set. The sets are propagated once along the graph
+        of strongly connected components, which is linear; a search per pair would not be.
         """
         sources = {source: 1 << index for index, source in enumerate({s for _, s in pairs})}
         component, members = self._components()
@@ -92,9 +90,9 @@ class Flow:
         return never
 
     def _components(self) -> tuple[list[int], list[list[int]]]:
-        """Return each point's component, and the points of each, causes before effects.
+        """Return the strongly connected component of each point, and the points of each.
 
-        Points in one component lead to each other (Kosaraju's algorithm).
+        Components are in topological order (Kosaraju's algorithm).
         """
         before: list[list[int]] = [[] for _ in self._next]
         for point, targets in enumerate(self._next):
@@ -107,7 +105,7 @@ class Flow:
                 continue
             component[point] = len(members)
             found = [point]
-            for member in found:  # grows while it is read
+            for member in found:  # the list grows during the loop
                 for cause in before[member]:
                     if component[cause] < 0:
                         component[cause] = len(members)
@@ -116,7 +114,7 @@ class Flow:
         return component, members
 
     def _finishing_order(self) -> list[int]:
-        """Return the points in the order in which a depth-first search is done with them."""
+        """Return the points in the order in which a depth-first search leaves them."""
         done: list[int] = []
         seen = [False] * len(self._next)
         for first in range(len(self._next)):

@@ -1,4 +1,4 @@
-"""A workflow as a graph: what the rules look things up in."""
+"""A workflow as a graph, for lookups by the rules."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING
 
 from infloop.model.references import node_templates
 from infloop.model.walk import every_node
-from infloop.model.workflow import StartNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from infloop.model.nodes import Node
     from infloop.model.template import Template
-    from infloop.model.walk import Seat
-    from infloop.model.workflow import Node, Workflow
+    from infloop.model.walk import PlacedNode
+    from infloop.model.workflow import Workflow
 
 
 class Graph:
-    """A workflow with its nodes by id and its edges as they are followed."""
+    """A workflow with its nodes by id, and the edge that is followed from each handle."""
 
     def __init__(self, workflow: Workflow, unknown: frozenset[str]) -> None:
         self.workflow = workflow
         self.unknown = unknown
         self._roots: dict[str, dict[str, None]] = {}
-        self.seats = list(every_node(workflow))
-        self.by_id: dict[str, Seat] = {}
-        for seat in self.seats:
-            if seat.node.id:
-                self.by_id.setdefault(seat.node.id, seat)
+        self.nodes = list(every_node(workflow))
+        self.by_id: dict[str, PlacedNode] = {}
+        for placed in self.nodes:
+            if placed.node.id:
+                self.by_id.setdefault(placed.node.id, placed)
         self.followed: dict[str, dict[str, str]] = {}
         for edge in workflow.edges:
             if edge.source in self.by_id and edge.target in self.by_id:
@@ -37,9 +37,9 @@ class Graph:
                 )
 
     @cached_property
-    def start(self) -> StartNode | None:
+    def start(self) -> Node | None:
         """The node where a run begins."""
-        return next((node for node in self.workflow.nodes if isinstance(node, StartNode)), None)
+        return next((node for node in self.workflow.nodes if node.is_start), None)
 
     @cached_property
     def declared(self) -> frozenset[str]:
@@ -48,20 +48,20 @@ class Graph:
 
     @cached_property
     def names(self) -> list[str]:
-        """What a reference may begin with."""
+        """The words that a reference may begin with."""
         return [*self.by_id, "inputs", "globals"]
 
     @cached_property
-    def templates(self) -> list[tuple[Seat, tuple[str, ...], Template]]:
-        """Every text that holds a reference, with its node and its path."""
+    def templates(self) -> list[tuple[PlacedNode, tuple[str, ...], Template]]:
+        """Every text with a reference, its node and its path."""
         return [
-            (seat, path, template)
-            for seat in self.seats
-            for path, template in node_templates(seat.node)
+            (placed, path, template)
+            for placed in self.nodes
+            for path, template, _ in node_templates(placed.node)
         ]
 
     def roots(self, parallel: Node) -> Mapping[str, None]:
-        """Return the children that begin a branch, in order: those no sibling leads to."""
+        """Return the children that begin a branch, in order: no sibling leads to them."""
         if parallel.id not in self._roots:
             children = [child.id for child in parallel.children]
             entered = {
@@ -72,7 +72,7 @@ class Graph:
 
     def ancestors(self, node_id: str) -> Iterator[str]:
         """Yield the containers around a node, innermost first."""
-        seat = self.by_id.get(node_id)
-        while seat is not None and seat.parent is not None:
-            yield seat.parent.id
-            seat = self.by_id.get(seat.parent.id)
+        placed = self.by_id.get(node_id)
+        while placed is not None and placed.parent is not None:
+            yield placed.parent.id
+            placed = self.by_id.get(placed.parent.id)

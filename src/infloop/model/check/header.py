@@ -1,4 +1,4 @@
-"""Rules about the workflow itself: its id, name, globals and limits, and the inputs it declares."""
+"""The rules for the workflow itself: id, name, globals, limits, and declared inputs."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from typing import TYPE_CHECKING
 
 from infloop.model.inputs import InputError, resolve_inputs
 from infloop.model.names import FILE_NAME_RULE, is_file_name
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.model.references import input_names
 
 if TYPE_CHECKING:
-    from infloop.model.check.case import Case
+    from infloop.model.check.context import CheckContext
 
 # Our own fixed pattern: no nested repeats.
 _REACHABLE_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)  # noqa: TID251
 
 
-def check_header(case: Case) -> None:
-    """Report an id, name, global or limit that cannot be."""
-    workflow, report = case.graph.workflow, case.report
+def check_header(check: CheckContext) -> None:
+    """Report an invalid id, name, global or limit."""
+    workflow, report = check.graph.workflow, check.report
     if not workflow.id:
         report.error("id", "is missing", FILE_NAME_RULE)
     elif not is_file_name(workflow.id):
-        report.error("id", f"{shown(workflow.id)} is not a plain file name", FILE_NAME_RULE)
+        report.error("id", f"{short_repr(workflow.id)} is not a plain file name", FILE_NAME_RULE)
     if not workflow.name.strip():
         report.error("name", "is missing", "say what the workflow is called")
     for name in workflow.globals:
         if not _REACHABLE_NAME.fullmatch(name):
             report.warning(
-                f"globals {shown(name)}",
+                f"globals {short_repr(name)}",
                 "no reference can reach this name",
                 "use letters, digits, dashes and underscores",
             )
     limits = workflow.limits
     if limits is not None:
         for key, value in limits.to_json().items():
-            case.not_negative(f"limits.{key}", value)
+            report.not_negative(f"limits.{key}", value)
 
 
-def check_inputs(case: Case) -> None:
-    """Report inputs that nothing can refer to, and defaults of the wrong type."""
-    report, seen = case.report, set[str]()
-    for index, spec in enumerate(case.graph.workflow.inputs or ()):
-        place = f"inputs[{index}]" + (f" {shown(spec.name)}" if spec.name else "")
+def check_inputs(check: CheckContext) -> None:
+    """Report inputs that no reference can reach, and defaults of the wrong type."""
+    report, seen = check.report, set[str]()
+    for index, spec in enumerate(check.graph.workflow.inputs or ()):
+        place = f"inputs[{index}]" + (f" {short_repr(spec.name)}" if spec.name else "")
         if not _REACHABLE_NAME.fullmatch(spec.name):
             report.error(
                 place,
-                f"no reference can reach the name {shown(spec.name)}",
+                f"no reference can reach the name {short_repr(spec.name)}",
                 "use letters, digits, dashes and underscores",
             )
         if spec.name in seen:
@@ -59,11 +59,11 @@ def check_inputs(case: Case) -> None:
             except InputError as error:
                 report.error(
                     f"{place} default",
-                    f"{shown(spec.default)} is not a {error.expected}",
+                    f"{short_repr(spec.default)} is not a {error.expected}",
                     f"write a {error.expected}, or change the type",
                 )
-    if case.graph.workflow.inputs is None:
-        implicit = input_names(template for _, _, template in case.graph.templates)
+    if check.graph.workflow.inputs is None:
+        implicit = input_names(template for _, _, template in check.graph.templates)
         if implicit:
             report.warning(
                 "inputs",

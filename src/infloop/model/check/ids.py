@@ -1,30 +1,31 @@
-"""Rules about the names of nodes, and about the one where a run begins."""
+"""The rules for the ids of nodes, and for the start node."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.model.problems import shown
+from infloop.model.problems import short_repr
 from infloop.model.references import INPUT_ROOTS
-from infloop.model.workflow import StartNode
 
 if TYPE_CHECKING:
-    from infloop.model.check.case import Case
+    from infloop.model.check.context import CheckContext
 
 MAX_NODE_ID_CHARS = 200
 RESERVED_NODE_IDS = ("globals", *INPUT_ROOTS)
 
 
-def check_ids(case: Case) -> None:
-    """Report ids that are missing, taken, reserved, or that a step's path cannot hold."""
-    report, seen = case.report, set[str]()
-    for seat in case.graph.seats:
-        node_id = seat.node.id
+def check_ids(check: CheckContext) -> None:
+    """Report ids that are missing, duplicate, reserved, or not allowed in a step's path."""
+    report, seen = check.report, set[str]()
+    for placed in check.graph.nodes:
+        node_id = placed.node.id
         if not node_id:
-            report.error(seat.place, "has no id", "every node needs one of its own")
+            report.error(placed.place, "has no id", "every node needs one of its own")
             continue
         if node_id in seen:
-            report.error(seat.place, f"the id {shown(node_id)} is used twice", "rename one of them")
+            report.error(
+                placed.place, f"the id {short_repr(node_id)} is used twice", "rename one of them"
+            )
         seen.add(node_id)
         if (
             len(node_id) > MAX_NODE_ID_CHARS
@@ -32,27 +33,27 @@ def check_ids(case: Case) -> None:
             or set(node_id) & set("/[]{}#")
         ):
             report.error(
-                seat.place,
-                f"{shown(node_id)} cannot be a node id",
+                placed.place,
+                f"{short_repr(node_id)} cannot be a node id",
                 f"use at most {MAX_NODE_ID_CHARS} printable characters other than / [ ] {{ }} #",
             )
         elif node_id in RESERVED_NODE_IDS:
             report.error(
-                seat.place,
+                placed.place,
                 f"{node_id!r} cannot be a node id",
                 f"references use {{{{{node_id}.…}}}} for something else; rename the node",
             )
 
 
-def check_start(case: Case) -> None:
-    """Report a workflow that begins nowhere, or in several places."""
-    starts = [node.id for node in case.graph.workflow.nodes if isinstance(node, StartNode)]
+def check_start(check: CheckContext) -> None:
+    """Report a workflow without a start node, or with several."""
+    starts = [node.id for node in check.graph.workflow.nodes if node.is_start]
     if not starts:
-        case.report.error(
+        check.report.error(
             "nodes", "there is no start node", "add a node of type 'start' at the top level"
         )
     elif len(starts) > 1:
-        case.report.warning(
+        check.report.warning(
             "nodes",
             f"there are {len(starts)} start nodes; only {starts[0]!r} is used",
             "remove the others",

@@ -1,39 +1,37 @@
-"""The rule about nodes that can never run."""
+"""The rule for nodes that can never run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.model.workflow import LoopNode, SidenoteNode, StartNode
-
 if TYPE_CHECKING:
-    from infloop.model.check.case import Case
-    from infloop.model.workflow import Node
+    from infloop.model.check.context import CheckContext
+    from infloop.model.nodes import Node
 
 
-def check_reach(case: Case) -> None:
-    """Report nodes that no way from the start leads to."""
-    graph = case.graph
+def check_reach(check: CheckContext) -> None:
+    """Report nodes that cannot be reached from the start node."""
+    graph = check.graph
     if graph.start is None or not graph.start.id:
         return
-    reached = case.flow.reachable(graph.start.id)
+    reached = check.flow.reachable(graph.start.id)
     targets = {target for edges in graph.followed.values() for target in edges.values()}
-    for seat in graph.seats:
-        node, parent = seat.node, seat.parent
+    for placed in graph.nodes:
+        node, parent = placed.node, placed.parent
         if not node.id or node.id in reached or node.id in graph.unknown:
             continue
-        if isinstance(node, SidenoteNode) or (isinstance(node, StartNode) and parent is None):
+        if not node.runs or (node.is_start and parent is None):
             continue
         if parent is not None and parent.id not in reached:
-            continue  # the container is reported, and that is enough
+            continue  # the container is reported already
         if node.id in targets:
             reason = "only nodes that never run lead to it"
         else:
             reason = "no edge leads to it"
-        case.report.error(seat.place, f"can never run: {reason}", _way_in(parent))
+        check.report.error(placed.place, f"can never run: {reason}", _way_in(parent))
 
 
 def _way_in(parent: Node | None) -> str:
-    if isinstance(parent, LoopNode):
+    if parent is not None and parent.opens == "round":
         return f"the body begins at {parent.children[0].id!r}; connect it from there, or remove it"
     return "connect it, or remove it"

@@ -1,55 +1,54 @@
-"""The rule about references that can never resolve: to what does not exist, or cannot have run."""
+"""The rule for references that can never resolve: the target does not exist or cannot have run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.model.references import INPUT_ROOTS
-from infloop.model.workflow import ParallelNode, SubworkflowNode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from infloop.model.check.case import Case
+    from infloop.model.check.context import CheckContext
     from infloop.model.check.graph import Graph
-    from infloop.model.workflow import Node
+    from infloop.model.nodes import Node
 
-# (reader, source) -> where it refers to it, and how
+# (reader, source) -> the places of the references, and the references
 _Reads: TypeAlias = dict[tuple[str, str], list[tuple[str, tuple[str, ...]]]]
 _Reason: TypeAlias = tuple[str, str]
 
 
-def check_references(case: Case) -> None:
-    """Report references to what does not exist, and to what cannot have run before."""
-    graph = case.graph
+def check_references(check: CheckContext) -> None:
+    """Report references to nodes and outputs that do not exist, or cannot have run before."""
+    graph = check.graph
     reads: _Reads = {}
-    for seat, path, template in graph.templates:
-        place = f"{seat.place} config.{'.'.join(path)}"
+    for placed, path, template in graph.templates:
+        place = f"{placed.place} config.{'.'.join(path)}"
         for reference in dict.fromkeys(template.references):
-            if not resolvable(case, graph, place, reference):
+            if not resolvable(check, graph, place, reference):
                 continue
-            if reference[0] in graph.by_id and seat.node.id:
-                reads.setdefault((seat.node.id, reference[0]), []).append((place, reference))
-    _out_of_order(case, reads)
+            if reference[0] in graph.by_id and placed.node.id:
+                reads.setdefault((placed.node.id, reference[0]), []).append((place, reference))
+    _out_of_order(check, reads)
 
 
-def resolvable(case: Case, graph: Graph, place: str, reference: Sequence[str]) -> bool:
-    """Report a reference to something that does not exist; return whether it may."""
+def resolvable(check: CheckContext, graph: Graph, place: str, reference: Sequence[str]) -> bool:
+    """Report a reference whose target does not exist; return whether it can resolve."""
     head, rest = reference[0], reference[1:]
     if head == "globals":
-        reason = _named_text(case, "global", rest, graph.workflow.globals)
+        reason = _named_text(check, "global", rest, graph.workflow.globals)
     elif head in INPUT_ROOTS:
         known = graph.declared if graph.workflow.inputs is not None else None
-        reason = _named_text(case, "input", rest, known)
+        reason = _named_text(check, "input", rest, known)
     elif head in graph.unknown:
         reason = None
     elif head in graph.by_id:
-        reason = _output(case, graph, graph.by_id[head].node, rest)
+        reason = _output(check, graph, graph.by_id[head].node, rest)
     else:
-        reason = f"there is no node {head!r}", case.report.guess(head, graph.names)
+        reason = f"there is no node {head!r}", check.report.guess(head, graph.names)
     if reason is None:
         return True
-    case.report.error(place, _never(reference, reason[0]), reason[1])
+    check.report.error(place, _never(reference, reason[0]), reason[1])
     return False
 
 
@@ -58,13 +57,13 @@ def _never(reference: Sequence[str], reason: str) -> str:
 
 
 def _named_text(
-    case: Case, kind: str, rest: Sequence[str], known: Collection[str] | None
+    check: CheckContext, kind: str, rest: Sequence[str], known: Collection[str] | None
 ) -> _Reason | None:
-    """Say why `{{inputs.…}}` or `{{globals.…}}` can never resolve."""
+    """Return why `{{inputs.…}}` or `{{globals.…}}` can never resolve, or None."""
     if not rest:
         return None
     if known is not None and rest[0] not in known:
-        hint = case.report.guess(rest[0], known) or f"declare it under {kind}s"
+        hint = check.report.guess(rest[0], known) or f"declare it under {kind}s"
         return f"there is no {kind} {rest[0]!r}", hint
     if not rest[0]:
         return f"it names no {kind}", "write the name after the dot"
@@ -73,48 +72,48 @@ def _named_text(
     return None
 
 
-def _output(case: Case, graph: Graph, node: Node, rest: Sequence[str]) -> _Reason | None:
-    """Say why a reference into a node's outputs can never resolve."""
+def _output(check: CheckContext, graph: Graph, node: Node, rest: Sequence[str]) -> _Reason | None:
+    """Return why a reference to a node's output can never resolve, or None."""
     if not rest:
         return None
     names = node.output_names()
     if rest[0] not in names:
-        hint = case.report.guess(rest[0], names) or f"a node of type {node.type!r} has no outputs"
+        hint = check.report.guess(rest[0], names) or f"a node of type {node.type!r} has no outputs"
         return f"{node.type} {node.id!r} has no output {rest[0]!r}", hint
-    if len(rest) == 1 or (isinstance(node, SubworkflowNode) and rest[0] in node.config.outputs):
+    if len(rest) == 1:
         return None
-    if rest[0] not in node.nested_outputs:
+    if not node.is_nested(rest[0]):
         return f"{rest[0]!r} is a single value", f"remove .{'.'.join(rest[1:])}"
-    if isinstance(node, ParallelNode) and rest[0] == "children":
-        return _branch_output(case, graph, node, rest[1:])
+    if node.opens == "branch" and rest[0] == "children":
+        return _branch_output(check, graph, node, rest[1:])
     return None
 
 
 def _branch_output(
-    case: Case, graph: Graph, parallel: ParallelNode, rest: Sequence[str]
+    check: CheckContext, graph: Graph, parallel: Node, rest: Sequence[str]
 ) -> _Reason | None:
-    """Say why `{{parallel.children.<branch>.outputs.<node>.<output>}}` can never resolve."""
+    """Return why `{{parallel.children.<branch>.outputs.<node>.<output>}}` can never resolve."""
     roots = graph.roots(parallel)
     if rest[0] not in roots:
-        return f"{parallel.id!r} has no branch {rest[0]!r}", case.report.guess(rest[0], roots)
+        return f"{parallel.id!r} has no branch {rest[0]!r}", check.report.guess(rest[0], roots)
     parts = ("status", "outputs", "error")
     if len(rest) > 1 and rest[1] not in parts:
-        return f"a branch has no {rest[1]!r}", case.report.guess(rest[1], parts)
+        return f"a branch has no {rest[1]!r}", check.report.guess(rest[1], parts)
     if len(rest) < 3 or rest[1] != "outputs":
         return None if len(rest) < 3 else (f"{rest[1]!r} is a single value", "")
     if rest[2] in graph.unknown:
         return None
     if rest[2] not in graph.by_id:
-        return f"there is no node {rest[2]!r}", case.report.guess(rest[2], graph.by_id)
-    return _output(case, graph, graph.by_id[rest[2]].node, rest[3:])
+        return f"there is no node {rest[2]!r}", check.report.guess(rest[2], graph.by_id)
+    return _output(check, graph, graph.by_id[rest[2]].node, rest[3:])
 
 
-def _out_of_order(case: Case, reads: _Reads) -> None:
+def _out_of_order(check: CheckContext, reads: _Reads) -> None:
     """Report references to nodes that cannot have run before."""
-    graph = case.graph
+    graph = check.graph
     if graph.start is None or not graph.start.id or any(_leaves_container(graph)):
-        return  # what leaves a container takes the container's rules along: order is not certain
-    reached = case.flow.reachable(graph.start.id)
+        return  # an edge out of a container makes the order uncertain
+    reached = check.flow.reachable(graph.start.id)
     ordered = {
         pair: places
         for pair, places in reads.items()
@@ -122,7 +121,7 @@ def _out_of_order(case: Case, reads: _Reads) -> None:
     }
     if not ordered:
         return
-    never = case.flow.never_before(ordered)
+    never = check.flow.never_before(ordered)
     for pair, places in ordered.items():
         if pair not in never:
             continue
@@ -135,7 +134,7 @@ def _out_of_order(case: Case, reads: _Reads) -> None:
             reason = f"{source!r} cannot have run before"
             hint = "parallel branches, and ways that exclude each other, do not see each other"
         for place, reference in places:
-            case.report.error(place, _never(reference, reason), hint)
+            check.report.error(place, _never(reference, reason), hint)
 
 
 def _leaves_container(graph: Graph) -> Iterator[bool]:

@@ -2,7 +2,7 @@
 
 agent         runs the program of a manifest
 conversation  one prompt, from the client's side of the protocol
-files         files that the agent reads and writes through us
-jsonrpc       messages, one per line
+files         files that the agent reads and writes through infloop
+jsonrpc       JSON-RPC messages, one per line
 outbox        the queue of messages to the agent
 """

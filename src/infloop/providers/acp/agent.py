@@ -1,10 +1,11 @@
-"""Transport `acp`: any agent that speaks the Agent Client Protocol on its standard streams.
+"""Transport `acp`: an agent that speaks the Agent Client Protocol on its standard streams.
 
-Each request starts the program, through the sandbox, with nothing of our environment but what the
-manifest names, and puts one prompt to it (see acp_conversation). What the agent asks leave for is
-decided by the manifest's `permissions`, or by a person where they say so, and recorded. Its answer
-to the prompt is the result, however its program leaves after that. One that is left early is told
-to cancel before its process tree is ended.
+- Each request starts the program in the sandbox and sends it one prompt (see `conversation`). Its
+  environment has only what the manifest names.
+- The manifest's `permissions` decide what the agent may do, or a person where they say so. Each
+  decision is recorded.
+- The agent's answer to the prompt is the result, however its program exits after that.
+- If the caller leaves early, the agent is told to cancel before its process tree is ended.
 """
 
 from __future__ import annotations
@@ -16,13 +17,12 @@ from typing import TYPE_CHECKING, cast
 from infloop.providers.acp.conversation import Conversation
 from infloop.providers.acp.files import AgentFiles
 from infloop.providers.acp.outbox import Outbox
-from infloop.providers.approval_requests import Asking
-from infloop.providers.base import Done, Notice
-from infloop.providers.cli.agent import how_to_help
-from infloop.providers.cli.arguments import program_of
-from infloop.providers.cli.process import listen
+from infloop.providers.approval_requests import ApprovalRequests
+from infloop.providers.base import Done, ProviderNotice
 from infloop.providers.json_lines import one_line
-from infloop.providers.output_reader import Hearing
+from infloop.providers.output_reader import OutputReader
+from infloop.providers.process import run_program
+from infloop.providers.programs import checked_program, install_hint
 from infloop.sandbox.base import ChildRequest
 
 if TYPE_CHECKING:
@@ -30,21 +30,32 @@ if TYPE_CHECKING:
 
     from infloop.model.approval import Question
     from infloop.model.provider import AcpProvider
-    from infloop.policy.permissions import Ruling
-    from infloop.providers.approval_requests import Ask
-    from infloop.providers.base import Part, Request
-    from infloop.providers.cli.agent import ProviderEnvironment
+    from infloop.policy.permissions import PermissionDecision
+    from infloop.providers.approval_requests import AskPerson
+    from infloop.providers.base import AnswerPart, Provider, Request
+    from infloop.providers.context import ProviderContext, ProviderEnvironment
     from infloop.sandbox.base import ChildResult, Sandbox
 
 AFTER_RESULT_MS = 2_000
-GREETING_MS = 60_000
-FAREWELL_S = 0.3
+HANDSHAKE_TIMEOUT_MS = 60_000
+CANCEL_GRACE_S = 0.3
+
+
+def acp_provider(manifest: AcpProvider, context: ProviderContext) -> Provider:
+    """Return the provider that runs the program of a manifest."""
+    return AcpAgent(
+        manifest,
+        context.sandbox(manifest),
+        context.environment,
+        ask_person=context.ask_person,
+        program=context.program(manifest.id),
+    )
 
 
 class AcpAgent:
-    """Asks the program of one manifest; `program` takes the place of its `bin`.
+    """Runs the program of one manifest; `program` replaces its `bin`.
 
-    Without `consult` nobody is asked for leave, and silence denies.
+    Without `ask_person` nobody is asked: what would need a person's approval is denied.
     """
 
     def __init__(
@@ -53,32 +64,32 @@ class AcpAgent:
         sandbox: Sandbox,
         environment: ProviderEnvironment,
         *,
-        consult: Ask | None = None,
+        ask_person: AskPerson | None = None,
         program: str = "",
         after_result_ms: int = AFTER_RESULT_MS,
-        greeting_ms: int = GREETING_MS,
+        handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,
     ) -> None:
         self.id = manifest.id
         self._manifest = manifest
         self._sandbox = sandbox
         self._environment = environment
-        self._consult = consult
-        self._program = program_of(program or manifest.bin)
+        self._ask_person = ask_person
+        self._program = checked_program(program or manifest.bin)
         self._after_result_ms = after_result_ms
-        self._greeting_ms = greeting_ms
+        self._handshake_timeout_ms = handshake_timeout_ms
 
-    async def ask(self, request: Request) -> AsyncIterator[Part]:
-        """Run the program, put the prompt to it, and yield what it says."""
+    async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
+        """Run the program, send the prompt, and yield the parts of its answer."""
         outbox = Outbox()
         files = AgentFiles(request.cwd)
-        asking = Asking(self._consult) if self._consult else None
+        approvals = ApprovalRequests(self._ask_person) if self._ask_person else None
 
-        def consult(question: Question, then: Callable[[Ruling], Part]) -> None:
-            assert asking is not None
-            asking.put(question, lambda ruling: heard.tell(then(ruling)))
+        def submit(question: Question, then: Callable[[PermissionDecision], AnswerPart]) -> None:
+            assert approvals is not None
+            approvals.submit(question, lambda ruling: reader.add(then(ruling)))
 
         conversation = Conversation(
-            request, self._manifest, outbox, files, consult if asking else None
+            request, self._manifest, outbox, files, submit if approvals else None
         )
         child = ChildRequest(
             argv=(self._program, *self._manifest.args),
@@ -86,42 +97,46 @@ class AcpAgent:
             env=self._environment(self._manifest.env_passthrough),
             stdin=outbox.pieces(),
         )
-        heard = Hearing(
+        reader = OutputReader(
             conversation,
             request.idle_timeout_ms,
             self._after_result_ms,
-            lambda: asking is not None and asking.is_open,
+            lambda: approvals is not None and approvals.is_open,
         )
 
         def conclude(result: ChildResult | None) -> Done:
-            return heard.conclusion(None if heard.ending else result)
+            return reader.conclude(None if reader.done else result)
 
-        def lose_patience() -> None:
-            if not conversation.is_greeted:
-                told = f"the agent did not greet us within {self._greeting_ms} ms: does it speak"
-                heard.tell(conversation.give_up(f"{told} ACP, with these args?"))
+        def check_handshake() -> None:
+            if not conversation.is_initialized:
+                waited = f"the agent did not answer within {self._handshake_timeout_ms} ms"
+                reader.add(conversation.abort(f"{waited}: does it speak ACP, with these args?"))
 
-        async def farewell(running: asyncio.Task[ChildResult]) -> None:
+        async def cancel(running: asyncio.Task[ChildResult]) -> None:
             conversation.cancel()
-            await asyncio.wait({running}, timeout=FAREWELL_S)
+            await asyncio.wait({running}, timeout=CANCEL_GRACE_S)
 
         if request.agent.strip():
-            yield Notice(f"[agent] {one_line(request.agent, 80)!r} is not used: ACP has no agents")
+            yield ProviderNotice(
+                f"[agent] {one_line(request.agent, 80)!r} is not used: ACP has no agents"
+            )
         conversation.begin()
-        waiting = asyncio.get_running_loop().call_later(self._greeting_ms / 1000, lose_patience)
-        parts = listen(
+        timer = asyncio.get_running_loop().call_later(
+            self._handshake_timeout_ms / 1000, check_handshake
+        )
+        parts = run_program(
             self._sandbox,
             child,
-            heard,
+            reader,
             conclude=conclude,
-            how_to_help=how_to_help(self.id, self._program),
-            farewell=farewell,
+            install_hint=install_hint(self.id, self._program),
+            on_early_exit=cancel,
         )
         try:
-            async with aclosing(cast("AsyncGenerator[Part]", parts)):
+            async with aclosing(cast("AsyncGenerator[AnswerPart]", parts)):
                 async for part in parts:
                     yield part
         finally:
-            waiting.cancel()
-            if asking is not None:
-                await asking.close()
+            timer.cancel()
+            if approvals is not None:
+                await approvals.close()

@@ -1,14 +1,16 @@
-"""One prompt put to an agent in the Agent Client Protocol, version 1, as its client.
+"""One prompt to an agent: the client's side of the Agent Client Protocol, version 1.
 
-    initialize -> session/new, load or resume -> (the model is chosen) -> session/prompt
+    initialize -> session/new, load or resume -> (select the model) -> session/prompt
 
-Lines go in; parts come out, and what is to be answered goes to the outbox. Nothing waits here: what
-a person is asked is answered when it is.
+Lines go in and parts come out; replies to the agent go to the outbox. Nothing blocks here: the
+answer of a person arrives later, in a callback.
 
-This is the only file that knows the package `agent-client-protocol`, and it uses the package's
-messages alone. Its connection starts a task for every message it reads, so that an agent that
-writes without end takes memory without end; it stops reading for good at a message whose id is a
-list, and it wants streams of its own. See jsonrpc for the lines.
+This is the only file that uses the package `agent-client-protocol`, and only its message classes.
+Its connection is not used because it
+
+- starts a task for every message, so an agent that writes without end uses memory without end,
+- stops reading for good at a message whose id is a list,
+- needs streams of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 from infloop import __version__
 from infloop.errors import StepError
 from infloop.model.approval import question
-from infloop.policy.permissions import rule_on
+from infloop.policy.permissions import decide_permission
 from infloop.providers.acp.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -38,10 +40,10 @@ from infloop.providers.acp.jsonrpc import (
 )
 from infloop.providers.base import (
     NO_USAGE,
+    AnswerPart,
     Cost,
     Done,
-    Notice,
-    Part,
+    ProviderNotice,
     Session,
     Stderr,
     Text,
@@ -54,8 +56,8 @@ from infloop.providers.json_lines import (
     as_dollars,
     as_json,
     as_object,
-    as_session,
-    as_words,
+    as_session_id,
+    as_str,
     one_line,
 )
 from infloop.sandbox.keepers.capture import Capture
@@ -66,24 +68,24 @@ if TYPE_CHECKING:
     from infloop.model.approval import Question
     from infloop.model.provider import AcpProvider
     from infloop.model.values import JsonObject
-    from infloop.policy.permissions import Ruling
+    from infloop.policy.permissions import PermissionDecision
     from infloop.providers.acp.files import AgentFiles
     from infloop.providers.acp.jsonrpc import Id
     from infloop.providers.acp.outbox import Outbox
     from infloop.providers.base import Request
     from infloop.providers.lines import Line
 
-    Consult = Callable[[Question, Callable[[Ruling], Part]], None]
-    """Asks a person, and has what is made of the answer told."""
+    SubmitQuestion = Callable[[Question, Callable[[PermissionDecision], AnswerPart]], None]
+    """Submits a question to a person, with the function that turns the answer into a part."""
 
 Message = TypeVar("Message", bound=BaseModel)
 
 AUTH_REQUIRED = -32000
-MOST_RESULT_BYTES = 1 << 20
-MOST_TOOLS = 10_000
-LONGEST_NAME = 1_000
+MAX_RESULT_BYTES = 1 << 20
+MAX_TOOLS = 10_000
+MAX_NAME_CHARS = 1_000
 
-_WANTS = {
+_WANTED_ACTION = {
     "execute": "to run",
     "edit": "to edit",
     "delete": "to delete",
@@ -92,10 +94,10 @@ _WANTS = {
     "search": "to search",
     "fetch": "to fetch",
 }
-_TOLD = ("kind", "rawInput", "content", "locations")
-"""What a person is shown of a tool beside its title."""
+_SHOWN_FIELDS = ("kind", "rawInput", "content", "locations")
+"""The fields of a tool call that a person sees besides its title."""
 
-_STOPPED = {
+_STOP_REASONS = {
     "max_tokens": "the agent reached its limit of tokens",
     "max_turn_requests": "the agent reached its limit of requests to its model",
     "refusal": "the agent refused to go on",
@@ -103,22 +105,21 @@ _STOPPED = {
 }
 
 
-class _KnownTool(NamedTuple):
-    """What is remembered of a tool that is at work."""
+class _RunningTool(NamedTuple):
+    """A tool call that has not ended; `yielded` if its part has been returned."""
 
     kind: str
     title: str
     answer: str = ""
-    shown: bool = False
+    yielded: bool = False
 
     @property
     def part(self) -> Tool:
-        """How it is shown."""
         return Tool(self.kind, self.title)
 
 
 class Conversation:
-    """Puts one request to an agent and reads what it says; see `hearing.Reader`."""
+    """Sends one request to an agent and parses its messages; see `output_reader.OutputParser`."""
 
     def __init__(
         self,
@@ -126,38 +127,36 @@ class Conversation:
         manifest: AcpProvider,
         outbox: Outbox,
         files: AgentFiles,
-        consult: Consult | None = None,
+        submit: SubmitQuestion | None = None,
     ) -> None:
         self._request = request
         self._name = manifest.id
         self._permissions = manifest.permissions
         self._outbox = outbox
         self._files = files
-        self._consult = consult
-        self._unanswered: dict[Id, None] = {}
+        self._submit = submit
+        self._open_requests: dict[Id, None] = {}
         self._calls = 0
-        self._then: Callable[[Any], list[Part]] | None = None
-        self._model = request.wanted_model
+        self._then: Callable[[Any], list[AnswerPart]] | None = None
+        self._model = request.requested_model
         self._session = ""
-        self._greeted = self._prompting = self._ended = False
-        self._tools: dict[str, _KnownTool] = {}
-        self._said_any = self._line_open = False
+        self._initialized = self._prompting = self._ended = False
+        self._tools: dict[str, _RunningTool] = {}
+        self._has_text = self._open_line = False
         self._message: str | None = None
-        self._speaking = False
-        self._last = Capture("stdout", MOST_RESULT_BYTES, None)
+        self._in_message = False
+        self._last = Capture("stdout", MAX_RESULT_BYTES, None)
         self._counted = NO_USAGE
         self._spent = 0.0
-        self._told_spent = False
+        self._cost_reported = False
 
-    # -- what a Reader does --------------------------------------------------------------------
+    # -- parsing -------------------------------------------------------------------------------
 
     @property
-    def is_owed(self) -> bool:
-        """Whether the result has not come."""
+    def expects_result(self) -> bool:
         return not self._ended
 
-    def read(self, line: Line) -> list[Part] | None:
-        """Return what a line says; None when it is no more than a sign of life."""
+    def read(self, line: Line) -> list[AnswerPart] | None:
         if self._ended:
             return None
         message = read_message(line)
@@ -172,44 +171,45 @@ class Conversation:
             case _:
                 return [Stderr(line.text)] if line.text.strip() and not line.cut else None
 
-    def diagnose(self, line: Line) -> list[Part]:
-        """Return what a line of diagnostics gives reason for: nothing."""
+    def read_stderr(self, line: Line) -> list[AnswerPart]:
         return []
 
-    # -- from us -------------------------------------------------------------------------------
+    # -- requests to the agent -----------------------------------------------------------------
 
     def begin(self) -> None:
-        """Greet the agent."""
+        """Send the first request."""
         files = schema.FileSystemCapabilities(
             read_text_file=self._rule("read").allowed, write_text_file=self._rule("edit").allowed
         )
-        greeting = schema.InitializeRequest(
+        initialize = schema.InitializeRequest(
             protocol_version=PROTOCOL_VERSION,
             client_capabilities=schema.ClientCapabilities(fs=files, terminal=False),
             client_info=schema.Implementation(name="infloop", version=__version__),
         )
-        self._call("initialize", greeting, self._on_greeted)
+        self._call("initialize", initialize, self._on_initialized)
 
     @property
-    def is_greeted(self) -> bool:
-        """Whether the agent has answered at all: it speaks the protocol."""
-        return self._greeted
+    def is_initialized(self) -> bool:
+        """Whether the agent has answered a request, so it speaks the protocol."""
+        return self._initialized
 
-    def give_up(self, reason: str) -> Done:
-        """End the conversation from our side."""
+    def abort(self, reason: str) -> Done:
+        """End the conversation with an error."""
         return self._end(reason)
 
     def cancel(self) -> None:
-        """Tell the agent to stop, and that there is no more to come."""
-        for caller in self._unanswered:
+        """Tell the agent to stop, and close its input."""
+        for caller in self._open_requests:
             self._outbox.put(_permission(caller, None))
         if self._prompting and not self._ended:
             stop = schema.CancelNotification(session_id=self._session)
             self._outbox.put(notify(AGENT_METHODS["session_cancel"], _json(stop)))
         self._outbox.close()
 
-    def _call(self, method: str, params: BaseModel, then: Callable[[Any], list[Part]]) -> None:
-        """Send a request; one at a time is open."""
+    def _call(
+        self, method: str, params: BaseModel, then: Callable[[Any], list[AnswerPart]]
+    ) -> None:
+        """Send a request. Only one request is open at a time."""
         self._calls += 1
         self._then = then
         self._outbox.put(call(self._calls, AGENT_METHODS[method], _json(params)))
@@ -217,68 +217,72 @@ class Conversation:
     def _end(self, error: str = "") -> Done:
         self._ended = True
         self._outbox.close()
-        last = self._last.finish().text if self._said_any else None
+        last = self._last.finish().text if self._has_text else None
         return Done(None, last, error)
 
-    # -- answers -------------------------------------------------------------------------------
+    # -- replies of the agent ------------------------------------------------------------------
 
-    def _on_reply(self, answer: Reply) -> list[Part] | None:
+    def _on_reply(self, answer: Reply) -> list[AnswerPart] | None:
         then = self._then
         if answer.id != self._calls or then is None:
             return None
         self._then = None
-        self._greeted = True
+        self._initialized = True
         if answer.error is None:
             return then(answer.result)
         if answer.code == AUTH_REQUIRED:
             return [self._end(f"{answer.error}; sign in with the agent's own program first")]
         return [self._end(answer.error)]
 
-    def _on_greeted(self, result: object) -> list[Part]:
-        greeting = _fitting(schema.InitializeResponse, result)
-        if greeting is None:
-            return [self._end("the agent's greeting could not be read: does it speak ACP?")]
-        if greeting.protocol_version != PROTOCOL_VERSION:
+    def _on_initialized(self, result: object) -> list[AnswerPart]:
+        response = _parsed(schema.InitializeResponse, result)
+        if response is None:
+            return [
+                self._end("the agent's reply to initialize could not be read: does it speak ACP?")
+            ]
+        if response.protocol_version != PROTOCOL_VERSION:
             return [
                 self._end(
-                    f"the agent speaks version {greeting.protocol_version} of the protocol, "
+                    f"the agent speaks version {response.protocol_version} of the protocol, "
                     f"not {PROTOCOL_VERSION}; use another version of the agent"
                 )
             ]
-        return self._open_session(greeting.agent_capabilities or schema.AgentCapabilities())
+        return self._open_session(response.agent_capabilities or schema.AgentCapabilities())
 
-    def _open_session(self, able: schema.AgentCapabilities) -> list[Part]:
-        cwd, session = self._request.cwd, as_session(self._request.session_id)
-        place: dict[str, Any] = {"cwd": cwd, "mcp_servers": []}
-        if session and able.session_capabilities and able.session_capabilities.resume is not None:
-            resume = schema.ResumeSessionRequest(session_id=session, **place)
+    def _open_session(self, agent: schema.AgentCapabilities) -> list[AnswerPart]:
+        cwd, session = self._request.cwd, as_session_id(self._request.session_id)
+        common: dict[str, Any] = {"cwd": cwd, "mcp_servers": []}
+        if session and agent.session_capabilities and agent.session_capabilities.resume is not None:
+            resume = schema.ResumeSessionRequest(session_id=session, **common)
             self._call("session_resume", resume, partial(self._on_continued, session))
-        elif session and able.load_session:
-            load = schema.LoadSessionRequest(session_id=session, **place)
+        elif session and agent.load_session:
+            load = schema.LoadSessionRequest(session_id=session, **common)
             self._call("session_load", load, partial(self._on_continued, session))
         else:
-            self._call("session_new", schema.NewSessionRequest(**place), self._on_opened)
+            self._call("session_new", schema.NewSessionRequest(**common), self._on_opened)
             if self._request.session_id:
-                return [Notice("[session] the agent cannot continue sessions: a new one begins")]
+                return [
+                    ProviderNotice("[session] the agent cannot continue sessions: a new one begins")
+                ]
         return []
 
-    def _on_continued(self, session: str, result: object) -> list[Part]:
+    def _on_continued(self, session: str, result: object) -> list[AnswerPart]:
         self._session = session
         self._counted = self._request.session_usage
-        if not self._told_spent:
+        if not self._cost_reported:
             self._spent = self._request.session_cost_usd
-        return [Session(session), *self._choose_model(as_object(result))]
+        return [Session(session), *self._select_model(as_object(result))]
 
-    def _on_opened(self, result: object) -> list[Part]:
+    def _on_opened(self, result: object) -> list[AnswerPart]:
         opened = as_object(result)
-        self._session = as_words(opened.get("sessionId"))
-        if not 0 < len(self._session) <= LONGEST_NAME:
+        self._session = as_str(opened.get("sessionId"))
+        if not 0 < len(self._session) <= MAX_NAME_CHARS:
             return [self._end("the agent opened a session without an id")]
-        name = as_session(self._session)
-        return [*([Session(name)] if name else []), *self._choose_model(opened)]
+        name = as_session_id(self._session)
+        return [*([Session(name)] if name else []), *self._select_model(opened)]
 
-    def _choose_model(self, opened: JsonObject) -> list[Part]:
-        """Set the model that was asked for, if the agent has it among its options; then ask."""
+    def _select_model(self, opened: JsonObject) -> list[AnswerPart]:
+        """Select the requested model if the agent offers it; then send the prompt."""
         if not self._model:
             return self._prompt()
         option = _model_option(opened)
@@ -288,11 +292,11 @@ class Conversation:
             )
             self._call("session_set_config_option", chosen, lambda _: self._prompt())
             return []
-        told = f"[model] the agent does not offer {one_line(self._model, 80)!r}: it is not used"
+        notice = f"[model] the agent does not offer {one_line(self._model, 80)!r}: it is not used"
         self._model = ""
-        return [Notice(told), *self._prompt()]
+        return [ProviderNotice(notice), *self._prompt()]
 
-    def _prompt(self) -> list[Part]:
+    def _prompt(self) -> list[AnswerPart]:
         text = self._request.prompt.encode("utf-8", "replace").decode()
         block = schema.TextContentBlock(type="text", text=text)
         prompt = schema.PromptRequest(session_id=self._session, prompt=[block])
@@ -300,40 +304,40 @@ class Conversation:
         self._call("session_prompt", prompt, self._on_answered)
         return []
 
-    def _on_answered(self, result: object) -> list[Part]:
+    def _on_answered(self, result: object) -> list[AnswerPart]:
         answer = as_object(result)
-        used = self._used(_usage(_fitting(schema.Usage, answer.get("usage")), self._model))
-        stopped = as_words(answer.get("stopReason"))
+        used = self._new_usage(_usage(_parsed(schema.Usage, answer.get("usage")), self._model))
+        stopped = as_str(answer.get("stopReason"))
         error = ""
         if stopped != "end_turn":
-            error = _STOPPED.get(stopped) or f"the agent stopped: {one_line(stopped, 80)!r}"
-        unseen = [tool.part for tool in self._tools.values() if not tool.shown]
-        return [*unseen, *([used] if used.counts else []), self._end(error)]
+            error = _STOP_REASONS.get(stopped) or f"the agent stopped: {one_line(stopped, 80)!r}"
+        pending = [tool.part for tool in self._tools.values() if not tool.yielded]
+        return [*pending, *([used] if used.has_tokens else []), self._end(error)]
 
-    def _used(self, total: Usage) -> Usage:
-        """Return what the session has used beyond what is counted already.
+    def _new_usage(self, total: Usage) -> Usage:
+        """Return the usage of the session since it was last counted.
 
-        A total that is less says that the agent does not remember the turns before.
+        A smaller total means that the agent has started to count from zero.
         """
         before = self._counted
-        forgot = (
+        restarted = (
             total.input_tokens < before.input_tokens or total.output_tokens < before.output_tokens
         )
-        return total if forgot else total.beyond(before)
+        return total if restarted else total.since(before)
 
     # -- updates -------------------------------------------------------------------------------
 
-    def _on_update(self, params: JsonObject) -> list[Part] | None:
-        told = _fitting(schema.SessionNotification, params)
-        if told is None:
+    def _on_update(self, params: JsonObject) -> list[AnswerPart] | None:
+        notification = _parsed(schema.SessionNotification, params)
+        if notification is None:
             return None
-        if isinstance(told.update, schema.UsageUpdate):
-            return self._on_spent(told.update.cost)
-        if not self._prompting or told.session_id != self._session:
-            return []  # what was said before, when a session is loaded
-        match told.update:
+        if isinstance(notification.update, schema.UsageUpdate):
+            return self._on_cost(notification.update.cost)
+        if not self._prompting or notification.session_id != self._session:
+            return []  # the agent replays earlier messages when a session is loaded
+        match notification.update:
             case schema.AgentMessageChunk(content=schema.TextContentBlock(text=text)) as chunk:
-                return self._speak(text, chunk.message_id)
+                return self._add_text(text, chunk.message_id)
             case schema.ToolCallStart() | schema.ToolCallProgress() as tool:
                 return self._on_tool(tool)
             case schema.AgentPlanUpdate(entries=entries):
@@ -341,108 +345,109 @@ class Conversation:
             case _:
                 return []
 
-    def _speak(self, text: str, message: str | None) -> list[Part]:
-        """Say a piece of a message; each message begins on a line of its own."""
+    def _add_text(self, text: str, message: str | None) -> list[AnswerPart]:
+        """Return a piece of a message; each message begins on its own line."""
         if not text:
             return []
-        if not self._speaking or message != self._message:
-            self._last = Capture("stdout", MOST_RESULT_BYTES, None)
-            apart = "\n" if self._line_open else ""
+        if not self._in_message or message != self._message:
+            self._last = Capture("stdout", MAX_RESULT_BYTES, None)
+            separator = "\n" if self._open_line else ""
         else:
-            apart = ""
-        self._speaking = self._said_any = True
+            separator = ""
+        self._in_message = self._has_text = True
         self._message = message
-        self._line_open = not text.endswith("\n")
+        self._open_line = not text.endswith("\n")
         self._last.feed(text.encode("utf-8", "replace"))
-        return [Text(apart + text)]
+        return [Text(separator + text)]
 
-    def _on_spent(self, cost: schema.Cost | None) -> list[Part]:
-        """Count what the session has cost beyond what is counted already.
+    def _on_cost(self, cost: schema.Cost | None) -> list[AnswerPart]:
+        """Return the cost of the session since it was last counted.
 
-        A first total that is less says that the agent does not remember the turns before.
+        A smaller first total means that the agent has started to count from zero.
         """
         total = as_dollars(cost.amount) if cost and cost.currency.upper() == "USD" else None
         if total is None:
             return []
-        if not self._told_spent and total < self._spent:
+        if not self._cost_reported and total < self._spent:
             self._spent = 0.0
-        self._told_spent = True
-        beyond, self._spent = total - self._spent, max(total, self._spent)
-        return [Cost(beyond)] if beyond > 0 and self._prompting else []
+        self._cost_reported = True
+        new, self._spent = total - self._spent, max(total, self._spent)
+        return [Cost(new)] if new > 0 and self._prompting else []
 
-    def _on_tool(self, told: schema.ToolCall | schema.ToolCallUpdate) -> list[Part]:
-        """Show a tool when it is known what it does, and its answer when it is over."""
-        self._speaking = False
-        before = self._tools.pop(told.tool_call_id, _KnownTool("other", "a tool"))
+    def _on_tool(self, call: schema.ToolCall | schema.ToolCallUpdate) -> list[AnswerPart]:
+        """Return a tool call when its arguments are known, and its result when it has ended."""
+        self._in_message = False
+        before = self._tools.pop(call.tool_call_id, _RunningTool("other", "a tool"))
         # Many agents announce a tool while its arguments are still being written.
-        announced = isinstance(told, schema.ToolCall) and told.status == "pending"
-        tool = _KnownTool(
-            told.kind or before.kind,
-            one_line(told.title or before.title),
-            _answer(told) or before.answer,
-            shown=before.shown or not announced,
+        announced = isinstance(call, schema.ToolCall) and call.status == "pending"
+        tool = _RunningTool(
+            call.kind or before.kind,
+            one_line(call.title or before.title),
+            _answer(call) or before.answer,
+            yielded=before.yielded or not announced,
         )
-        parts: list[Part] = [tool.part] if tool.shown and not before.shown else []
-        if told.status in ("completed", "failed"):
-            parts.append(ToolResult(tool.answer or str(told.status)))
-        elif len(self._tools) < MOST_TOOLS and len(told.tool_call_id) <= LONGEST_NAME:
-            self._tools[told.tool_call_id] = tool
+        parts: list[AnswerPart] = [tool.part] if tool.yielded and not before.yielded else []
+        if call.status in ("completed", "failed"):
+            parts.append(ToolResult(tool.answer or str(call.status)))
+        elif len(self._tools) < MAX_TOOLS and len(call.tool_call_id) <= MAX_NAME_CHARS:
+            self._tools[call.tool_call_id] = tool
         return parts
 
-    # -- what it asks of us --------------------------------------------------------------------
+    # -- requests of the agent -----------------------------------------------------------------
 
-    def _on_call(self, caller: Id, method: str, params: JsonObject) -> list[Part]:
+    def _on_call(self, caller: Id, method: str, params: JsonObject) -> list[AnswerPart]:
         if self._outbox.is_full:
-            return [self._end("the agent asks and asks, and does not read the answers")]
+            return [self._end("the agent sends requests and does not read the replies")]
         if method == CLIENT_METHODS["session_request_permission"]:
             return self._on_permission(caller, params)
         if method == CLIENT_METHODS["fs_read_text_file"]:
             return self._on_read(caller, params)
         if method == CLIENT_METHODS["fs_write_text_file"]:
             return self._on_write(caller, params)
-        self._outbox.put(refuse(caller, METHOD_NOT_FOUND, f"{method[:LONGEST_NAME]!r} is unknown"))
+        unknown = f"{method[:MAX_NAME_CHARS]!r} is unknown"
+        self._outbox.put(refuse(caller, METHOD_NOT_FOUND, unknown))
         return []
 
-    def _on_permission(self, caller: Id, params: JsonObject) -> list[Part]:
-        asked = _fitting(schema.RequestPermissionRequest, params)
-        if asked is None:
-            return self._unreadable(caller, "session/request_permission")
-        shown = self._on_tool(asked.tool_call)
-        known = self._tools.get(asked.tool_call.tool_call_id, _KnownTool("other", "a tool"))
-        # By its own word: a kind that the package does not know is none of those it does.
-        kind = as_words(as_object(params.get("toolCall")).get("kind")) or known.kind
-        what = asked.tool_call.title or known.title
+    def _on_permission(self, caller: Id, params: JsonObject) -> list[AnswerPart]:
+        request = _parsed(schema.RequestPermissionRequest, params)
+        if request is None:
+            return self._refuse_params(caller, "session/request_permission")
+        parts = self._on_tool(request.tool_call)
+        known = self._tools.get(request.tool_call.tool_call_id, _RunningTool("other", "a tool"))
+        # Read from the raw message: the package drops a kind that it does not know.
+        kind = as_str(as_object(params.get("toolCall")).get("kind")) or known.kind
+        what = request.tool_call.title or known.title
 
-        def settle(ruling: Ruling) -> Part:
-            self._unanswered.pop(caller, None)
-            option, ruling = _option(asked.options, ruling)
+        def settle(ruling: PermissionDecision) -> AnswerPart:
+            self._open_requests.pop(caller, None)
+            option, ruling = _option(request.options, ruling)
             self._outbox.put(_permission(caller, option))
-            return _ruled(ruling, kind, what)
+            return _decision_notice(ruling, kind, what)
 
         ruling = self._rule(kind)
-        can_be_allowed = any(option.kind == "allow_once" for option in asked.options)
-        if self._consult is None or not ruling.asks or not can_be_allowed:
-            return [*shown, settle(ruling)]
-        self._unanswered[caller] = None
-        self._consult(self._question(kind, what, as_object(params.get("toolCall"))), settle)
-        return shown
+        can_be_allowed = any(option.kind == "allow_once" for option in request.options)
+        if self._submit is None or not ruling.asks or not can_be_allowed:
+            return [*parts, settle(ruling)]
+        self._open_requests[caller] = None
+        self._submit(self._question(kind, what, as_object(params.get("toolCall"))), settle)
+        return parts
 
     def _question(self, kind: str, what: str, tool: JsonObject) -> Question:
-        wants = _WANTS.get(kind) or f"leave for a tool ({one_line(kind, 20)})"
-        told = {name: tool[name] for name in _TOLD if name in tool}
-        return question("permission", f"{self._name} wants {wants}: {one_line(what)}", told)
+        action = _WANTED_ACTION.get(kind) or f"leave for a tool ({one_line(kind, 20)})"
+        details = {name: tool[name] for name in _SHOWN_FIELDS if name in tool}
+        return question("permission", f"{self._name} wants {action}: {one_line(what)}", details)
 
-    def _on_read(self, caller: Id, params: JsonObject) -> list[Part]:
-        asked = _fitting(schema.ReadTextFileRequest, params)
-        if asked is None:
-            return self._unreadable(caller, "fs/read_text_file")
+    def _on_read(self, caller: Id, params: JsonObject) -> list[AnswerPart]:
+        request = _parsed(schema.ReadTextFileRequest, params)
+        if request is None:
+            return self._refuse_params(caller, "fs/read_text_file")
         ruling = self._rule("read")
         if not ruling.allowed:
-            return self._denied(caller, ruling, "read", asked.path)
+            return self._deny(caller, ruling, "read", request.path)
 
         def work() -> bytes:
             try:
-                text = self._files.read(asked.path, asked.line or 1, asked.limit)
+                text = self._files.read(request.path, request.line or 1, request.limit)
             except StepError as error:
                 return refuse(caller, INTERNAL_ERROR, str(error))
             return reply(caller, _json(schema.ReadTextFileResponse(content=text)))
@@ -450,38 +455,42 @@ class Conversation:
         self._outbox.put_work(work)
         return []
 
-    def _on_write(self, caller: Id, params: JsonObject) -> list[Part]:
-        asked = _fitting(schema.WriteTextFileRequest, params)
-        if asked is None:
-            return self._unreadable(caller, "fs/write_text_file")
+    def _on_write(self, caller: Id, params: JsonObject) -> list[AnswerPart]:
+        request = _parsed(schema.WriteTextFileRequest, params)
+        if request is None:
+            return self._refuse_params(caller, "fs/write_text_file")
         ruling = self._rule("edit")
         if not ruling.allowed:
-            return self._denied(caller, ruling, "edit", asked.path)
+            return self._deny(caller, ruling, "edit", request.path)
 
         def work() -> bytes:
             try:
-                self._files.write(asked.path, asked.content)
+                self._files.write(request.path, request.content)
             except StepError as error:
                 return refuse(caller, INTERNAL_ERROR, str(error))
             return reply(caller, _json(schema.WriteTextFileResponse()))
 
-        self._outbox.put_work(work, len(asked.content))
+        self._outbox.put_work(work, len(request.content))
         return []
 
-    def _rule(self, kind: str) -> Ruling:
-        return rule_on(self._permissions, kind, skips_prompts=self._request.skip_permissions)
+    def _rule(self, kind: str) -> PermissionDecision:
+        return decide_permission(
+            self._permissions, kind, skips_prompts=self._request.skip_permissions
+        )
 
-    def _denied(self, caller: Id, ruling: Ruling, kind: str, path: str) -> list[Part]:
+    def _deny(
+        self, caller: Id, ruling: PermissionDecision, kind: str, path: str
+    ) -> list[AnswerPart]:
         self._outbox.put(refuse(caller, INTERNAL_ERROR, f"not allowed: {ruling.why}"))
-        return [_ruled(ruling, kind, path)]
+        return [_decision_notice(ruling, kind, path)]
 
-    def _unreadable(self, caller: Id, method: str) -> list[Part]:
+    def _refuse_params(self, caller: Id, method: str) -> list[AnswerPart]:
         self._outbox.put(refuse(caller, INVALID_PARAMS, f"the params of {method} do not fit"))
         return [Stderr(f"{method} came with params that do not fit, and was refused\n")]
 
 
 def _permission(caller: Id, option: str | None) -> bytes:
-    """Return the answer to a request for leave: the option that is taken, if any."""
+    """Return the reply to a permission request: the selected option, if any."""
     outcome: schema.AllowedOutcome | schema.DeniedOutcome
     if option is None:
         outcome = schema.DeniedOutcome(outcome="cancelled")
@@ -495,8 +504,8 @@ def _json(message: BaseModel) -> JsonObject:
     return plain
 
 
-def _fitting(model: type[Message], value: object) -> Message | None:
-    """Return the message, or None for what is not one."""
+def _parsed(model: type[Message], value: object) -> Message | None:
+    """Return the message, or None if the value is not valid."""
     try:
         return model.model_validate(value)
     except (ValidationError, RecursionError):
@@ -504,11 +513,11 @@ def _fitting(model: type[Message], value: object) -> Message | None:
 
 
 def _option(
-    options: Sequence[schema.PermissionOption], ruling: Ruling
-) -> tuple[str | None, Ruling]:
-    """Return the option to take, or None, and the ruling that it comes to.
+    options: Sequence[schema.PermissionOption], ruling: PermissionDecision
+) -> tuple[str | None, PermissionDecision]:
+    """Return the option to select, or None, and the resulting ruling.
 
-    Nothing is allowed for longer than this once: what comes next is asked for again.
+    Permission is given only once: the agent must ask again for the next call.
     """
     by_kind = {option.kind: option.option_id for option in reversed(options)}
     if ruling.allowed and "allow_once" not in by_kind:
@@ -518,16 +527,18 @@ def _option(
     return by_kind.get("reject_once") or by_kind.get("reject_always"), ruling
 
 
-def _ruled(ruling: Ruling, kind: str, what: str) -> Notice:
+def _decision_notice(ruling: PermissionDecision, kind: str, what: str) -> ProviderNotice:
     verdict = "allowed" if ruling.allowed else "denied"
-    return Notice(f"[permissions] {verdict}: {one_line(kind, 20)} {one_line(what)} ({ruling.why})")
+    return ProviderNotice(
+        f"[permissions] {verdict}: {one_line(kind, 20)} {one_line(what)} ({ruling.why})"
+    )
 
 
 def _model_option(opened: JsonObject) -> schema.SessionConfigOptionSelect | None:
     """Return the option that chooses the model, from the answer that opened the session."""
     options = opened.get("configOptions")
     for raw in options if isinstance(options, list) else ():
-        option = _fitting(schema.SessionConfigOptionSelect, raw)
+        option = _parsed(schema.SessionConfigOptionSelect, raw)
         if option is not None and option.category == "model":
             return option
     return None
@@ -543,21 +554,26 @@ def _values(option: schema.SessionConfigOptionSelect) -> set[str]:
     return values
 
 
-def _usage(told: schema.Usage | None, model: str) -> Usage:
-    """Return the tokens of the session; `total` shows whether the cache's are among those read."""
-    if told is None:
+def _usage(reported: schema.Usage | None, model: str) -> Usage:
+    """Return the tokens of the session.
+
+    Agents differ in whether the input includes the cache; the total shows which is the case.
+    """
+    if reported is None:
         return Usage()
-    cached, written = as_count(told.cached_read_tokens), as_count(told.cached_write_tokens)
-    read, said, thought = told.input_tokens, told.output_tokens, as_count(told.thought_tokens)
-    if told.total_tokens >= read + said + cached + written + thought:
-        read, said = read + cached + written, said + thought
-    return Usage(as_count(read), as_count(said), cached, written, model)
+    cached = as_count(reported.cached_read_tokens)
+    written = as_count(reported.cached_write_tokens)
+    thought = as_count(reported.thought_tokens)
+    read, output = reported.input_tokens, reported.output_tokens
+    if reported.total_tokens >= read + output + cached + written + thought:
+        read, output = read + cached + written, output + thought
+    return Usage(as_count(read), as_count(output), cached, written, model)
 
 
-def _answer(told: schema.ToolCall | schema.ToolCallUpdate) -> str:
-    """Return what a tool has answered so far: text, the files it changed, or its raw output."""
+def _answer(call: schema.ToolCall | schema.ToolCallUpdate) -> str:
+    """Return the answer of a tool so far: text, the files it changed, or its raw output."""
     texts = []
-    for one in told.content or ():
+    for one in call.content or ():
         match one:
             case schema.ContentToolCallContent(content=schema.TextContentBlock(text=text)):
                 texts.append(text)
@@ -565,12 +581,12 @@ def _answer(told: schema.ToolCall | schema.ToolCallUpdate) -> str:
                 texts.append(path)
             case _:
                 pass
-    if not texts and told.raw_output is not None:
-        texts = [as_words(told.raw_output) or as_json(told.raw_output)]
+    if not texts and call.raw_output is not None:
+        texts = [as_str(call.raw_output) or as_json(call.raw_output)]
     return one_line("\n".join(texts))
 
 
-def _plan(entries: Sequence[schema.PlanEntry]) -> list[Part]:
+def _plan(entries: Sequence[schema.PlanEntry]) -> list[AnswerPart]:
     done = sum(entry.status == "completed" for entry in entries)
     current = next((entry.content for entry in entries if entry.status == "in_progress"), "")
-    return [Notice(f"[plan] {done} of {len(entries)} done {one_line(current)}".rstrip())]
+    return [ProviderNotice(f"[plan] {done} of {len(entries)} done {one_line(current)}".rstrip())]

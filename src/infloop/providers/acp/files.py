@@ -1,7 +1,7 @@
-"""Files that an agent reads and writes through us, beneath the directory it works in.
+"""Files that an agent reads and writes through infloop, below its working directory.
 
-We are not fenced in as the agent may be, so nothing is reached through a link, and nothing of git's
-own is written: what is in there is executed by whoever uses the repository next.
+infloop is not confined as the agent may be. So no symbolic link is followed, and nothing in `.git`
+is written: git executes files there the next time somebody uses the repository.
 """
 
 from __future__ import annotations
@@ -12,24 +12,27 @@ import stat
 from pathlib import Path
 
 from infloop.errors import StepError
-from infloop.policy.protected_paths import plain
+from infloop.policy.protected_paths import normalized_name
 from infloop.workspace import beneath
 
-MOST_BYTES = 8 << 20
+MAX_BYTES = 8 << 20
 
 
 class AgentFiles:
-    """The files beneath one directory, by absolute path; StepError says why one is refused."""
+    """The files below one directory, by absolute path; raises StepError if one is refused."""
 
     def __init__(self, directory: str) -> None:
         self._root = Path(directory)
         self._names = {directory.rstrip("/"), os.path.realpath(directory)}
 
     def read(self, path: str, first_line: int = 1, lines: int | None = None) -> str:
-        """Return the text of a file, or some of its lines; what is not UTF-8 becomes U+FFFD."""
+        """Return the text of a file, or some of its lines; invalid UTF-8 becomes U+FFFD."""
         inner = self._inner(path)
         try:
-            with beneath.opened(self._root) as root, beneath.parent(root, inner) as (folder, name):
+            with (
+                beneath.open_root(self._root) as root,
+                beneath.open_parent(root, inner) as (folder, name),
+            ):
                 text = _read(folder, name, path)
         except OSError as error:
             raise StepError(f"{path[:200]!r} cannot be read: {error.strerror}") from None
@@ -40,15 +43,15 @@ class AgentFiles:
         return "".join(text.splitlines(keepends=True)[begin:end])
 
     def write(self, path: str, text: str) -> None:
-        """Make a file, or put another in its place at once; its mode stays."""
+        """Create or atomically replace a file; an existing file keeps its mode."""
         inner = self._inner(path)
-        if any(plain(os.fsdecode(name)) == ".git" for name in inner.split(b"/")):
+        if any(normalized_name(os.fsdecode(name)) == ".git" for name in inner.split(b"/")):
             raise StepError(f"{path[:200]!r} is git's own and is not written")
         data = text.encode("utf-8", "replace")
         try:
-            with beneath.opened(self._root) as root:
-                beneath.make_folders(root, inner.rpartition(b"/")[0])
-                with beneath.parent(root, inner) as (folder, name):
+            with beneath.open_root(self._root) as root:
+                beneath.make_directories(root, inner.rpartition(b"/")[0])
+                with beneath.open_parent(root, inner) as (folder, name):
                     _replace(folder, name, data, path)
         except OSError as error:
             raise StepError(f"{path[:200]!r} cannot be written: {error.strerror}") from None
@@ -63,27 +66,27 @@ class AgentFiles:
 
 
 def _read(folder: int, name: bytes, path: str) -> str:
-    descriptor = os.open(name, beneath.READ, dir_fd=folder)
+    descriptor = os.open(name, beneath.OPEN_FILE, dir_fd=folder)
     with open(descriptor, "rb") as file:  # noqa: PTH123  (a descriptor has no path)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise StepError(f"{path[:200]!r} is not a file")
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise StepError(f"{path[:200]!r} is larger than {MOST_BYTES} bytes")
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise StepError(f"{path[:200]!r} is larger than {MAX_BYTES} bytes")
     return data.decode("utf-8", "replace")
 
 
 def _replace(folder: int, name: bytes, data: bytes, path: str) -> None:
-    there = beneath.look(folder, name)
+    there = beneath.lstat(folder, name)
     if there is not None and not stat.S_ISREG(there.st_mode):
         raise StepError(f"{path[:200]!r} is not a file")
     new = b".infloop-new-" + secrets.token_hex(8).encode()
-    descriptor = os.open(new, beneath.CREATE, 0o666, dir_fd=folder)
+    descriptor = os.open(new, beneath.CREATE_FILE, 0o666, dir_fd=folder)
     try:
         try:
             beneath.write_all(descriptor, data)
             if there is not None:
-                os.fchmod(descriptor, there.st_mode & 0o777)  # it may change hands
+                os.fchmod(descriptor, there.st_mode & 0o777)  # no setuid bit: the owner may change
         finally:
             os.close(descriptor)
         os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)

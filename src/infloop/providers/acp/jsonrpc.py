@@ -1,11 +1,11 @@
-"""JSON-RPC 2.0, one message a line: a program's messages, read with suspicion, and ours."""
+"""JSON-RPC 2.0 with one message per line: parses untrusted messages and writes our own."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from infloop.providers.json_lines import as_count, as_object, as_words, one_line, read_frame
+from infloop.providers.json_lines import as_count, as_object, as_str, json_object, one_line
 
 if TYPE_CHECKING:
     from infloop.model.values import JsonObject
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 Id: TypeAlias = int | str
 
 METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32601, -32602, -32603
-LONGEST_ID = 200
-LONGEST_REASON = 1_000
+MAX_ID_CHARS = 200
+MAX_REASON_CHARS = 1_000
 
 
 class Call(NamedTuple):
@@ -27,7 +27,7 @@ class Call(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer to a request of ours: a result, or why there is none."""
+    """The reply to a request of ours: a result or an error."""
 
     id: int
     result: object
@@ -36,21 +36,21 @@ class Reply(NamedTuple):
 
 
 def read_message(line: Line) -> Call | Reply | None:
-    """Return the message that a line holds, or None."""
-    frame = read_frame(line)
-    if frame is None:
+    """Return the message in a line, or None."""
+    message = json_object(line)
+    if message is None:
         return None
-    number, method = frame.get("id"), frame.get("method")
+    number, method = message.get("id"), message.get("method")
     if isinstance(method, str):
         caller = _id(number)
         if caller is None and number is not None:
             return None
-        return Call(caller, method, as_object(frame.get("params")))
+        return Call(caller, method, as_object(message.get("params")))
     if isinstance(number, bool) or not isinstance(number, int):
         return None
-    if frame.get("error") is None:
-        return Reply(number, frame.get("result"), None, 0)
-    error = as_object(frame.get("error"))
+    if message.get("error") is None:
+        return Reply(number, message.get("result"), None, 0)
+    error = as_object(message.get("error"))
     code = error.get("code")
     return Reply(number, None, _reason(error), -as_count(-code) if isinstance(code, int) else 0)
 
@@ -66,29 +66,29 @@ def notify(method: str, params: JsonObject) -> bytes:
 
 
 def reply(to: Id, result: JsonObject) -> bytes:
-    """Return the answer to a request."""
+    """Return the reply to a request."""
     return _line({"id": to, "result": result})
 
 
 def refuse(to: Id, code: int, reason: str) -> bytes:
-    """Return that a request has no result, and why."""
+    """Return the reply to a request that failed or was refused."""
     return _line({"id": to, "error": {"code": code, "message": reason}})
 
 
 def _id(value: object) -> Id | None:
-    """Return what can be the id of a request."""
+    """Return a valid id of a request, or None."""
     if isinstance(value, str):
-        return value if len(value) <= LONGEST_ID else None
+        return value if len(value) <= MAX_ID_CHARS else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _reason(error: JsonObject) -> str:
-    """Return what an error says: many programs have the reason in its data."""
-    message = as_words(error.get("message"))
+    """Return the message of an error; many programs put the reason into its data."""
+    message = as_str(error.get("message"))
     data = error.get("data")
-    details = as_words(data) or as_words(as_object(data).get("details"))
-    said = ": ".join(filter(None, (message, details)))
-    return one_line(said, LONGEST_REASON) or "it gave no reason"
+    details = as_str(data) or as_str(as_object(data).get("details"))
+    reason = ": ".join(filter(None, (message, details)))
+    return one_line(reason, MAX_REASON_CHARS) or "it gave no reason"
 
 
 def _line(message: JsonObject) -> bytes:

@@ -1,4 +1,4 @@
-"""What is to be written to a program, in order, as fast as it reads."""
+"""The queue of messages to a program, written in order, as fast as the program reads."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ if TYPE_CHECKING:
 
 Work: TypeAlias = Callable[[], bytes]
 
-MOST_MESSAGES, MOST_BYTES = 1_000, 16 << 20
+MAX_MESSAGES, MAX_BYTES = 1_000, 16 << 20
 
 
 class Outbox:
-    """Messages, and work with files that makes one, done when its turn comes."""
+    """Messages, and functions that read or write files and return a message when it is due."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[bytes | Work, int]] = deque()
         self._bytes = 0
         self._closed = False
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits that the program cannot be reading."""
-        return len(self._waiting) > MOST_MESSAGES or self._bytes > MOST_BYTES
+        """Whether so much is waiting that the program cannot be reading."""
+        return len(self._waiting) > MAX_MESSAGES or self._bytes > MAX_BYTES
 
     def put(self, message: bytes) -> None:
-        """Write a message after the others."""
+        """Append a message."""
         self._put(message, len(message))
 
     def put_work(self, work: Work, size: int = 0) -> None:
-        """Write what `work` returns, after the others; `size` is what it holds on to meanwhile."""
+        """Append the message that `work` returns; `size` is the memory it holds until then."""
         self._put(work, size)
 
     def close(self) -> None:
-        """End the program's input after what is waiting; more is not taken."""
+        """Close the program's input after the waiting messages; more are ignored."""
         self._closed = True
-        self._news.set()
+        self._changed.set()
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the messages as they come."""
@@ -50,18 +50,18 @@ class Outbox:
             while self._waiting:
                 message, size = self._waiting.popleft()
                 self._bytes -= size
-                yield message if isinstance(message, bytes) else await _done(message)
+                yield message if isinstance(message, bytes) else await _result(message)
             if self._closed:
                 return
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
 
     def _put(self, message: bytes | Work, size: int) -> None:
         if not self._closed:
             self._waiting.append((message, size))
             self._bytes += size
-            self._news.set()
+            self._changed.set()
 
 
-async def _done(work: Work) -> bytes:
+async def _result(work: Work) -> bytes:
     return await in_thread(lambda _: work())

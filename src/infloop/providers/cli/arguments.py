@@ -1,16 +1,15 @@
-"""The command line of an agent: a manifest's `args` with the request's values in their places.
+"""The command line of an agent: a manifest's `args` with the values of the request filled in.
 
-    {prompt}              the prompt, as it is; only where the prompt goes by argument
-    {agent}, {model}      a value of the request; without one the argument goes, and so does the
-                          option before it when the argument was nothing else
+    {prompt}              the prompt; only if the manifest passes it as an argument
+    {agent}, {model}      a value of the request; if it is empty the argument is left out, and so is
+                          the option before it if the argument is only the placeholder
     {session}             the session to continue, in `resumeArgs`
 
-`dangerousArgs` and `resumeArgs` are added when the request asks for them, in this order: before
-the prompt and its option, or before `-` or `--`, or else at the end.
-
-A value is put in once and never looked at again: a prompt that reads "{agent}" stays as it is. No
-value can turn into an option of the program: one that begins with a dash is refused, unless the
-manifest has `--` before it.
+- `dangerousArgs` and `resumeArgs` are added if the request needs them, in this order. They go
+  before the prompt and its option, or before `-` or `--`, or else at the end.
+- Placeholders are replaced in one pass: a prompt with the text "{agent}" stays as it is.
+- No value becomes an option of the program. A value that begins with a dash is refused, unless the
+  manifest has `--` before it.
 """
 
 from __future__ import annotations
@@ -20,38 +19,39 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import StepError
-from infloop.providers.base import Notice
-from infloop.providers.json_lines import as_session, one_line
+from infloop.providers.base import ProviderNotice
+from infloop.providers.json_lines import as_session_id, one_line
+from infloop.providers.programs import checked_program
 
 if TYPE_CHECKING:
     from infloop.model.provider import CliProvider
     from infloop.providers.base import Request
 
-# What Linux takes as one argument.
-MOST_ARGUMENT_BYTES = 128 << 10
+# The longest argument that Linux accepts.
+MAX_ARGUMENT_BYTES = 128 << 10
 
 # Our own fixed pattern: no repeats.
-_PLACE = re.compile(r"(\{(?:prompt|agent|model|session)\})")  # noqa: TID251
+_PLACEHOLDER = re.compile(r"(\{(?:prompt|agent|model|session)\})")  # noqa: TID251
 
 
-class Command(NamedTuple):
-    """What to start, what to write to it, and what the manifest could not do for the request."""
+class CommandLine(NamedTuple):
+    """The arguments, the standard input, and notices about what the manifest does not support."""
 
     argv: tuple[str, ...]
     stdin: bytes | None
-    notices: tuple[Notice, ...]
+    notices: tuple[ProviderNotice, ...]
 
 
-def command_for(manifest: CliProvider, request: Request, program: str = "") -> Command:
-    """Return the command that asks the manifest's program, or `program` in its place.
+def command_line(manifest: CliProvider, request: Request, program: str = "") -> CommandLine:
+    """Return the command that runs the manifest's program, or `program` instead.
 
-    Raises StepError for a request that cannot be put as a command.
+    Raises StepError for a request that cannot be passed as a command.
     """
     prompt = request.prompt.encode("utf-8", "replace")
     by_argument = manifest.prompt_via == "arg"
     values = {
         "{agent}": request.agent.strip(),
-        "{model}": request.wanted_model,
+        "{model}": request.requested_model,
         "{session}": _session(request.session_id),
     }
     if by_argument:
@@ -64,29 +64,19 @@ def command_for(manifest: CliProvider, request: Request, program: str = "") -> C
     arguments = _fill(_with_extras(manifest, request), values)
     for argument in arguments:
         _check_fits(argument)
-    return Command(
-        (program_of(program or manifest.bin), *arguments),
+    return CommandLine(
+        (checked_program(program or manifest.bin), *arguments),
         None if by_argument else prompt,
         _notices(manifest, request),
     )
 
 
 def _session(given: str) -> str:
-    if given and not as_session(given):
+    if given and not as_session_id(given):
         raise StepError(
             f"{given[:80]!r} is not the id of a session: use letters, digits, '-' and '_'"
         )
     return given
-
-
-def program_of(named: str) -> str:
-    """Return the program that was named; raise StepError for a relative path."""
-    if "/" in named and not named.startswith("/"):
-        raise StepError(
-            f"the program {named!r} would be looked for in the agent's directory; "
-            "give its name on PATH or its whole path"
-        )
-    return named
 
 
 def _with_extras(manifest: CliProvider, request: Request) -> tuple[str, ...]:
@@ -95,11 +85,11 @@ def _with_extras(manifest: CliProvider, request: Request) -> tuple[str, ...]:
         extras += manifest.dangerous_args
     if request.session_id:
         extras += manifest.resume_args
-    at = _place_of_extras(manifest.args)
+    at = _index_of_extras(manifest.args)
     return (*manifest.args[:at], *extras, *manifest.args[at:])
 
 
-def _place_of_extras(arguments: tuple[str, ...]) -> int:
+def _index_of_extras(arguments: tuple[str, ...]) -> int:
     for index, argument in enumerate(arguments):
         if argument in ("-", "--"):
             return index
@@ -114,14 +104,14 @@ def _fill(arguments: tuple[str, ...], values: dict[str, str]) -> list[str]:
     literal = False
     removable = False
     for argument in arguments:
-        places = {place for place in _PLACE.findall(argument) if place in values}
-        if any(not values[place] and place != "{prompt}" for place in places):
-            if argument in places and removable:
+        used = {name for name in _PLACEHOLDER.findall(argument) if name in values}
+        if any(not values[name] and name != "{prompt}" for name in used):
+            if argument in used and removable:
                 filled.pop()
             removable = False
             continue
-        value = "".join(values.get(piece, piece) for piece in _PLACE.split(argument))
-        if places and value.startswith("-") and not argument.startswith("-") and not literal:
+        value = "".join(values.get(piece, piece) for piece in _PLACEHOLDER.split(argument))
+        if used and value.startswith("-") and not argument.startswith("-") and not literal:
             raise StepError(
                 f"{value[:80]!r} would be read as an option; begin it with something else, or "
                 "change the manifest: promptVia 'stdin', or '--' before '{prompt}'"
@@ -135,23 +125,29 @@ def _fill(arguments: tuple[str, ...], values: dict[str, str]) -> list[str]:
 def _check_fits(argument: str) -> None:
     if "\0" in argument:
         raise StepError("the prompt holds a NUL character, which no argument can; remove it")
-    if len(os.fsencode(argument)) >= MOST_ARGUMENT_BYTES:
+    if len(os.fsencode(argument)) >= MAX_ARGUMENT_BYTES:
         raise StepError(
-            f"the prompt is longer than the {MOST_ARGUMENT_BYTES} bytes an argument can have; "
+            f"the prompt is longer than the {MAX_ARGUMENT_BYTES} bytes an argument can have; "
             "set promptVia to 'stdin' in the manifest"
         )
 
 
-def _notices(manifest: CliProvider, request: Request) -> tuple[Notice, ...]:
+def _notices(manifest: CliProvider, request: Request) -> tuple[ProviderNotice, ...]:
     notices = []
     if request.skip_permissions and not manifest.dangerous_args:
         notices.append(
-            Notice("[permissions] the manifest has no dangerousArgs: permission prompts stay on")
+            ProviderNotice(
+                "[permissions] the manifest has no dangerousArgs: permission prompts stay on"
+            )
         )
     if request.session_id and not manifest.resume_args:
-        notices.append(Notice("[session] the manifest has no resumeArgs: a new session begins"))
-    for name, value in (("agent", request.agent.strip()), ("model", request.wanted_model)):
+        notices.append(
+            ProviderNotice("[session] the manifest has no resumeArgs: a new session begins")
+        )
+    for name, value in (("agent", request.agent.strip()), ("model", request.requested_model)):
         if value and not any(f"{{{name}}}" in argument for argument in manifest.args):
-            told = f"[{name}] the manifest has no {{{name}}}: {one_line(value, 80)!r} is not used"
-            notices.append(Notice(told))
+            unused = one_line(value, 80)
+            notices.append(
+                ProviderNotice(f"[{name}] the manifest has no {{{name}}}: {unused!r} is not used")
+            )
     return tuple(notices)

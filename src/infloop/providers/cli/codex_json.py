@@ -1,9 +1,11 @@
-"""Output format `codex-json`: what `codex exec --json` prints.
+"""Output format `codex-json`: the output of `codex exec --json`.
 
-One JSON object a line: `thread.started`, `turn.started`, `item.started|updated|completed` with a
-message, a command, a patch and so on, and `turn.completed` or `turn.failed` at the end, after
-which nothing counts. Tokens are totals of the thread, over resumed sessions too; money and the
-model are never named. What its sandbox refused is told in the diagnostics alone, if at all.
+- Each line is a JSON object, an event: `thread.started`, `turn.started`,
+  `item.started|updated|completed` with a message, a command or a patch, and `turn.completed` or
+  `turn.failed` at the end. Everything after the end is ignored.
+- Token counts are totals of the thread, including resumed sessions. Cost and model are not
+  reported.
+- A refusal of its sandbox appears in the diagnostics, if at all.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from infloop.providers.base import (
+    AnswerPart,
     Done,
-    Notice,
-    Part,
+    ProviderNotice,
     RateLimited,
     Session,
     Stderr,
@@ -25,16 +27,16 @@ from infloop.providers.base import (
     Usage,
 )
 from infloop.providers.json_lines import (
-    MOST_TEXT,
+    MAX_MESSAGE_CHARS,
     as_count,
     as_json,
     as_object,
     as_objects,
-    as_session,
-    as_words,
-    not_a_frame,
+    as_session_id,
+    as_str,
+    json_object,
+    non_json_line,
     one_line,
-    read_frame,
 )
 
 if TYPE_CHECKING:
@@ -43,8 +45,8 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonObject
     from infloop.providers.lines import Line
 
-MOST_REMEMBERED = 10_000
-MOST_CHANGES_SHOWN = 20
+MAX_REMEMBERED = 10_000
+MAX_CHANGES_SHOWN = 20
 SAME_MINUTE = timedelta(minutes=1)
 
 # Our own fixed patterns: no nested repeats.
@@ -57,90 +59,88 @@ _AGAIN = re.compile(  # noqa: TID251
 
 
 class CodexJson:
-    """Reads one conversation; `now` is the local time, by which the limit's end is told."""
+    """Parses one conversation; `now` returns the local time, in which limits are reported."""
 
     def __init__(self, now: Callable[[], datetime], model: str = "", before: Usage | None = None):
         self._now = now
         self._model = model
         self._counted = before or Usage()
         self._begun = self._ended = False
-        self._said: str | None = None
+        self._last_message: str | None = None
         self._started: set[str] = set()
 
     @property
-    def is_owed(self) -> bool:
-        """Whether the conversation has begun and its result has not come."""
+    def expects_result(self) -> bool:
+        """Whether the conversation has begun and its result is missing."""
         return self._begun and not self._ended
 
-    def read(self, line: Line) -> list[Part] | None:
-        """Return what a line says; None when it is no more than a sign of life."""
+    def read(self, line: Line) -> list[AnswerPart] | None:
         if self._ended:
             return None
-        frame = read_frame(line)
-        if frame is None:
-            return not_a_frame(line) or None
+        event = json_object(line)
+        if event is None:
+            return non_json_line(line) or None
         self._begun = True
-        match frame.get("type"):
+        match event.get("type"):
             case "thread.started":
-                session = as_session(frame.get("thread_id"))
+                session = as_session_id(event.get("thread_id"))
                 return [Session(session)] if session else []
             case "item.started" | "item.updated":
-                return self._read_begun(as_object(frame.get("item")))
+                return self._read_begun(as_object(event.get("item")))
             case "item.completed":
-                return self._read_completed(as_object(frame.get("item")))
+                return self._read_completed(as_object(event.get("item")))
             case "turn.completed":
-                return self._read_end(as_object(frame.get("usage")))
+                return self._read_end(as_object(event.get("usage")))
             case "turn.failed":
-                return self._read_failure(as_object(frame.get("error")))
+                return self._read_failure(as_object(event.get("error")))
             case "error":
-                return [Stderr(f"{one_line(as_words(frame.get('message')), MOST_TEXT)}\n")]
+                return [Stderr(f"{one_line(as_str(event.get('message')), MAX_MESSAGE_CHARS)}\n")]
             case _:
                 return []
 
-    def diagnose(self, line: Line) -> list[Part]:
-        """Return the notice that a line of diagnostics gives reason for."""
-        refused = _REFUSED.search(line.text[:MOST_TEXT])
+    def read_stderr(self, line: Line) -> list[AnswerPart]:
+        refused = _REFUSED.search(line.text[:MAX_MESSAGE_CHARS])
         return [_permissions(refused[1])] if refused else []
 
     # -- items ---------------------------------------------------------------------------------
 
-    def _read_begun(self, item: JsonObject) -> list[Part]:
-        name = as_words(item.get("id"))
+    def _read_begun(self, item: JsonObject) -> list[AnswerPart]:
+        name = as_str(item.get("id"))
         tool = _tool(item)
         if tool is None or name in self._started:
             return []
-        if len(self._started) < MOST_REMEMBERED:
+        if len(self._started) < MAX_REMEMBERED:
             self._started.add(name)
         return [tool]
 
-    def _read_completed(self, item: JsonObject) -> list[Part]:
+    def _read_completed(self, item: JsonObject) -> list[AnswerPart]:
         match item.get("type"):
             case "agent_message":
-                return self._speak(as_words(item.get("text")))
+                return self._add_text(as_str(item.get("text")))
             case "error":
-                return [Stderr(f"{one_line(as_words(item.get('message')), MOST_TEXT)}\n")]
+                return [Stderr(f"{one_line(as_str(item.get('message')), MAX_MESSAGE_CHARS)}\n")]
             case _:
                 return self._read_tool_end(item)
 
-    def _read_tool_end(self, item: JsonObject) -> list[Part]:
+    def _read_tool_end(self, item: JsonObject) -> list[AnswerPart]:
         tool = _tool(item)
         if tool is None:
             return []
         parts = [*self._read_begun(item), ToolResult(_answer(item), tool.kind)]
-        self._started.discard(as_words(item.get("id")))
+        self._started.discard(as_str(item.get("id")))
         if item.get("status") == "declined":
             parts.append(_permissions(tool.summary))
         return parts
 
-    def _speak(self, text: str) -> list[Part]:
-        """Say a message; each begins on a line of its own."""
-        apart = self._said is not None and not self._said.endswith("\n")
-        self._said = text
-        return [Text(f"\n{text}" if apart else text)] if text else []
+    def _add_text(self, text: str) -> list[AnswerPart]:
+        """Return a message; each begins on its own line."""
+        new_line = self._last_message is not None and not self._last_message.endswith("\n")
+        self._last_message = text
+        return [Text(f"\n{text}" if new_line else text)] if text else []
 
-    # -- the end -------------------------------------------------------------------------------
+    # -- result --------------------------------------------------------------------------------
 
-    def _read_end(self, raw: JsonObject) -> list[Part]:
+    def _read_end(self, raw: JsonObject) -> list[AnswerPart]:
         self._ended = True
         total = Usage(
             as_count(raw.get("input_tokens")),
@@ -149,75 +149,76 @@ class CodexJson:
             as_count(raw.get("cache_write_input_tokens")),
             self._model,
         )
-        usage = total.beyond(self._counted)
-        return [*([usage] if usage.counts else []), Done(None, self._said)]
+        usage = total.since(self._counted)
+        return [*([usage] if usage.has_tokens else []), Done(None, self._last_message)]
 
-    def _read_failure(self, error: JsonObject) -> list[Part]:
+    def _read_failure(self, error: JsonObject) -> list[AnswerPart]:
         self._ended = True
-        message = as_words(error.get("message"))
-        until_ms = limit_ends(message, self._now())
+        message = as_str(error.get("message"))
+        until_ms = limit_lifted_ms(message, self._now())
         if until_ms is not None:
             limited = RateLimited(until_ms)
-            return [limited, Done(None, self._said, limited.reason)]
-        return [Done(None, self._said, one_line(message, MOST_TEXT) or "the turn failed")]
+            return [limited, Done(None, self._last_message, limited.reason)]
+        reason = one_line(message, MAX_MESSAGE_CHARS) or "the turn failed"
+        return [Done(None, self._last_message, reason)]
 
 
-def limit_ends(message: str, now: datetime) -> int | None:
-    """Return when a usage limit is lifted by a message such as "try again at 9:51 PM"."""
-    found = _AGAIN.search(message[:MOST_TEXT])
+def limit_lifted_ms(message: str, now: datetime) -> int | None:
+    """Return when a usage limit is lifted, from a message such as "try again at 9:51 PM"."""
+    found = _AGAIN.search(message[:MAX_MESSAGE_CHARS])
     if found is None:
         return None
     month, day, year, clock = found.groups()
     try:
         if month:
-            told = datetime.strptime(f"{month} {day} {year} {clock}", "%b %d %Y %I:%M %p")  # noqa: DTZ007
+            lifted = datetime.strptime(f"{month} {day} {year} {clock}", "%b %d %Y %I:%M %p")  # noqa: DTZ007
         else:
             time = datetime.strptime(clock, "%I:%M %p")  # noqa: DTZ007  (its zone is set below)
-            told = now.replace(hour=time.hour, minute=time.minute, second=0, microsecond=0)
+            lifted = now.replace(hour=time.hour, minute=time.minute, second=0, microsecond=0)
     except ValueError:
         return None
-    told = told.replace(tzinfo=now.tzinfo)
-    if not month and told < now - SAME_MINUTE:
-        told += timedelta(days=1)
-    return int(told.timestamp() * 1000)
+    lifted = lifted.replace(tzinfo=now.tzinfo)
+    if not month and lifted < now - SAME_MINUTE:
+        lifted += timedelta(days=1)
+    return int(lifted.timestamp() * 1000)
 
 
-def _permissions(what: str) -> Notice:
-    return Notice(
+def _permissions(what: str) -> ProviderNotice:
+    return ProviderNotice(
         f"[permissions] denied: {one_line(what)} "
         "(allow it in the agent's own settings, or skip permission prompts for this node)"
     )
 
 
 def _tool(item: JsonObject) -> Tool | None:
-    """Return the use of a tool that an item is, or None for any other item."""
+    """Return the tool call that an item describes, or None for any other item."""
     match item.get("type"):
         case "command_execution":
-            return Tool("shell", one_line(as_words(item.get("command"))))
+            return Tool("shell", one_line(as_str(item.get("command"))))
         case "file_change":
-            changes = as_objects(item.get("changes"))[:MOST_CHANGES_SHOWN]
-            told = [f"{as_words(one.get('kind'))} {as_words(one.get('path'))}" for one in changes]
-            return Tool("patch", one_line("; ".join(told)))
+            changes = as_objects(item.get("changes"))[:MAX_CHANGES_SHOWN]
+            files = [f"{as_str(one.get('kind'))} {as_str(one.get('path'))}" for one in changes]
+            return Tool("patch", one_line("; ".join(files)))
         case "mcp_tool_call":
-            name = f"{as_words(item.get('server'))}.{as_words(item.get('tool'))}"
+            name = f"{as_str(item.get('server'))}.{as_str(item.get('tool'))}"
             return Tool(one_line(name), one_line(as_json(item.get("arguments"))))
         case "web_search":
-            return Tool("web_search", one_line(as_words(item.get("query"))))
+            return Tool("web_search", one_line(as_str(item.get("query"))))
         case "collab_tool_call":
-            name, prompt = as_words(item.get("tool")), as_words(item.get("prompt"))
+            name, prompt = as_str(item.get("tool")), as_str(item.get("prompt"))
             return Tool(one_line(name), one_line(prompt), "subagent")
         case _:
             return None
 
 
 def _answer(item: JsonObject) -> str:
-    """Return what a tool answered: its output or its error, else how it ended."""
+    """Return the answer of a tool: its output or its error, else its status."""
     code = item.get("exit_code")
-    output = as_words(item.get("aggregated_output"))
+    output = as_str(item.get("aggregated_output"))
     if code not in (0, None):
         output = f"exit {as_count(code)} {output}"
     blocks = as_objects(as_object(item.get("result")).get("content"))
-    texts = [as_words(block.get("text")) for block in blocks]
-    error = as_words(as_object(item.get("error")).get("message"))
+    texts = [as_str(block.get("text")) for block in blocks]
+    error = as_str(as_object(item.get("error")).get("message"))
     answer = error or output or "\n".join(filter(None, texts))
-    return one_line(answer or as_words(item.get("status")) or "done")
+    return one_line(answer or as_str(item.get("status")) or "done")

@@ -1,24 +1,22 @@
-"""Output format `plain`: what the program prints is what the agent says."""
+"""Output format `plain`: everything that the program prints is the agent's text."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.providers.base import Part, Text
+from infloop.providers.base import AnswerPart, Text
 
 if TYPE_CHECKING:
     from infloop.providers.lines import Line
 
 
 class PlainText:
-    """Passes every line on, blank ones too."""
+    """Passes every line on, including blank lines."""
 
-    is_owed = False
+    expects_result = False
 
-    def read(self, line: Line) -> list[Part]:
-        """Return what a line of output says."""
+    def read(self, line: Line) -> list[AnswerPart]:
         return [Text(line.text)]
 
-    def diagnose(self, line: Line) -> list[Part]:
-        """Return what a line of diagnostics means: nothing."""
+    def read_stderr(self, line: Line) -> list[AnswerPart]:
         return []

@@ -1,47 +1,48 @@
-"""Dialect `openai`: Chat Completions, as OpenAI made them and most model servers speak them.
+"""Dialect `openai`: Chat Completions, which OpenAI defined and most model servers implement.
 
-Each event holds a piece of the message; `finish_reason` says why it ended, usage comes in the last
-event or in each as a total, and `[DONE]` is the end. Servers differ: some send no `[DONE]`, some no
-usage, some the whole message in one piece. An answer that just stops counts, with a remark.
+- Each event holds a piece of the message. `finish_reason` says why it ended, and `[DONE]` is the
+  end. Usage comes in the last event, or in each event as a total.
+- Servers differ: some send no `[DONE]`, some no usage, some the whole message at once. An answer
+  that just stops is accepted, with a notice.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.providers.base import Done, Notice, Part, Text, Usage
-from infloop.providers.http.replies import (
-    broken_off,
-    cut_short,
+from infloop.providers.base import AnswerPart, Done, ProviderNotice, Text, Usage
+from infloop.providers.http.answers import (
+    error_text,
     failed,
-    lost,
-    not_an_event,
-    spoken,
-    told_error,
+    interrupted,
+    length_notice,
+    message_text,
+    truncated,
+    unreadable,
 )
-from infloop.providers.json_lines import as_count, as_object, as_objects, as_words, read_frame
+from infloop.providers.json_lines import as_count, as_object, as_objects, as_str, json_object
 
 if TYPE_CHECKING:
     from infloop.model.values import JsonObject
     from infloop.providers.lines import Line
 
-USAGE_WISH = "stream_options"
-"""The wish to be told the usage; a server that does not know it may refuse the whole question."""
+USAGE_OPTION = "stream_options"
+"""Requests a report of the usage. A server that does not know the field may refuse the request."""
 
 
-def question(prompt: str, model: str, most_tokens: int | None) -> JsonObject:
-    """Return what is sent to ask."""
+def question(prompt: str, model: str, max_tokens: int | None) -> JsonObject:
+    """Return the body of a request."""
     asked: JsonObject = {
         "model": model,
         "messages": [{"role": "user", "content": prompt}],
         "stream": True,
-        USAGE_WISH: {"include_usage": True},
+        USAGE_OPTION: {"include_usage": True},
     }
-    return {**asked, "max_tokens": most_tokens} if most_tokens else asked
+    return {**asked, "max_tokens": max_tokens} if max_tokens else asked
 
 
 class ChatCompletions:
-    """Reads one answer."""
+    """Parses one answer."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -49,39 +50,40 @@ class ChatCompletions:
         self._finished = ""
         self._begun = False
 
-    def read(self, line: Line) -> list[Part] | None:
-        """Return what an event says."""
+    def read(self, line: Line) -> list[AnswerPart] | None:
         if line.text.strip() == "[DONE]":
             return self._end()
-        frame = read_frame(line)
-        if frame is None:
-            return not_an_event(line) or None
-        if frame.get("error"):
-            return [*self._usage(frame), *lost(told_error(frame))]
-        return [*self._message(frame), *self._usage(frame)]
+        event = json_object(line)
+        if event is None:
+            return unreadable(line) or None
+        if event.get("error"):
+            return [*self._usage(event), *interrupted(error_text(event))]
+        return [*self._message(event), *self._usage(event)]
 
-    def finish(self) -> list[Part]:
-        """Return what it means that the stream ended without `[DONE]`."""
+    def finish(self) -> list[AnswerPart]:
         if not self._begun:
-            return broken_off()
+            return truncated()
         if self._finished:
             return self._end()
-        return [Notice("[output] the server did not say that its answer is whole"), *self._end()]
+        return [
+            ProviderNotice("[output] the server did not say that its answer is whole"),
+            *self._end(),
+        ]
 
-    def _message(self, frame: JsonObject) -> list[Part]:
-        choice = next(iter(as_objects(frame.get("choices"))), None)
+    def _message(self, event: JsonObject) -> list[AnswerPart]:
+        choice = next(iter(as_objects(event.get("choices"))), None)
         if choice is None:
             return []
         self._begun = True
-        self._finished = as_words(choice.get("finish_reason")) or self._finished
+        self._finished = as_str(choice.get("finish_reason")) or self._finished
         message = as_object(choice.get("delta") or choice.get("message"))
-        text = spoken(message.get("content")) or as_words(message.get("refusal"))
+        text = message_text(message.get("content")) or as_str(message.get("refusal"))
         return [Text(text)] if text else []
 
-    def _usage(self, frame: JsonObject) -> list[Part]:
-        raw = as_object(frame.get("usage"))
+    def _usage(self, event: JsonObject) -> list[AnswerPart]:
+        raw = as_object(event.get("usage"))
         details = as_object(raw.get("prompt_tokens_details"))
-        self._model = as_words(frame.get("model")) or self._model
+        self._model = as_str(event.get("model")) or self._model
         total = Usage(
             as_count(raw.get("prompt_tokens")),
             as_count(raw.get("completion_tokens")),
@@ -89,14 +91,15 @@ class ChatCompletions:
             as_count(details.get("cache_write_tokens")),
             self._model,
         )
-        usage = total.beyond(self._counted)
+        usage = total.since(self._counted)
         self._counted += usage
-        return [usage] if usage.counts else []
+        return [usage] if usage.has_tokens else []
 
-    def _end(self) -> list[Part]:
+    def _end(self) -> list[AnswerPart]:
         match self._finished:
             case "length":
-                return [cut_short("it reached the longest length (finish_reason 'length')"), Done()]
+                reason = "it reached the longest length (finish_reason 'length')"
+                return [length_notice(reason), Done()]
             case "content_filter":
                 return [failed("the content filter of the model ended its answer")]
             case _:

@@ -1,75 +1,74 @@
 """Dialect `openai-responses`: OpenAI's Responses API.
 
-`response.output_text.delta` is a piece of the text; `response.completed`, `response.incomplete` and
-`response.failed` are the ends and hold the usage. Nothing of it is kept on the other side.
+- `response.output_text.delta` is a piece of the text. `response.completed`, `response.incomplete`
+  and `response.failed` are the ends and hold the usage.
+- The server is asked not to store the answer.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.providers.base import Done, Part, Text, Usage
-from infloop.providers.http.replies import (
-    broken_off,
-    cut_short,
+from infloop.providers.base import AnswerPart, Done, Text, Usage
+from infloop.providers.http.answers import (
+    error_text,
     failed,
-    lost,
-    not_an_event,
-    told_error,
+    interrupted,
+    length_notice,
+    truncated,
+    unreadable,
 )
-from infloop.providers.json_lines import as_count, as_object, as_words, read_frame
+from infloop.providers.json_lines import as_count, as_object, as_str, json_object
 
 if TYPE_CHECKING:
     from infloop.model.values import JsonObject
     from infloop.providers.lines import Line
 
 
-def question(prompt: str, model: str, most_tokens: int | None) -> JsonObject:
-    """Return what is sent to ask."""
+def question(prompt: str, model: str, max_tokens: int | None) -> JsonObject:
+    """Return the body of a request."""
     asked: JsonObject = {"model": model, "input": prompt, "stream": True, "store": False}
-    return {**asked, "max_output_tokens": most_tokens} if most_tokens else asked
+    return {**asked, "max_output_tokens": max_tokens} if max_tokens else asked
 
 
 class OpenaiResponses:
-    """Reads one answer."""
+    """Parses one answer."""
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._speaking: object = None
+        self._message: object = None
 
-    def read(self, line: Line) -> list[Part] | None:
-        """Return what an event says."""
-        frame = read_frame(line)
-        if frame is None:
-            return not_an_event(line) or None
-        response = as_object(frame.get("response"))
-        match frame.get("type"):
+    def read(self, line: Line) -> list[AnswerPart] | None:
+        event = json_object(line)
+        if event is None:
+            return unreadable(line) or None
+        response = as_object(event.get("response"))
+        match event.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
-                return self._speak(frame)
+                return self._read_text(event)
             case "response.completed":
                 return [*self._usage(response), Done()]
             case "response.incomplete":
                 return [*self._usage(response), *_incomplete(response)]
             case "response.failed":
-                return [*self._usage(response), *lost(told_error(response))]
+                return [*self._usage(response), *interrupted(error_text(response))]
             case "error":
-                return lost(told_error(frame))
+                return interrupted(error_text(event))
             case _:
                 return []
 
-    def finish(self) -> list[Part]:
-        """Return what it means that the stream ended without an end."""
-        return broken_off()
+    def finish(self) -> list[AnswerPart]:
+        return truncated()
 
-    def _speak(self, frame: JsonObject) -> list[Part]:
-        """Say a piece; each message begins on a line of its own."""
-        message = frame.get("output_index")
-        apart = self._speaking is not None and self._speaking != message
-        self._speaking = message
-        text = as_words(frame.get("delta"))
-        return [Text(f"\n{text}" if apart else text)] if text else []
+    def _read_text(self, event: JsonObject) -> list[AnswerPart]:
+        """Return a piece of the text; each message begins on its own line."""
+        message = event.get("output_index")
+        new_line = self._message is not None and self._message != message
+        self._message = message
+        text = as_str(event.get("delta"))
+        return [Text(f"\n{text}" if new_line else text)] if text else []
 
-    def _usage(self, response: JsonObject) -> list[Part]:
+    def _usage(self, response: JsonObject) -> list[AnswerPart]:
         raw = as_object(response.get("usage"))
         details = as_object(raw.get("input_tokens_details"))
         usage = Usage(
@@ -77,13 +76,13 @@ class OpenaiResponses:
             as_count(raw.get("output_tokens")),
             as_count(details.get("cached_tokens")),
             as_count(details.get("cache_write_tokens")),
-            as_words(response.get("model")) or self._model,
+            as_str(response.get("model")) or self._model,
         )
-        return [usage] if usage.counts else []
+        return [usage] if usage.has_tokens else []
 
 
-def _incomplete(response: JsonObject) -> list[Part]:
-    why = as_words(as_object(response.get("incomplete_details")).get("reason"))
+def _incomplete(response: JsonObject) -> list[AnswerPart]:
+    why = as_str(as_object(response.get("incomplete_details")).get("reason"))
     if why == "content_filter":
         return [failed("the content filter of the model ended its answer")]
-    return [cut_short(f"the API calls it incomplete ({why or 'without a reason'})"), Done()]
+    return [length_notice(f"the API calls it incomplete ({why or 'without a reason'})"), Done()]

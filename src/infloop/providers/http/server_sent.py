@@ -1,8 +1,8 @@
-"""Server-sent events, cut out of a stream of bytes in bounded memory; or one answer in one piece.
+"""Splits a stream of bytes into server-sent events, in bounded memory.
 
-Only what model servers use: `data:` lines up to a blank line, ended by LF or CRLF. Other fields
-are passed over: what an event is called is in its data too. What is not UTF-8 is replaced, and an
-event that is too long comes without its end and says so.
+- Only what model servers use is supported: `data:` lines up to a blank line, with LF or CRLF.
+- Other fields are ignored. The type of an event is also in its data.
+- Bytes that are not UTF-8 are replaced. An event that is too long is cut and marked as such.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from infloop.providers.lines import MAX_LINE_CHARS, Line, Lines
 
 
 class ServerEvents:
-    """Takes bytes as they come and gives back the data of each whole event, as one line."""
+    """Takes pieces of bytes and returns the data of each whole event as one line."""
 
     def __init__(self, limit: int = MAX_LINE_CHARS) -> None:
         self._limit = limit
@@ -57,7 +57,7 @@ class ServerEvents:
 
 
 class WholeAnswer:
-    """An answer that is no stream of events: all of it is one line, up to a limit."""
+    """Collects an answer without streaming as one line, up to a limit."""
 
     def __init__(self, limit: int = MAX_LINE_CHARS) -> None:
         self._limit = limit

@@ -1,13 +1,14 @@
-"""Room on the disks that no run takes: without it, nothing could be recorded any more.
+"""Disk space that no run may use up: without it, nothing could be recorded any more.
 
-A child can write until a disk is full. So where less is left than must stay free, no run begins,
-and those that work there are ended, their children at once and without grace.
+A child can write until a disk is full. When less than the reserve is free, no run starts there, and
+the runs that work there are aborted; their children are killed without a grace period.
 
 Rules
-  * The data directory's disk is every run's: all of them are recorded there.
-  * Another disk is that of the runs whose children work on it; on which disk a directory is, a run
-    asks once. It may belong to a network and not answer: a thread asks it, nobody waits for that,
-    and it is not asked again meanwhile.
+  * The disk of the data directory concerns every run: all of them are recorded there.
+  * Another disk concerns the runs whose children work on it. A run looks up the disk of a directory
+    once.
+  * Another disk may be a network disk that does not answer. It is queried in a daemon thread that
+    nobody waits for, and not queried again until it has answered.
 """
 
 from __future__ import annotations
@@ -19,82 +20,82 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from infloop.errors import GuardError, StoreError
-from infloop.runtime.blocking_calls import PATIENCE_S, aside
+from infloop.runtime.blocking_calls import TIMEOUT_S, call_in_daemon_thread
 
 T = TypeVar("T")
 
-LEAST_FILES = 20_000
-"""How many more files must find room on a disk that counts them."""
+MIN_FREE_FILES = 20_000
+"""How many files must still fit on a disk that limits their number."""
 
 
-class Left(NamedTuple):
-    """What is left on a disk; `files` is None where the disk does not count them."""
+class FreeSpace(NamedTuple):
+    """What is free on a disk; `files` is None where the number of files is not limited."""
 
     size: int
     files: int | None
 
 
-class Reserve:
-    """How much must stay free, 0 for nothing, and whether it does where the runs are recorded."""
+class DiskReserve:
+    """How many bytes must stay free on each disk; 0 for none."""
 
-    def __init__(self, data_dir: str = "", least: int = 0) -> None:
-        """`data_dir` must be there."""
+    def __init__(self, data_dir: str = "", min_free: int = 0) -> None:
+        """`data_dir` must exist."""
         self._data_dir = data_dir
-        self._least = least
-        self._device = Path(data_dir).stat().st_dev if least else 0
+        self._min_free = min_free
+        self._device = Path(data_dir).stat().st_dev if min_free else 0
 
-    def of_run(self) -> RunDisks:
-        """Return what keeps an eye on the disks of one run."""
+    def for_run(self) -> RunDisks:
         return RunDisks(self)
 
     def shortage(self) -> str:
-        """Return why no run can go on, wherever it works, or nothing."""
-        if not self._least:
+        """Return why no run can go on, wherever it works; empty if runs can go on."""
+        if not self._min_free:
             return ""
-        left = left_on(self._data_dir)
-        return self.why_short(self._data_dir, left) if left else _unknown(self._data_dir)
+        free = free_space(self._data_dir)
+        return self.why_short(self._data_dir, free) if free else _unknown(self._data_dir)
 
-    def refuse_all(self) -> None:
-        """Raise StoreError if any run would be ended at once."""
+    def check_data_disk(self) -> None:
+        """Raise StoreError if the disk of the data directory is too full for any run."""
         if reason := self.shortage():
             raise StoreError(reason)
 
-    async def refuse(self, directory: str) -> None:
-        """Raise GuardError if a run in a directory would be, for the sake of its own disk."""
-        disk = await self.disk_elsewhere(directory)
+    async def check_directory(self, directory: str) -> None:
+        """Raise GuardError if the disk of a directory is too full for a run that works there."""
+        disk = await self.other_disk(directory)
         if disk is None:
             return
-        await _patiently(disk.ask(), directory)
-        if disk.left is None:
+        await _with_timeout(disk.query(), directory)
+        if disk.free is None:
             raise GuardError(_unknown(directory))
-        if reason := self.why_short(directory, disk.left):
+        if reason := self.why_short(directory, disk.free):
             raise GuardError(reason)
 
-    async def disk_elsewhere(self, directory: str) -> Disk | None:
-        """Return the disk of a directory; None if it is the data directory's, or nothing counts.
+    async def other_disk(self, directory: str) -> Disk | None:
+        """Return the disk of a directory; None if it is the data directory's, or without a reserve.
 
-        Raises GuardError if nobody answers.
+        Raises GuardError if the disk does not answer.
         """
-        if not self._least:
+        if not self._min_free:
             return None
-        device = await _patiently(aside(partial(_device, directory)), directory)
+        find_device = partial(_device, directory)
+        device = await _with_timeout(call_in_daemon_thread(find_device), directory)
         if device in (None, self._device):
-            return None  # where there is no directory, a step that works there says so
+            return None  # a step reports a directory that does not exist
         return Disk(device, directory)
 
-    def why_short(self, directory: str, left: Left) -> str:
-        """Return why nobody may work in a directory with so much left on its disk, or nothing."""
+    def why_short(self, directory: str, free: FreeSpace) -> str:
+        """Return why no run may work in a directory; empty if there is enough space."""
         what_to_do = "remove what is not needed there, or let less stay free"
-        if left.size < self._least:
+        if free.size < self._min_free:
             return (
-                f"only {shown_size(left.size)} are left on the disk of {directory!r}, and "
-                f"{shown_size(self._least)} must stay free (INFLOOP_MIN_FREE_DISK_BYTES): "
+                f"only {format_size(free.size)} are left on the disk of {directory!r}, and "
+                f"{format_size(self._min_free)} must stay free (INFLOOP_MIN_FREE_DISK_BYTES): "
                 f"{what_to_do}"
             )
-        if left.files is not None and left.files < LEAST_FILES:
+        if free.files is not None and free.files < MIN_FREE_FILES:
             return (
-                f"only {left.files} more files find room on the disk of {directory!r}, and room "
-                f"for {LEAST_FILES} must stay free (INFLOOP_MIN_FREE_DISK_BYTES): {what_to_do}"
+                f"only {free.files} more files fit on the disk of {directory!r}, and room "
+                f"for {MIN_FREE_FILES} must stay free (INFLOOP_MIN_FREE_DISK_BYTES): {what_to_do}"
             )
         return ""
 
@@ -102,62 +103,62 @@ class Reserve:
 class RunDisks:
     """The disks that the children of one run write to."""
 
-    def __init__(self, reserve: Reserve) -> None:
+    def __init__(self, reserve: DiskReserve) -> None:
         self._reserve = reserve
-        self._known: set[str] = set()
-        self._elsewhere: dict[int, Disk] = {}
-        self._short = False
+        self._directories: set[str] = set()
+        self._disks: dict[int, Disk] = {}
+        self._exhausted = False
 
     async def add(self, *directories: str) -> None:
-        """Keep an eye on the disks of these directories, too; GuardError if one does not answer."""
+        """Check the disks of these directories too; GuardError if one does not answer."""
         for directory in directories:
-            if directory not in self._known:
-                disk = await self._reserve.disk_elsewhere(directory)
+            if directory not in self._directories:
+                disk = await self._reserve.other_disk(directory)
                 if disk is not None:
-                    self._elsewhere.setdefault(disk.device, disk)
-                self._known.add(directory)
+                    self._disks.setdefault(disk.device, disk)
+                self._directories.add(directory)
 
     def shortage(self) -> str:
-        """Return why the run must end, by what its own disks last said, and ask them again."""
-        for disk in self._elsewhere.values():
-            disk.ask()
-            if disk.left and (reason := self._reserve.why_short(disk.directory, disk.left)):
+        """Return why the run must end, by the last answers of its own disks; query them again."""
+        for disk in self._disks.values():
+            disk.query()
+            if disk.free and (reason := self._reserve.why_short(disk.directory, disk.free)):
                 return reason
         return ""
 
-    def give_up(self) -> None:
-        """The run is being ended for want of room."""
-        self._short = True
+    def mark_exhausted(self) -> None:
+        """Note that the run is aborted for lack of disk space."""
+        self._exhausted = True
 
-    def is_short(self) -> bool:
-        """Say whether the run is being ended for want of room: then nobody may write on."""
-        return self._short
+    def is_exhausted(self) -> bool:
+        """Say whether the run is aborted for lack of disk space: its children get no grace."""
+        return self._exhausted
 
 
 class Disk:
-    """A disk that may not answer; `left` is what it said last."""
+    """A disk that may not answer; `free` is its last answer."""
 
     def __init__(self, device: int, directory: str) -> None:
         self.device = device
         self.directory = directory
-        self.left: Left | None = None
-        self._answer: asyncio.Future[Left | None] | None = None
+        self.free: FreeSpace | None = None
+        self._query: asyncio.Future[FreeSpace | None] | None = None
 
-    def ask(self) -> asyncio.Future[Left | None]:
-        """Return what is done when the disk has answered; it is asked once at a time."""
-        if self._answer is None or self._answer.done():
-            self._answer = aside(self._look)
-        return self._answer
+    def query(self) -> asyncio.Future[FreeSpace | None]:
+        """Return the next answer; only one query runs at a time."""
+        if self._query is None or self._query.done():
+            self._query = call_in_daemon_thread(self._update)
+        return self._query
 
-    def _look(self) -> Left | None:
-        self.left = left_on(self.directory)
-        return self.left
+    def _update(self) -> FreeSpace | None:
+        self.free = free_space(self.directory)
+        return self.free
 
 
-async def _patiently(answer: asyncio.Future[T], directory: str) -> T:
+async def _with_timeout(answer: asyncio.Future[T], directory: str) -> T:
     """Return what the disk of a directory answers; GuardError if it takes too long."""
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             return await asyncio.shield(answer)
     except TimeoutError:
         raise GuardError(_unknown(directory)) from None
@@ -177,17 +178,17 @@ def _unknown(directory: str) -> str:
     )
 
 
-def left_on(directory: str) -> Left | None:
-    """Return what is left on the disk of a directory; None if it cannot be known."""
+def free_space(directory: str) -> FreeSpace | None:
+    """Return what is free on the disk of a directory; None if that is unknown."""
     try:
         found = os.statvfs(directory)
     except OSError:
         return None
-    return Left(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None)
+    return FreeSpace(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None)
 
 
-def shown_size(size: float) -> str:
-    """Return a number of bytes for people."""
+def format_size(size: float) -> str:
+    """Return a number of bytes for people: `1.5 MB`."""
     units = ["GB", "MB", "KB", "bytes"]
     while size >= 1024 and len(units) > 1:
         size /= 1024

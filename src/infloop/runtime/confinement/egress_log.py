@@ -1,11 +1,11 @@
-"""What the fence tells of a step: in its run, and to who keeps the audit log and the counters.
+"""Reports the egress decisions of a step to its run, the audit log and the metrics.
 
 Rules
-  * Each different decision about a connection is a line in the run, once.
-  * Every decision is counted. A refusal is told at once, the first of its kind; what repeats, and
-    what is allowed, is told as a sum, every few seconds and when the step ends.
-  * A step has so many different decisions and no more; the rest is told together. So whoever asks
-    for thousands of hosts can neither hide among them nor fill anybody's log.
+  * Each different decision is one line in the run.
+  * Every decision is counted. The first refusal of its kind is reported at once. Repeated refusals
+    and allowed connections are reported as counts, every few seconds and when the step ends.
+  * The number of different decisions of a step is limited, and the rest is reported together. So a
+    child that tries thousands of hosts can neither hide one among them nor fill a log.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.model.events import Notice
-from infloop.policy.hosts import authority
+from infloop.model.hosts import authority
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from infloop.egress.reports import Decision, Why
+    from infloop.egress.reports import Decision, RefusalCause
     from infloop.model.audit import EventName
     from infloop.model.events import Event
     from infloop.model.values import JsonObject
-    from infloop.policy.hosts import Verdict
-    from infloop.runtime.run_audit import Run
+    from infloop.policy.hosts import HostVerdict
+    from infloop.runtime.run_audit import AuditedRun
 
-TELL_SECONDS = 2.0
-"""How long sums wait to be told."""
+FLUSH_SECONDS = 2.0
+"""How often counts are reported."""
 
-_MOST_KINDS = 50
+_MAX_KINDS = 50
 
 
-class Kind(NamedTuple):
-    """What decisions have in common that are told as one. `host` is empty for several."""
+class DecisionKind(NamedTuple):
+    """What equal decisions have in common. `host` is empty if they are about several hosts."""
 
-    verdict: Verdict
+    verdict: HostVerdict
     host: str
     port: int
     reason: str
     rule: str
-    why: Why
+    why: RefusalCause
 
     def __str__(self) -> str:
         where = authority(self.host, self.port) if self.host else "a connection"
@@ -48,21 +48,21 @@ class Kind(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
-    """So many decisions of one kind about connections of a step."""
+class EgressDecision:
+    """`count` equal decisions about connections of a step."""
 
     path: str
     node: str
-    kind: Kind
+    kind: DecisionKind
     count: int
 
     @property
     def event(self) -> EventName:
-        """What the audit log calls it."""
+        """The event in the audit log."""
         return "egress.allowed" if self.kind.verdict == "allowed" else "egress.refused"
 
     def details(self) -> JsonObject:
-        """Return what the audit log and those who listen are told of it."""
+        """Return what the audit log and the event bus have in common."""
         kind = self.kind
         return {
             "path": self.path,
@@ -73,8 +73,8 @@ class Decided:
             "count": self.count,
         }
 
-    def message(self, run: Run, time: int) -> JsonObject:
-        """Return what those are told who listen to all runs."""
+    def message(self, run: AuditedRun, time: int) -> JsonObject:
+        """Return the message for the event bus."""
         return {
             "type": "egress_decided",
             "runId": run.id,
@@ -88,53 +88,55 @@ class Decided:
         }
 
 
-class Telling:
-    """Tells what happened at the fence of one step."""
+class EgressLog:
+    """Reports the egress decisions of one step, and other warnings about its confinement."""
 
     def __init__(
         self,
         post: Callable[[Event], None],
-        tell: Callable[[Decided], None],
+        report: Callable[[EgressDecision], None],
         path: str,
         node: str,
     ) -> None:
-        """Take where the run's events go, and who is told sums."""
+        """Take what adds events to the run, and what reports counts."""
         self._post = post
-        self._tell = tell
+        self._report = report
         self._path = path
         self._node = node
-        self._known: set[Kind] = set()
-        self._counts: dict[Kind, int] = {}
+        self._known: set[DecisionKind] = set()
+        self._counts: dict[DecisionKind, int] = {}
 
-    def planted(self, said: str) -> None:
-        """Note what a child did to a repository that is not its own."""
-        self._post(Notice(f"[git] {said}", self._path, self._node, "warning"))
+    def add_warning(self, message: str) -> None:
+        """Add a warning to the run."""
+        self._post(Notice(message, self._path, self._node, "warning"))
 
-    def decided(self, decision: Decision) -> None:
-        """Note a decision about a connection."""
+    def add(self, decision: Decision) -> None:
+        """Count a decision, and report it if it is the first of its kind."""
         kind = self._kind(decision)
         self._counts[kind] = self._counts.get(kind, 0) + 1
         if kind in self._known:
             return
         self._known.add(kind)
-        said = f"[egress] {kind}"
+        message = f"[egress] {kind}"
         if kind.verdict == "allowed":
-            self._post(Notice(said, self._path, self._node))
+            self._post(Notice(message, self._path, self._node))
         else:
-            self._post(Notice(said, self._path, self._node, "warning"))
-            self._tell_sum(kind)
+            self.add_warning(message)
+            self._report_count(kind)
 
-    def settle(self) -> None:
-        """Tell what was counted and not told yet."""
+    def flush(self) -> None:
+        """Report the counts that were not reported yet."""
         for kind in tuple(self._counts):
-            self._tell_sum(kind)
+            self._report_count(kind)
 
-    def _tell_sum(self, kind: Kind) -> None:
-        self._tell(Decided(self._path, self._node, kind, self._counts.pop(kind)))
+    def _report_count(self, kind: DecisionKind) -> None:
+        self._report(EgressDecision(self._path, self._node, kind, self._counts.pop(kind)))
 
-    def _kind(self, decision: Decision) -> Kind:
-        verdict, why = decision.verdict, decision.why
-        kind = Kind(verdict, decision.host, decision.port, decision.reason, decision.rule, why)
-        if kind in self._known or len(self._known) < _MOST_KINDS:
+    def _kind(self, decision: Decision) -> DecisionKind:
+        verdict, why = decision.verdict, decision.cause
+        kind = DecisionKind(
+            verdict, decision.host, decision.port, decision.reason, decision.rule, why
+        )
+        if kind in self._known or len(self._known) < _MAX_KINDS:
             return kind
-        return Kind(verdict, "", 0, "as others are that are not listed any more", "", why)
+        return DecisionKind(verdict, "", 0, "as others that are not listed any more", "", why)

@@ -1,9 +1,10 @@
-"""Confined children in directories that are not their own: git works there, and nothing is planted.
+"""Keeps confined children from planting files that git executes.
 
-A private clone belongs to the child, with all that is in it. Elsewhere the child may change files,
-and not what git acts upon (see `infloop.workspace.planted_files`). Where the level can leave
-something out of a writable directory (`sandbox`), every `.git` is read only. Everywhere,
-what a child did to it is put right when the child has ended, and the run says so.
+- A private clone belongs to the child, with everything in it.
+- In other directories the child may change files, but not the files that control git (see
+  `infloop.workspace.planted_files`). git itself works there.
+- At a level with mounts of its own (`sandbox`), every `.git` is mounted read-only.
+- At every level, changes to those files are undone when the child has ended, and the run says so.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import GuardError, StepError
 from infloop.lowlevel.uncancelled import run_uncancelled
-from infloop.workspace.git.repository_paths import Places, git_places
-from infloop.workspace.planted_files import look, put_right
+from infloop.workspace.git.repository_paths import GitPaths, git_paths
+from infloop.workspace.planted_files import find_repositories, undo_changes
 from infloop.workspace.threads import in_thread
 
 if TYPE_CHECKING:
@@ -29,94 +30,95 @@ if TYPE_CHECKING:
 
 _NOWHERE = Path("/nonexistent")
 
-MOST_ENTRIES = 1_000_000
-"""How many files and directories are looked through, twice for each child; more are refused."""
-_MOST_AFTERWARDS = 10 * MOST_ENTRIES
-"""… after a child, which cannot hide something among as many as it can make."""
+MAX_ENTRIES = 1_000_000
+"""How many files and directories are scanned before and after each child; more are refused."""
+_MAX_ENTRIES_AFTER = 10 * MAX_ENTRIES
+"""The limit after a child, so that it cannot hide a change among files that it makes."""
 
 
-class InPlace:
-    """Looks after the directories that children of one run work in.
+class GitProtection:
+    """Protects the repositories in which the children of one run work.
 
-    `places` says what belongs to the repository around a directory. `ours` is never looked into.
+    `find_paths` returns the paths of the repository around a directory. `ignored` is not scanned.
     """
 
     def __init__(
         self,
-        level: str,
-        places: Callable[[str], Places] = git_places,
-        ours: Path = _NOWHERE,
+        find_paths: Callable[[str], GitPaths] = git_paths,
+        ignored: Path = _NOWHERE,
+        *,
+        own_mounts: bool,
     ) -> None:
-        self._places = places
-        self._ours = ours
-        self._carves = level == "sandbox"
-        self._turn = asyncio.Lock()
+        self._find_paths = find_paths
+        self._ignored = ignored
+        self._own_mounts = own_mounts
+        self._lock = asyncio.Lock()
 
     @asynccontextmanager
-    async def at_work(
-        self, cwd: str, more: Sequence[str], say: Callable[[str], None]
-    ) -> AsyncIterator[Places]:
-        """Give what a child may reach of the repositories where it works; see to it afterwards.
+    async def protect(
+        self, cwd: str, write_paths: Sequence[str], warn: Callable[[str], None]
+    ) -> AsyncIterator[GitPaths]:
+        """Give the paths that git needs where a child works; undo what it planted afterwards.
 
-        `more` are other directories that it may write to.
+        `write_paths` are other directories that the child may write to.
         """
-        places = self._places(cwd)
-        own = (cwd, *places.write) if not places.is_its_own else ()
-        before = {root: await self._look(root) for root in _outermost((*own, *more))}
-        marks = [os.fsdecode(path) for path in _marks(before)]
+        paths = self._find_paths(cwd)
+        own = (cwd, *paths.write) if not paths.is_private else ()
+        before = {root: await self._scan(root) for root in _outermost((*own, *write_paths))}
+        read_only = [os.fsdecode(path) for path in _git_directories(before)]
         try:
-            yield places._replace(read=(*places.read, *marks))
+            yield paths._replace(read=(*paths.read, *read_only))
         finally:
-            await run_uncancelled(self._put_all_right(before, say))
+            await run_uncancelled(self._undo_all(before, warn))
 
-    async def _look(self, root: Path) -> Repositories:
-        """Return the repositories beneath a directory; one too large to look after is refused."""
+    async def _scan(self, root: Path) -> Repositories:
+        """Return the repositories below a directory; GuardError if it is too large."""
         try:
-            return await in_thread(partial(self._look_now, root, MOST_ENTRIES))
+            return await in_thread(partial(self._scan_now, root, MAX_ENTRIES))
         except StepError as error:
             raise GuardError(
-                f"the repositories beneath {str(root)!r} cannot be looked after: {error}. Let the "
+                f"the repositories below {str(root)!r} cannot be protected: {error}. Let the "
                 "agent work in a worktree (useWorktree) or in a smaller directory"
             ) from None
 
-    async def _put_all_right(
-        self, before: dict[Path, Repositories], say: Callable[[str], None]
+    async def _undo_all(
+        self, before: dict[Path, Repositories], warn: Callable[[str], None]
     ) -> None:
-        for root, known in before.items():
-            await self._put_right(root, known, say)
+        for root, repositories in before.items():
+            await self._undo(root, repositories, warn)
 
-    async def _put_right(
-        self, root: Path, before: Repositories, say: Callable[[str], None]
-    ) -> None:
+    async def _undo(self, root: Path, before: Repositories, warn: Callable[[str], None]) -> None:
         try:
-            async with self._turn:  # steps that run side by side may work in one directory
-                done = await in_thread(partial(self._put_right_now, root, before))
+            async with self._lock:  # concurrent steps may work in one directory
+                messages = await in_thread(partial(self._undo_now, root, before))
         except (OSError, StepError) as error:
             raise GuardError(
-                f"a child may have changed what git acts upon beneath {str(root)!r}, which could "
-                f"not be put right: {error}. Look at it before you use git there"
+                f"a child may have changed files that control git below {str(root)!r}, and that "
+                f"could not be undone: {error}. Check them before you use git there"
             ) from None
-        for sentence in done:
-            say(f"in {str(root)!r}, {sentence}")
+        for message in messages:
+            warn(f"in {str(root)!r}, {message}")
 
-    def _look_now(self, root: Path, most: int, stop: Stop) -> Repositories:
-        return look(root, self._ours, stop, inside=not self._carves, most=most)
+    def _scan_now(self, root: Path, limit: int, stop: Stop) -> Repositories:
+        return find_repositories(
+            root, self._ignored, stop, inside=not self._own_mounts, max_entries=limit
+        )
 
-    def _put_right_now(self, root: Path, before: Repositories, stop: Stop) -> list[str]:
-        after = self._look_now(root, _MOST_AFTERWARDS, stop) if root.is_dir() else before
-        return put_right(root, before, after) if after != before else []
+    def _undo_now(self, root: Path, before: Repositories, stop: Stop) -> list[str]:
+        after = self._scan_now(root, _MAX_ENTRIES_AFTER, stop) if root.is_dir() else before
+        return undo_changes(root, before, after) if after != before else []
 
 
-def _marks(found: dict[Path, Repositories]) -> Iterable[bytes]:
-    """Give every `.git` that can be made read only; a link may lead anywhere."""
+def _git_directories(found: dict[Path, Repositories]) -> Iterable[bytes]:
+    """Yield every `.git` that can be mounted read-only; a link is left out."""
     for root, repositories in found.items():
         for path in repositories:
-            whole = os.path.join(os.fsencode(root), path)  # noqa: PTH118  (bytes)
-            if not os.path.islink(whole):  # noqa: PTH114
-                yield whole
+            full_path = os.path.join(os.fsencode(root), path)  # noqa: PTH118  (bytes)
+            if not os.path.islink(full_path):  # noqa: PTH114
+                yield full_path
 
 
 def _outermost(directories: Iterable[str]) -> list[Path]:
-    """Return the real directories, without those that lie in another of them."""
+    """Return the resolved directories, without those inside another of them."""
     real = {path for each in directories if (path := Path(each).resolve()).is_dir()}
     return sorted(path for path in real if not any(above in real for above in path.parents))

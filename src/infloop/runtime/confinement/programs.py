@@ -1,6 +1,6 @@
-"""Programs that the workspace asks for, git above all, run in the sandbox like any child.
+"""Runs git and other programs for the workspace, in the sandbox like any child.
 
-Those that look into what an agent has made are confined as agents are.
+A program that reads files which an agent has made is confined as agents are.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from infloop.sandbox.access import Access, ResourceLimits
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.fence import Fence, Limits
-from infloop.workspace.git.program import Finished
+from infloop.workspace.git.program import ProgramResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,28 +18,29 @@ if TYPE_CHECKING:
     from infloop.sandbox.base import Sandbox
     from infloop.workspace.git.program import Confine, RunProgram
 
-LARGEST_ANSWER = 512 << 20
-MOST_MEMORY = 2 << 30
-"""What a confined program may take: what it looks at was made by somebody else."""
-# What a child prints is text to the sandbox; its result descriptor carries bytes.
+MAX_RESULT_BYTES = 512 << 20
+MAX_MEMORY_BYTES = 2 << 30
+"""The memory limit of a confined program: it reads files that it cannot trust."""
+# The sandbox reads a child's output as text; the result descriptor carries bytes.
 TO_RESULT = ("/bin/sh", "-c", 'exec "$@" >&3', "sh")
 
 
 def programs_in(sandbox: Sandbox) -> RunProgram:
-    """Return what runs a program in the sandbox and answers with exactly what it printed."""
+    """Return a function that runs a program in the sandbox and returns exactly what it printed."""
     return partial(_run, sandbox, None)
 
 
 def confined_in(find: Callable[[], Awaitable[Sandbox]]) -> Confine:
-    """Return what confines programs in a sandbox, which is found when it is first needed."""
+    """Return a function that confines programs; `find` is called when one is run."""
 
     def confine(*, read: Sequence[str], write: Sequence[str]) -> RunProgram:
-        fence = Fence(tuple(read), tuple(write), limits=Limits(memory_bytes=MOST_MEMORY))
+        limits = ResourceLimits(memory_bytes=MAX_MEMORY_BYTES)
+        access = Access(tuple(read), tuple(write), limits=limits)
 
         async def run(
             argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes | None
-        ) -> Finished:
-            return await _run(await find(), fence, argv, cwd, env, stdin)
+        ) -> ProgramResult:
+            return await _run(await find(), access, argv, cwd, env, stdin)
 
         return run
 
@@ -48,24 +49,24 @@ def confined_in(find: Callable[[], Awaitable[Sandbox]]) -> Confine:
 
 async def _run(
     sandbox: Sandbox,
-    fence: Fence | None,
+    access: Access | None,
     argv: Sequence[str],
     cwd: str,
     env: Mapping[str, str],
     stdin: bytes | None,
-) -> Finished:
+) -> ProgramResult:
     done = await sandbox.run(
         ChildRequest(
-            (*TO_RESULT, *argv),
-            cwd,
-            env,
-            stdin,
+            argv=(*TO_RESULT, *argv),
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
             want_result=True,
-            max_result_bytes=LARGEST_ANSWER,
-            fence=fence,
+            max_result_bytes=MAX_RESULT_BYTES,
+            access=access,
         )
     )
     if done.result is None:
         why = "it printed too much" if done.result_too_large else done.error
-        return Finished(None, b"", done.stderr, why or "it was ended")
-    return Finished(done.exit_code, done.result, done.stderr, done.error)
+        return ProgramResult(None, b"", done.stderr, why or "it was ended")
+    return ProgramResult(done.exit_code, done.result, done.stderr, done.error)

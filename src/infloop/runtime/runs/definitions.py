@@ -1,8 +1,4 @@
-"""What is found out about a definition once, however many runs it has.
-
-A server starts many runs of what it read from a file once: it is encoded, compiled and looked
-through for each definition, not for each run.
-"""
+"""Facts about a definition that are worked out once and used by every run of it."""
 
 from __future__ import annotations
 
@@ -10,53 +6,53 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from infloop.engine.graph import compile_program
-from infloop.policy.taint import refusals
+from infloop.policy.taint import find_violations
 from infloop.store.interfaces.run_log import definition_hash
 
 if TYPE_CHECKING:
     from infloop.engine.graph import Definition, Program
-    from infloop.policy.taint import Refusal
-
-MOST_KNOWN = 64
+    from infloop.model.values import JsonObject
+    from infloop.policy.taint import TaintViolation
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A definition, its bytes and their name, and how it is walked."""
+class PreparedDefinition:
+    """A definition, its stored bytes and their hash, and the compiled program.
+
+    The definition must not change any more.
+    """
 
     definition: Definition
     data: bytes
-    name: str
+    hash: str
     program: Program
-    _refusals: dict[tuple[tuple[str, ...], bool], tuple[Refusal, ...]] = field(default_factory=dict)
+    _violations: dict[tuple[tuple[str, ...], bool], tuple[TaintViolation, ...]] = field(
+        default_factory=dict
+    )
 
-    def refusals(self, untrusted: tuple[str, ...], *, confined: bool) -> tuple[Refusal, ...]:
+    @property
+    def root(self) -> str:
+        """The id of the workflow that a run begins with."""
+        return self.definition.root
+
+    @property
+    def workflow(self) -> JsonObject:
+        """The workflow that a run begins with."""
+        return self.definition.workflows[self.root]
+
+    def violations(
+        self, untrusted: tuple[str, ...], *, confined: bool
+    ) -> tuple[TaintViolation, ...]:
         """Return where an untrusted input would arrive and must not: see `policy.taint`."""
-        asked = untrusted, confined
-        if asked not in self._refusals:
-            found = self.definition
-            self._refusals[asked] = refusals(
-                found.workflows, found.root, untrusted, confined=confined
+        key = untrusted, confined
+        if key not in self._violations:
+            self._violations[key] = find_violations(
+                self.definition.workflows, self.root, untrusted, confined=confined
             )
-        return self._refusals[asked]
+        return self._violations[key]
 
 
-class Definitions:
-    """The definitions of which runs were started lately."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, Known] = {}
-
-    def known(self, definition: Definition) -> Known:
-        """Return what is known of a definition; it must not be changed any more."""
-        # It is kept with what is known of it, so its id stays its own.
-        found = self._known.pop(id(definition), None) or _look_at(definition)
-        self._known[id(definition)] = found
-        if len(self._known) > MOST_KNOWN:
-            del self._known[next(iter(self._known))]
-        return found
-
-
-def _look_at(definition: Definition) -> Known:
+def prepare(definition: Definition) -> PreparedDefinition:
+    """Encode, hash and compile a definition."""
     data = definition.encode()
-    return Known(definition, data, definition_hash(data), compile_program(definition))
+    return PreparedDefinition(definition, data, definition_hash(data), compile_program(definition))

@@ -1,24 +1,24 @@
-"""What runs are made of."""
+"""What the application gives to the run service."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from infloop.model.events import Limits
+from infloop.model.events import RunBudget
 from infloop.nodes.base import Environment, Interpreters
 from infloop.policy.spending import Budget
-from infloop.runtime.confinement.disk_reserve import Reserve
+from infloop.runtime.confinement.disk_reserve import DiskReserve
 from infloop.runtime.confinement.fence import EgressRules
-from infloop.runtime.runs.redaction import LeakGuard
+from infloop.runtime.runs.redaction import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from infloop.providers.approval_requests import Ask
+    from infloop.providers.approval_requests import AskPerson
     from infloop.providers.base import Provider
     from infloop.runtime.approvals import Approvals
-    from infloop.runtime.confinement.fence import Around
+    from infloop.runtime.confinement.fence import MakeSandbox
     from infloop.runtime.confinement.homes import Homes
     from infloop.runtime.runs.markers import RunMarkers
     from infloop.runtime.workspaces import Workspaces
@@ -26,36 +26,44 @@ if TYPE_CHECKING:
     from infloop.sandbox.keepers.child_records import ChildRecords
     from infloop.store.audit.log import AuditLog
 
+    FindProvider = Callable[[str, MakeSandbox, AskPerson | None], Provider]
+    """Returns the provider with an id, for one step."""
+
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """Given by the application, once for all runs.
+class RunDependencies:
+    """Given once for all runs of a process. What is None is not done:
 
-    Without `workspaces` there are no worktrees, and no snapshots are taken; without `records`,
-    children are not on record; without `markers`, nor are runs under way; without `audit`, runs
-    are not in the audit log. `why_host` says why children are not confined although nobody asked
-    for that. `own_device` is that of the data directory.
+    - `homes`: confined agents keep no home from one round to the next
+    - `workspaces`: no worktrees, no snapshots
+    - `child_records`: children are not recorded, so a crash can leave orphans
+    - `markers`: no files for active runs
+    - `audit`: runs are not in the audit log
+    - `approvals`: nobody is asked
+
+    `unconfined_reason` says why children are not confined although nobody chose that.
+    `data_device` is the device number of the data directory.
     """
 
     sandbox: Sandbox
     environment: Environment
-    provider: Callable[[str, Around, Ask | None], Provider]
+    find_provider: FindProvider
     egress: EgressRules = field(default_factory=EgressRules)
     service_user: tuple[int, int] | None = None
-    why_host: str = ""
+    unconfined_reason: str = ""
     homes: Homes | None = None
     interpreters: Interpreters = field(default_factory=Interpreters)
-    limits: Limits = field(default_factory=Limits)
+    limits: RunBudget = field(default_factory=RunBudget)
     budget: Budget = field(default_factory=Budget)
     history_limit: int = 100
     max_output_bytes: int = 2 << 20
     max_command_ms: int = 7_200_000
     child_memory_bytes: int = 0
-    reserve: Reserve = field(default_factory=Reserve)
-    own_device: int = 0
-    leaks: LeakGuard = field(default_factory=LeakGuard)
+    disk_reserve: DiskReserve = field(default_factory=DiskReserve)
+    data_device: int = 0
+    redactor: Redactor = field(default_factory=Redactor)
     workspaces: Workspaces | None = None
-    records: ChildRecords | None = None
+    child_records: ChildRecords | None = None
     markers: RunMarkers | None = None
     audit: AuditLog | None = None
     approvals: Approvals | None = None

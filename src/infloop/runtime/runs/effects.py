@@ -1,7 +1,7 @@
-"""The effects of one run: begun once their start is durable, interrupted, and always answered for.
+"""Performs the steps of one run: starts them once they are durable, and interrupts them.
 
-Whatever was planned ends in exactly one outcome, interrupted or not, unless the whole run is being
-taken down in this process: then there is none, and the step is begun again by whoever resumes.
+Every planned step has exactly one outcome, interrupted or not. The exception is a run that this
+process stops driving: its open steps have none, and start again when the run is resumed.
 """
 
 from __future__ import annotations
@@ -28,55 +28,53 @@ if TYPE_CHECKING:
 
     from infloop.engine.commands import Perform, Wait
 
-LONGEST_NAP_S = 30.0
+MAX_SLEEP_S = 30.0
 
 
 class Effects:
-    """What is planned and what is running."""
+    """The planned and the running steps."""
 
     def __init__(
         self,
         tasks: asyncio.TaskGroup,
         act: Callable[[Perform], Awaitable[Outcome]],
         post: Callable[[Event], None],
-        finish: Callable[[StepFinished], None],
         now_ms: Callable[[], int],
     ) -> None:
-        """Take who acts, where events go, and where outcomes go, as the last thing that is done."""
+        """Take what performs a step, and what adds events to the run."""
         self._tasks = tasks
         self._act = act
         self._post = post
-        self._finish = finish
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
         self._planned: list[Perform] = []
-        self._waiting: dict[str, Perform] = {}
+        self._not_started: dict[str, Perform] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._interrupted: dict[str, str] = {}
 
     def plan(self, perform: Perform) -> None:
-        """Take an effect whose start has been recorded."""
+        """Add a step whose start is recorded."""
         self._planned.append(perform)
-        self._waiting[perform.path] = perform
+        self._not_started[perform.path] = perform
 
-    def begin_when(self, durable: asyncio.Future[None]) -> None:
-        """Let what is planned begin as soon as `durable` is done."""
+    def start_when(self, durable: asyncio.Future[None]) -> None:
+        """Start the planned steps as soon as `durable` is done."""
         if self._planned:
             planned, self._planned = self._planned, []
             if durable.done():
-                self._begin(planned, durable)
+                self._start(planned, durable)
             else:
-                durable.add_done_callback(partial(self._begin, planned))
+                durable.add_done_callback(partial(self._start, planned))
 
     def wait(self, wait: Wait) -> None:
-        """Report when a time has come."""
+        """Report when the time of a waiting step has come."""
         self._run(wait, self._sleep(wait))
 
     def interrupt(self, path: str, reason: str) -> None:
-        """End an effect, or keep it from beginning."""
-        perform = self._waiting.pop(path, None)
+        """End a step, or keep it from starting."""
+        perform = self._not_started.pop(path, None)
         if perform is not None:
-            self._answer(perform, _cancelled(reason), 0)
+            self._report(perform, _cancelled(reason), 0)
             return
         task = self._running.get(path)
         if task is not None:
@@ -84,14 +82,14 @@ class Effects:
             task.cancel()
 
     def close(self) -> None:
-        """Begin nothing more."""
-        self._waiting.clear()
+        """Start nothing more."""
+        self._not_started.clear()
 
-    def _begin(self, planned: list[Perform], durable: asyncio.Future[None]) -> None:
+    def _start(self, planned: list[Perform], durable: asyncio.Future[None]) -> None:
         if durable.cancelled() or durable.exception() is not None:
             return
         for perform in planned:
-            if self._waiting.pop(perform.path, None) is not None:
+            if self._not_started.pop(perform.path, None) is not None:
                 self._run(perform, self._effect(perform, self._loop.time()))
 
     def _run(self, step: Perform | Wait, work: Coroutine[object, object, None]) -> None:
@@ -100,9 +98,9 @@ class Effects:
         self._running[step.path] = task
 
     async def _sleep(self, wait: Wait) -> None:
-        # In short naps by the calendar: a machine that sleeps stops the event loop's own clock.
+        # Short sleeps by wall-clock time: the event loop's clock stops while the machine sleeps.
         while (left_ms := wait.until - self._now_ms()) > 0:  # noqa: ASYNC110  (time, not an event)
-            await asyncio.sleep(min(left_ms / 1000, LONGEST_NAP_S))
+            await asyncio.sleep(min(left_ms / 1000, MAX_SLEEP_S))
         self._post(WaitOver(wait.path))
 
     async def _effect(self, perform: Perform, began: float) -> None:
@@ -116,31 +114,31 @@ class Effects:
         if outcome.until:
             self._post(
                 StepWaiting(
-                    perform.path,
-                    perform.node,
-                    perform.node_type,
-                    outcome.until,
-                    outcome.error,
-                    outcome.outputs,
-                    self._since(began),
+                    path=perform.path,
+                    node=perform.node,
+                    node_type=perform.node_type,
+                    until=outcome.until,
+                    reason=outcome.error,
+                    outputs=outcome.outputs,
+                    duration_ms=self._since(began),
                 )
             )
         else:
-            self._answer(perform, outcome, self._since(began))
+            self._report(perform, outcome, self._since(began))
 
     def _done(self, perform: Perform | Wait, began: float, task: asyncio.Task[None]) -> None:
-        """Answer for an effect that was interrupted; it may not even have begun."""
-        if self._running.get(perform.path) is task:  # and not the next attempt at the same step
+        """Report the outcome of an interrupted step, which may not even have started."""
+        if self._running.get(perform.path) is task:  # not the next attempt of the same step
             del self._running[perform.path]
         reason = self._interrupted.pop(perform.path, None)
         if reason is not None and task.cancelled():
-            self._answer(perform, _cancelled(reason), self._since(began))
+            self._report(perform, _cancelled(reason), self._since(began))
 
     def _since(self, began: float) -> int:
         return int((self._loop.time() - began) * 1000)
 
     def _failure(self, perform: Perform, error: Exception) -> Outcome | None:
-        """Return how it went wrong; nothing if the step was refused: the engine answers for it."""
+        """Return the outcome of a failed step; None if the engine ends the whole run instead."""
         match error:
             case StepError():
                 return failed(str(error))
@@ -153,21 +151,21 @@ class Effects:
             case InfloopError():
                 raise error
             case _:
-                said = "".join(traceback.format_exception(error, limit=20))
-                self._post(Notice(said, perform.path, perform.node, "error"))
+                trace = "".join(traceback.format_exception(error, limit=20))
+                self._post(Notice(trace, perform.path, perform.node, "error"))
                 return failed(f"internal error: {type(error).__name__}: {error}")
 
-    def _answer(self, perform: Perform | Wait, outcome: Outcome, duration_ms: int) -> None:
-        self._finish(
+    def _report(self, perform: Perform | Wait, outcome: Outcome, duration_ms: int) -> None:
+        self._post(
             StepFinished(
-                perform.path,
-                perform.node,
-                perform.node_type,
-                outcome.handle,
-                outcome.outputs,
-                duration_ms,
-                outcome.error,
-                outcome.tree,
+                path=perform.path,
+                node=perform.node,
+                node_type=perform.node_type,
+                handle=outcome.handle,
+                outputs=outcome.outputs,
+                duration_ms=duration_ms,
+                error=outcome.error,
+                tree=outcome.tree,
             )
         )
 

@@ -1,9 +1,10 @@
-"""What a live run says, for any number of listeners.
+"""A live run's events and output, for any number of listeners.
 
-One ring holds the newest part of the run's sequence; a listener is a cursor into it. Publishing
-costs the same however many listen, and nothing when nobody does: the ring is then empty. Whoever
-comes late, or falls behind the ring, reads on from the journal and comes back; one that never reads
-costs nothing and loses nothing.
+A ring buffer holds the newest part of the run's sequence. A listener is a position in it.
+
+- Publishing costs the same for any number of listeners. Without listeners the ring stays empty.
+- A listener that comes late or falls behind reads from the journal until it has caught up.
+- A listener that never reads costs nothing and misses nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 RING_ITEMS = 8192
 RING_CHARS = 4 << 20
-READ_AT_ONCE = 1024
+MAX_BATCH = 1024
 
 
 class Feed:
@@ -32,47 +33,48 @@ class Feed:
         self,
         read_journal: ReadJournal,
         last_seq: int = 0,
-        also: Callable[[Recorded], None] | None = None,
+        forward: Callable[[Recorded], None] | None = None,
     ) -> None:
+        """Call `forward` with every item too."""
         self._read_journal = read_journal
-        self._also = also
+        self._forward = forward
         self._ring: Ring[Recorded] = Ring(RING_ITEMS, RING_CHARS, _chars)
         self._dropped_seq = last_seq
-        self._listening = 0
+        self._listeners = 0
         self.closed = False
 
     def publish(self, item: Recorded) -> None:
-        """Show one item to everybody who listens."""
-        if self._also is not None:
-            self._also(item)
-        if not self._listening:
+        """Show one item to all listeners."""
+        if self._forward is not None:
+            self._forward(item)
+        if not self._listeners:
             self._dropped_seq = item.seq
             return
         dropped = self._ring.append(item)
-        if dropped is not None:  # who still needs it finds it in the journal
+        if dropped is not None:  # a listener that still needs it reads the journal
             self._dropped_seq = dropped.seq
 
     def close(self) -> None:
-        """Say that nothing more will come."""
+        """End all listeners once they have caught up."""
         self.closed = True
         self._ring.wake()
 
     async def listen(self, after_seq: int = 0) -> AsyncGenerator[list[Recorded]]:
-        """Yield everything after `after_seq` in order, in batches, until the run has finished."""
+        """Yield everything after `after_seq` in order, in batches, until the feed is closed."""
         seq, cursor = after_seq, -1
-        self._listening += 1
+        self._listeners += 1
         try:
             while True:
                 if cursor < self._ring.start:
                     if seq < self._dropped_seq:
-                        batch = await self._read_journal(seq, READ_AT_ONCE)
+                        batch = await self._read_journal(seq, MAX_BATCH)
                         batch = [item for item in batch if item.seq <= self._dropped_seq]
                         seq = batch[-1].seq if batch else self._dropped_seq
                         if batch:
                             yield batch
                         continue
                     cursor = self._ring.position_after(seq, _seq)
-                fresh = self._ring.read(cursor, READ_AT_ONCE)
+                fresh = self._ring.read(cursor, MAX_BATCH)
                 if fresh:
                     cursor += len(fresh)
                     seq = fresh[-1].seq
@@ -82,8 +84,8 @@ class Feed:
                 else:
                     await self._ring.wait()
         finally:
-            self._listening -= 1
-            newest = self._ring.clear() if not self._listening else None
+            self._listeners -= 1
+            newest = self._ring.clear() if not self._listeners else None
             if newest is not None:
                 self._dropped_seq = newest.seq
 

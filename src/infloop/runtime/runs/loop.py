@@ -1,9 +1,10 @@
-"""One run, from its first command to its last event.
+"""Drives one run from its first command to its last event.
 
-Append, then act: a step's start is durable before its effect begins. Effects of several branches
-run side by side; their outcomes come back through one inbox, so the machine sees one event at a
-time. A long stretch of steps without effects gives way to the rest of the process every so often,
-which is why it can always be stopped.
+- Append, then act: a step's start is durable before its effect begins.
+- Effects of several branches run concurrently. Their outcomes arrive in one inbox, so the engine
+  sees one event at a time.
+- A long sequence of steps without effects yields to the event loop after every burst, so a run can
+  always be stopped.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from infloop.engine.commands import Command, Emit, Interrupt, Perform, Wait
-from infloop.engine.machine import advance, shown_scope
+from infloop.engine.machine import advance, public_scope
 from infloop.engine.state import encode_state
 from infloop.model.events import (
     Event,
@@ -30,21 +31,25 @@ if TYPE_CHECKING:
 
     from infloop.engine.graph import Program
     from infloop.engine.state import State
-    from infloop.model.events import Limits
+    from infloop.model.events import RunBudget
     from infloop.model.values import JsonObject
     from infloop.nodes.base import Outcome
     from infloop.runtime.runs.recorder import Recorder
     from infloop.store.interfaces.run_log import RunLog
 
-    Say = Callable[[str, str], None]
-    Performer = Callable[[Perform, Say], Awaitable[Outcome]]
+    WriteOutput = Callable[[str, str], None]
+    """Takes a text and the name of the stream it belongs to."""
+
+    Performer = Callable[[Perform, WriteOutput], Awaitable[Outcome]]
 
 BURST = 256
+"""How many commands are executed before the event loop gets its turn."""
+
 CHECKPOINT_EVENTS = 2_000
 
 
-class Glance(NamedTuple):
-    """What a live run is doing at this moment."""
+class LiveProgress(NamedTuple):
+    """Which nodes of a live run are open, in which round each loop is, and the scope so far."""
 
     nodes: tuple[str, ...]
     rounds: dict[str, int]
@@ -52,25 +57,25 @@ class Glance(NamedTuple):
 
 
 class RunLoop:
-    """Drives one run. Everything it decides is in the engine; everything it does is a command."""
+    """Executes the commands of the engine, which makes all decisions."""
 
     def __init__(
         self,
         program: Program,
         state: State,
         run_log: RunLog,
-        tidy_up: Callable[[], Awaitable[None]],
-        clean: Callable[[Event], Event],
+        before_end: Callable[[], Awaitable[None]],
+        redact: Callable[[Event], Event],
     ) -> None:
+        """Take `before_end`, which is awaited before the last event, and what redacts events."""
         self._program = program
         self._state = state
         self._run_log = run_log
-        self._tidy_up = tidy_up
-        self._clean = clean
+        self._before_end = before_end
+        self._redact = redact
         self._commands: deque[Command] = deque()
         self._inbox: deque[Event] = deque()
         self._arrival: asyncio.Future[None] | None = None
-        self._is_busy = False
         self._stopping = False
         self._failure: BaseException | None = None
         self._since_checkpoint = 0
@@ -80,109 +85,84 @@ class RunLoop:
         self.perform: Performer
 
     @property
-    def limits(self) -> Limits:
-        """What the run may use up."""
+    def limits(self) -> RunBudget:
         return self._state.limits
 
-    def glance(self) -> Glance:
-        """Return which nodes are open, in which round each loop is, and the scope so far."""
+    def progress(self) -> LiveProgress:
         steps = self._state.steps.values()
         rounds = {step.node: step.rounds for step in steps if step.rounds}
         nodes = tuple(step.node for step in steps if step.node not in rounds)
-        return Glance(nodes, rounds, shown_scope(self._program, self._state))
+        return LiveProgress(nodes, rounds, public_scope(self._program, self._state))
 
     def fail(self, error: BaseException) -> None:
-        """The journal refuses to take more: the run cannot go on in this process."""
+        """End the loop with an error: the journal takes no more events of this process."""
         self._failure = self._failure or error
         self._wake()
 
     def stop(self, reason: str) -> None:
-        """Ask for the run to be cancelled; asking again changes nothing."""
+        """Cancel the run; only the first call counts."""
         if not self._stopping:
             self._stopping = True
             self.post(StopRequested(reason))
 
-    def give_up(self, reason: str) -> None:
-        """Have the run fail, and its steps interrupted, unless it is ending already."""
+    def abort(self, reason: str) -> None:
+        """Interrupt the steps and fail the run, unless it is being stopped already."""
         if not self._stopping:
             self._stopping = True
             self.post(GuardFailed(reason, ""))
 
     def post(self, event: Event) -> None:
-        """Hand in an event from outside, as a step of the run or somebody else tells it."""
-        self._inbox.append(self._clean(event))
+        """Add an event that does not come from the engine; it is redacted first."""
+        self._inbox.append(self._redact(event))
         self._wake()
-
-    def _answered(self, event: Event) -> None:
-        """Take the outcome of an effect; while the loop waits, what follows is done here and now.
-
-        To wake it up would take about as long as that.
-        """
-        self._inbox.append(self._clean(event))
-        waits = self._arrival is not None and not self._arrival.done()
-        if self._is_busy or not waits or self._failure is not None:
-            self._wake()
-            return
-        self._is_busy = True
-        try:
-            self._take_inbox()
-            if self._work_off() or self._inbox:
-                self._wake()
-        except Exception as error:  # noqa: BLE001  (it is the run's, not the effect's)
-            self.fail(error)
-        finally:
-            self._is_busy = False
 
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
 
-    async def _something(self) -> None:
-        """Wait until something has arrived."""
+    async def _wait_for_event(self) -> None:
         if not self._inbox and self._failure is None:
             self._arrival = asyncio.get_running_loop().create_future()
             await self._arrival
 
     async def drive(self, commands: Iterable[Command]) -> RunFinished:
-        """Carry out `commands` and all that follows from them; return how the run finished."""
+        """Execute `commands` and all that follow from them; return how the run finished."""
         self._commands.extend(commands)
         try:
             async with asyncio.TaskGroup() as tasks:
-                self._effects = Effects(
-                    tasks, self._act, self.post, self._answered, self.recorder.now_ms
-                )
+                self._effects = Effects(tasks, self._act, self.post, self.recorder.now_ms)
                 try:
                     return await self._drive()
                 finally:
                     self._effects.close()
-        except BaseExceptionGroup as group:  # whatever went wrong first is the reason
+        except BaseExceptionGroup as group:  # the first error is the reason
             raise group.exceptions[0] from None
 
     async def _drive(self) -> RunFinished:
         while True:
-            due = self._work_off()
+            due = self._execute_commands()
             if isinstance(due, RunFinished):
                 return await self._settle(due)
             if due:
-                await self._breathe()
+                await self._yield_to_event_loop()
             else:
-                await self._something()
+                await self._wait_for_event()
             self._raise_failure()
             self._take_inbox()
 
-    def _work_off(self) -> RunFinished | bool:
-        """Carry out commands, so many at once; return whether more are due, or the run's end."""
+    def _execute_commands(self) -> RunFinished | bool:
+        """Execute a burst of commands; return whether more are due, or the run's last event."""
         done = 0
         while self._commands:
             command = self._commands.popleft()
             match command:
                 case Emit(RunFinished() as event):
-                    self._commands.appendleft(command)  # it takes more than a moment
+                    self._commands.appendleft(command)  # `_settle` takes it
                     return event
                 case Emit(event):
                     self._record(event)
                 case Perform():
-                    self._record(_start_of(command))
+                    self._record(_step_started(command))
                     self._effects.plan(command)
                 case Wait():
                     self._effects.wait(command)
@@ -193,13 +173,12 @@ class RunLoop:
             done += 1
             if done == BURST:
                 return True
-        self._effects.begin_when(self.recorder.write())
+        self._effects.start_when(self.recorder.write())
         self._maybe_checkpoint()
         return False
 
-    async def _breathe(self) -> None:
-        """Let the rest of the process work."""
-        self._effects.begin_when(self.recorder.write())
+    async def _yield_to_event_loop(self) -> None:
+        self._effects.start_when(self.recorder.write())
         await self.recorder.durable()
         self._maybe_checkpoint()
 
@@ -224,33 +203,31 @@ class RunLoop:
             return
         data = encode_state(self._state)
         self._since_checkpoint = 0
-        # A large state is saved less often, so that checkpoints stay small beside the events.
+        # A large state is saved less often, so that checkpoints stay smaller than the events.
         self._checkpoint_after = max(CHECKPOINT_EVENTS, len(data) // 16)
         self._run_log.checkpoint(self.recorder.run_id, self.recorder.epoch, self.recorder.seq, data)
 
     def _act(self, perform: Perform) -> Awaitable[Outcome]:
-        def say(text: str, stream: str) -> None:
+        def write_output(text: str, stream: str) -> None:
             if text:
                 self.recorder.output(
                     Output(perform.path, perform.node, text, stream, perform.iteration)  # type: ignore[arg-type]
                 )
 
-        return self.perform(perform, say)
-
-    # -- the end -----------------------------------------------------------------------------
+        return self.perform(perform, write_output)
 
     async def _settle(self, event: RunFinished) -> RunFinished:
-        """Record the end, once what the run leaves behind is in order."""
+        """Close what the run has open, then record its end."""
         self._commands.popleft()
-        await self._tidy_up()
+        await self._before_end()
         self._take_inbox()
         self._record(event)
-        scope: JsonObject = shown_scope(self._program, self._state)
+        scope: JsonObject = public_scope(self._program, self._state)
         await asyncio.shield(self.recorder.write(scope))
         return event
 
 
-def _start_of(perform: Perform) -> StepStarted:
+def _step_started(perform: Perform) -> StepStarted:
     return StepStarted(
         perform.path,
         perform.node,

@@ -1,16 +1,16 @@
-"""Which runs are under way, as files: for people who look with `ls`, and for tools.
+"""Active runs as files, for people who use `ls` and for tools.
 
-While a process drives a run there is a file for it in the data directory:
+While a process drives a run, there is a file for it in the data directory:
 
     active-runs/<run id>.<instance id>    {"runId", "workflowId", "instanceId", "pid",
                                            "processStarted", "bootId", "startedAt"}
 
-Nothing of infloop reads what is in them: the journal says what runs there are, and lock files say
-whose process lives. So a marker is not synced, and one that cannot be written stops no run. It is
-there from before the run's first step, always whole, until the run has settled. What a dead process
-left is removed at the next start.
-
-Free files wait under names that begin with a dot, because making files takes longest.
+- A marker exists from before the run's first step until the run has settled. It is always complete.
+- infloop itself reads the journal and the lock files instead. So a marker is not synced, and a
+  marker that cannot be written stops no run.
+- Markers of dead processes are removed at the next start.
+- Unused files are kept under names that begin with a dot and are reused, because creating a file
+  takes longest.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from infloop.store.interfaces.liveness import InstanceRow
 
 _NAME = re.compile(r".+\.(i-[0-9a-f]{16})", re.ASCII)  # noqa: TID251  (fixed)
-_MOST_FREE = 32
+_MAX_FREE = 32
 
 
 class RunMarkers:
-    """Keeps the markers of the runs that one living process drives."""
+    """The markers of the runs that this process drives."""
 
     def __init__(self, directory: Path, process: InstanceRow) -> None:
         private_directory(directory)
@@ -46,8 +46,7 @@ class RunMarkers:
         self._free: list[str] = []
         self._marked: set[str] = set()
 
-    def put(self, run_id: str, workflow_id: str, started_at: int) -> None:
-        """Show that a run is under way."""
+    def add(self, run_id: str, workflow_id: str, started_at: int) -> None:
         marker = {
             "runId": run_id,
             "workflowId": workflow_id,
@@ -58,27 +57,26 @@ class RunMarkers:
             "startedAt": started_at,
         }
         number = self._free.pop() if self._free else str(next(self._numbers))
-        free = self._place(f".free{number}")
+        free = self._path(f".free{number}")
         with suppress(OSError):
             _write(free, msgspec.json.encode(marker) + b"\n")
-            os.rename(free, self._place(run_id))  # noqa: PTH104  (hundreds a second, no Path)
+            os.rename(free, self._path(run_id))  # noqa: PTH104  (hundreds a second: no Path)
             self._marked.add(run_id)
 
     def remove(self, run_id: str) -> None:
-        """Show it no longer."""
         if run_id not in self._marked:
             return
         self._marked.remove(run_id)
         with suppress(OSError):
-            if len(self._free) >= _MOST_FREE:
-                os.unlink(self._place(run_id))  # noqa: PTH108  (as above)
+            if len(self._free) >= _MAX_FREE:
+                os.unlink(self._path(run_id))  # noqa: PTH108  (as above)
                 return
             number = str(next(self._numbers))
-            os.rename(self._place(run_id), self._place(f".free{number}"))  # noqa: PTH104
+            os.rename(self._path(run_id), self._path(f".free{number}"))  # noqa: PTH104
             self._free.append(number)
 
     async def clear(self, is_dead: Callable[[str], Awaitable[bool]]) -> None:
-        """Remove what is not of a living process."""
+        """Remove the markers of dead processes."""
         for path in list(self._directory.iterdir()):
             named = _NAME.fullmatch(path.name)
             if named is None or await is_dead(named[1]):
@@ -86,17 +84,17 @@ class RunMarkers:
                     path.unlink()
 
     def close(self) -> None:
-        """Remove what is left; no run is under way."""
+        """Remove the unused files; no run is active."""
         while self._free:
             with suppress(OSError):
-                os.unlink(self._place(f".free{self._free.pop()}"))  # noqa: PTH108
+                os.unlink(self._path(f".free{self._free.pop()}"))  # noqa: PTH108
 
-    def _place(self, name: str) -> str:
+    def _path(self, name: str) -> str:
         return f"{self._directory}/{name}.{self._process.id}"
 
 
 def _write(path: str, data: bytes) -> None:
-    # Not emptied when opened: file systems take that for a file to be kept at all costs.
+    # No O_TRUNC: some file systems flush a file to the disk that was truncated on open.
     fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     try:
         os.write(fd, data)

@@ -1,8 +1,9 @@
-"""Stamps what happens in a run, keeps it in order, makes it durable, then shows it.
+"""Stamps a run's events, keeps their order, makes them durable, then publishes them.
 
-Events wait until they are durable before a listener sees them. Output is shown at once, unless an
-event before it still waits, so that everybody sees one order. Output is written in batches: what a
-crash can lose of it is the last moment's text, never an event.
+- Listeners see an event only when it is durable.
+- Output is published at once, unless an event before it is not durable yet: all listeners see the
+  same order.
+- Output is written in batches. A crash can lose the output of the last moment, never an event.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 BATCH_ITEMS = 512
 BATCH_CHARS = 64 << 10
 BATCH_SECONDS = 0.05
-MOST_IN_FLIGHT = 8 * BATCH_ITEMS
+MAX_IN_FLIGHT = 8 * BATCH_ITEMS
 
 
 class Recorder:
@@ -51,34 +52,33 @@ class Recorder:
         self._on_failure = on_failure
         self._unwritten: list[Recorded] = []
         self._unwritten_chars = 0
-        self._held: deque[Recorded] = deque()
+        self._unpublished: deque[Recorded] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._last_write: asyncio.Future[None] | None = None
         self._in_flight = 0
 
     def now_ms(self) -> int:
-        """Return what time it is for this run."""
         return self._clock.now_ms()
 
     def event(self, event: Event) -> int:
-        """Record an event; return the time it happened."""
+        """Record an event; return its time."""
         now = self._clock.now_ms()
         self.seq += 1
         recorded = Recorded(self.run_id, self.seq, now, self._correlation_id, event)
         self._unwritten.append(recorded)
-        self._held.append(recorded)
+        self._unpublished.append(recorded)
         return now
 
     def output(self, output: Output) -> None:
-        """Record a piece of output; it is written within a moment."""
+        """Record a piece of output; it is written within `BATCH_SECONDS`."""
         self.seq += 1
         recorded = Recorded(
             self.run_id, self.seq, self._clock.now_ms(), self._correlation_id, output
         )
         self._unwritten.append(recorded)
         self._unwritten_chars += len(output.text)
-        if self._held:
-            self._held.append(recorded)
+        if self._unpublished:
+            self._unpublished.append(recorded)
         else:
             self._feed.publish(recorded)
         if len(self._unwritten) >= BATCH_ITEMS or self._unwritten_chars >= BATCH_CHARS:
@@ -92,7 +92,7 @@ class Recorder:
             self.write()
 
     def write(self, scope: JsonObject | None = None) -> asyncio.Future[None]:
-        """Send what is unwritten to the journal; the future is done when it is durable.
+        """Write what is unwritten to the journal; the future is done when it is durable.
 
         `scope` goes with the event that finishes the run.
         """
@@ -103,7 +103,7 @@ class Recorder:
         last = items[-1].seq if items else self.seq
         self._in_flight += len(items)
         self._last_write = future
-        if future.done():  # the journal may have written it at once
+        if future.done():  # the journal can commit before it returns
             self._written(future, last, len(items))
         else:
             future.add_done_callback(lambda done: self._written(done, last, len(items)))
@@ -117,14 +117,16 @@ class Recorder:
         if error is not None:
             self._on_failure(error)
             return
-        held = self._held
-        while held and (held[0].seq <= last or isinstance(held[0].event, Output)):
-            self._feed.publish(held.popleft())
+        unpublished = self._unpublished
+        while unpublished and (
+            unpublished[0].seq <= last or isinstance(unpublished[0].event, Output)
+        ):
+            self._feed.publish(unpublished.popleft())
 
-    async def room(self) -> None:
-        """Give way, and wait while much is on its way to the disk: a fast talker is slowed down."""
+    async def drain(self) -> None:
+        """Yield to the event loop, and wait while too much is unwritten: this is backpressure."""
         await asyncio.sleep(0)
-        while self._in_flight > MOST_IN_FLIGHT and self._last_write is not None:
+        while self._in_flight > MAX_IN_FLIGHT and self._last_write is not None:
             await asyncio.shield(self._last_write)
 
     async def durable(self) -> None:

@@ -1,88 +1,60 @@
-"""Runs whose process died: found by evidence, and recorded as what they are.
-
-A run is running only while the process that owns it lives; that is proved by a lock file which the
-kernel lets go of at the process's death, however it died.
-"""
+"""Recovers after crashes: settles what dead processes left behind."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from infloop.errors import Fenced, NotFound
+from infloop.engine.graph import decode_definition
+from infloop.errors import Fenced
 from infloop.model.events import Recorded, RunFinished
-from infloop.store.interfaces.liveness import derive_status
+from infloop.runtime.runs.replay import SEQ_GAP
+from infloop.runtime.runs.run_status import is_dead, is_over
+from infloop.runtime.spending.ledger import abandon_dead_calls
+from infloop.sandbox.keepers.child_records import sweep
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from infloop.model.clock import Clock
-    from infloop.store.interfaces.liveness import Liveness, RunStatus
+    from infloop.runtime.runs.shared import SharedResources
+    from infloop.store.interfaces.liveness import Liveness
     from infloop.store.interfaces.run_log import RunLog, RunRow
 
 
-async def shown_status(row: RunRow, liveness: Liveness) -> RunStatus:
-    """Return what a run is, by evidence: `running` only if its process lives."""
-    if row.status != "running":
-        return row.status
-    return derive_status(row.status, await liveness.state(row.owner))
-
-
-async def interrupted_runs(run_log: RunLog, liveness: Liveness) -> list[RunRow]:
-    """Return the runs that say they are running and whose process is dead, oldest first."""
-    found: list[RunRow] = []
-    before = None
-    while page := await run_log.runs(status="running", limit=200, before=before):
-        found += [row for row in page if await liveness.state(row.owner) == "dead"]
-        before = page[-1].cursor
-    return found[::-1]
-
-
-async def wants_resume(run_log: RunLog, row: RunRow) -> bool:
-    """Say whether the run's workflow asks to be resumed after a crash."""
-    from infloop.engine.graph import decode_definition  # not needed by who only asks for a status
-
-    loaded = await run_log.load(row.id, until_seq=0)
-    definition = decode_definition(loaded.definition)
-    return bool(definition.workflows[definition.root].get("onCrash") == "resume")
-
-
-async def is_over(run_log: RunLog, run_id: str) -> bool:
-    """Say whether a run has settled, or is forgotten; one that paused goes on."""
-    try:
-        return (await run_log.run(run_id)).status not in ("running", "paused")
-    except NotFound:
-        return True
-
-
-async def is_known(run_log: RunLog, run_id: str) -> bool:
-    """Say whether a run is not forgotten."""
-    try:
-        await run_log.run(run_id)
-    except NotFound:
-        return False
-    return True
-
-
-async def is_dead(liveness: Liveness, instance_id: str) -> bool:
-    """Say whether a process that owned runs is proved to be dead."""
-    return await liveness.state(instance_id) == "dead"
-
-
 class Recovered(NamedTuple):
-    """The ids of runs whose process had died, and what was done about what they left behind."""
+    """The ids of runs whose process had died, and messages about what else was left behind."""
 
     failed: list[str]
     resumable: list[str]
-    files: list[str]
+    messages: list[str]
 
 
-async def end_left_behind(directory: Path, liveness: Liveness) -> list[str]:
+async def recover(shared: SharedResources) -> Recovered:
+    """Record runs whose process died as failed, except those whose workflow asks to be resumed.
+
+    Orphaned children are ended first. The worktrees of failed runs are saved and removed; a run
+    that is resumed gets them back.
+    """
+    dependencies, store = shared.dependencies, shared.store
+    run_is_over = partial(is_over, store.run_log)
+    messages = []
+    if dependencies.child_records:
+        messages += await end_orphans(dependencies.child_records.directory, store.liveness)
+    if dependencies.markers:
+        await dependencies.markers.clear(partial(is_dead, store.liveness))
+    await abandon_dead_calls(store.ledger, store.liveness, shared.clock)
+    if dependencies.approvals is not None:
+        await dependencies.approvals.settle_abandoned()
+    failed, resumable = await _settle_interrupted(shared)
+    if dependencies.workspaces is not None:
+        messages += await dependencies.workspaces.recover(run_is_over)
+    if dependencies.homes:
+        await dependencies.homes.recover(run_is_over)
+    return Recovered(failed, resumable, messages)
+
+
+async def end_orphans(directory: Path, liveness: Liveness) -> list[str]:
     """End what children of dead processes left running; return a line for each such child."""
-    from infloop.sandbox.keepers.child_records import (
-        sweep,  # not needed by who only asks for a status
-    )
-
     lines = []
     for child in await sweep(directory, partial(is_dead, liveness)):
         left = f"run {child.run_id[:8]}, step {child.step}: processes left running by a crash"
@@ -91,30 +63,45 @@ async def end_left_behind(directory: Path, liveness: Liveness) -> list[str]:
     return lines
 
 
-async def reconcile(
-    run_log: RunLog, liveness: Liveness, owner: str, clock: Clock, gap: int
-) -> Recovered:
-    """Record interrupted runs as failed, except those whose workflow asks to be resumed."""
-    found = Recovered([], [], [])
-    for row in await interrupted_runs(run_log, liveness):
+async def wants_resume(run_log: RunLog, row: RunRow) -> bool:
+    """Say whether the run's workflow asks to be resumed after a crash."""
+    loaded = await run_log.load(row.id, until_seq=0)
+    definition = decode_definition(loaded.definition)
+    return bool(definition.workflows[definition.root].get("onCrash") == "resume")
+
+
+async def _settle_interrupted(shared: SharedResources) -> tuple[list[str], list[str]]:
+    """Record interrupted runs as failed; return them, and those that are to be resumed."""
+    run_log = shared.store.run_log
+    failed: list[str] = []
+    resumable: list[str] = []
+    for row in await _interrupted_runs(run_log, shared.store.liveness):
         if await wants_resume(run_log, row):
-            found.resumable.append(row.id)
+            resumable.append(row.id)
             continue
         try:
-            ownership = await run_log.take_over(row.id, owner, expect_dead=row.owner)
+            ownership = await run_log.take_over(row.id, shared.instance.id, expect_dead=row.owner)
         except Fenced:
-            continue  # somebody else was quicker
+            continue  # another process took it over first
         event = RunFinished(
             "failed",
             "interrupted: the process that ran it ended without finishing it; "
             f"`infloop resume {row.id}` goes on where it was",
             interrupted=True,
         )
-        seq = ownership.last_seq + gap
-        await run_log.append(
-            row.id,
-            ownership.epoch,
-            [Recorded(row.id, seq, clock.now_ms(), row.correlation_id, event)],
-        )
-        found.failed.append(row.id)
-    return found
+        seq, now = ownership.last_seq + SEQ_GAP, shared.clock.now_ms()
+        last = Recorded(row.id, seq, now, row.correlation_id, event)
+        await run_log.append(row.id, ownership.epoch, [last])
+        shared.audit.note("run.recovered", row, outcome="failed")
+        failed.append(row.id)
+    return failed, resumable
+
+
+async def _interrupted_runs(run_log: RunLog, liveness: Liveness) -> list[RunRow]:
+    """Return the runs that are stored as running and whose process is dead, oldest first."""
+    found: list[RunRow] = []
+    before = None
+    while page := await run_log.runs(status="running", limit=200, before=before):
+        found += [row for row in page if await is_dead(liveness, row.owner)]
+        before = page[-1].cursor
+    return found[::-1]

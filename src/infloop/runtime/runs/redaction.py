@@ -1,8 +1,7 @@
-"""Known secrets never reach what is recorded, shown or asked next, even when a child prints them.
+"""Removes known secrets from everything that steps say, before it becomes an event.
 
-Whatever a step tells goes through here before it is an event: what it says while it runs, how it
-ended, what it asks a person, what is noted about it meanwhile. What a person or a sender put in
-(inputs, reasons to stop) is not a child's word and stays as it is.
+That is: their output, their outcomes, their questions to a person, and notices about them. Inputs
+and reasons to stop come from people or senders, not from children, and stay as they are.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
     from infloop.model.approval import Question
     from infloop.model.events import Event
     from infloop.nodes.base import Outcome
-    from infloop.policy.permissions import Ruling
-    from infloop.policy.redaction import CleanStream
-    from infloop.providers.approval_requests import Ask
-    from infloop.runtime.runs.loop import Performer, Say
+    from infloop.policy.permissions import PermissionDecision
+    from infloop.policy.redaction import RedactingStream
+    from infloop.providers.approval_requests import AskPerson
+    from infloop.runtime.runs.loop import Performer, WriteOutput
 
-_WORDS: Mapping[type[Event], tuple[str, ...]] = {
+_REDACTED_FIELDS: Mapping[type[Event], tuple[str, ...]] = {
     StepFinished: ("outputs", "error"),
     StepWaiting: ("outputs", "reason"),
     Notice: ("message",),
@@ -35,56 +34,60 @@ _WORDS: Mapping[type[Event], tuple[str, ...]] = {
 }
 
 
-class LeakGuard:
-    """Takes the secrets of this process out of what steps tell; `read` returns them all."""
+class Redactor:
+    """Removes the secrets of this process; `read_secrets` returns all of them."""
 
-    def __init__(self, read: Callable[[], Iterable[str]] = tuple) -> None:
-        self.known = KnownSecrets()
-        self._read = read
-        self.look()
+    def __init__(self, read_secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self.secrets = KnownSecrets()
+        self._read_secrets = read_secrets
+        self.refresh()
 
-    def look(self) -> None:
-        """See which secrets there are by now."""
-        self.known.learn(self._read())
+    def refresh(self) -> None:
+        """Learn the secrets that there are now. Those learned before stay known."""
+        self.secrets.add(self._read_secrets())
 
-    def event(self, event: Event) -> Event:
-        """Return an event of a step without secrets."""
-        if not self.known:
+    def redact_event(self, event: Event) -> Event:
+        if not self.secrets:
             return event
         changed = {}
-        for name in _WORDS.get(type(event), ()):
-            told = getattr(event, name)
-            if (cleaned := self.known.clean(told)) is not told:
-                changed[name] = cleaned
+        for name in _REDACTED_FIELDS.get(type(event), ()):
+            value = getattr(event, name)
+            if (redacted := self.secrets.redact(value)) is not value:
+                changed[name] = redacted
         return msgspec.structs.replace(event, **changed) if changed else event
 
-    def around(self, performer: Performer) -> Performer:
-        """Return what performs steps that say no secret which was known when they began."""
+    def wrap_performer(self, performer: Performer) -> Performer:
+        """Return a performer that redacts the output of steps."""
 
-        def guarded(perform: Perform, say: Say) -> Awaitable[Outcome]:
-            return self._guarded(performer, perform, say) if self.known else performer(perform, say)
+        def perform_redacted(perform: Perform, write_output: WriteOutput) -> Awaitable[Outcome]:
+            if not self.secrets:
+                return performer(perform, write_output)
+            return self._perform_redacted(performer, perform, write_output)
 
-        return guarded
+        return perform_redacted
 
-    async def _guarded(self, performer: Performer, perform: Perform, say: Say) -> Outcome:
-        streams: dict[str, CleanStream] = {}
+    async def _perform_redacted(
+        self, performer: Performer, perform: Perform, write_output: WriteOutput
+    ) -> Outcome:
+        streams: dict[str, RedactingStream] = {}
 
-        def say_clean(text: str, stream: str) -> None:
+        def write_redacted(text: str, stream: str) -> None:
             if stream not in streams:
-                streams[stream] = self.known.stream()
-            say(streams[stream].feed(text), stream)
+                streams[stream] = self.secrets.stream()
+            write_output(streams[stream].feed(text), stream)
 
         try:
-            return await performer(perform, say_clean)
+            return await performer(perform, write_redacted)
         finally:
-            for stream, cleaner in streams.items():
-                say(cleaner.finish(), stream)
+            for stream, redacting in streams.items():
+                write_output(redacting.finish(), stream)
 
-    def asking(self, ask: Ask) -> Ask:
-        """Return the way in which a step asks a person that tells no secret."""
+    def wrap_ask(self, ask: AskPerson) -> AskPerson:
+        """Return a function that redacts questions before it asks them."""
 
-        async def ask_clean(question: Question) -> Ruling:
-            title, details = self.known.clean(question.title), self.known.clean(question.details)
+        async def ask_redacted(question: Question) -> PermissionDecision:
+            redact = self.secrets.redact
+            title, details = redact(question.title), redact(question.details)
             return await ask(msgspec.structs.replace(question, title=title, details=details))
 
-        return ask_clean
+        return ask_redacted

@@ -1,4 +1,4 @@
-"""How a process that drives runs stops: those that go on are settled, as their workflows ask."""
+"""Settles live runs when the process stops."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from infloop.runtime.runs.recovery import wants_resume
 if TYPE_CHECKING:
     from infloop.runtime.runs.service import RunService
 
-SETTLE_SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 
 
 async def settle_runs(service: RunService, reason: str) -> None:
-    """Stop the runs that go on, but for those that the next start goes on with."""
+    """Cancel live runs, except those whose workflow asks to be resumed at the next start."""
     run_log = service.store.run_log
     stopped: list[str] = []
     for run_id in service.live():
@@ -25,5 +25,5 @@ async def settle_runs(service: RunService, reason: str) -> None:
                 await service.stop(run_id, reason)
                 stopped.append(run_id)
     with suppress(TimeoutError):
-        async with asyncio.timeout(SETTLE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await asyncio.gather(*map(service.wait, stopped), return_exceptions=True)

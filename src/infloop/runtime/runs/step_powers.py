@@ -1,141 +1,153 @@
-"""The doors that a run's steps may use: the sandbox to start children, providers to ask.
+"""What a step may use: the sandbox to start children, providers, its directory.
 
-A step is given exactly these powers. A door is made when a step first goes through it, because most
-steps need one of them at most.
+A step has no other powers than these. The sandbox and the providers of a step are made when it
+first uses them, because most steps use one of them at most.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from infloop.nodes import NODE_TYPES
-from infloop.nodes.base import NO_WORKSPACE, Powers
-from infloop.runtime.approvals import Asker
-from infloop.runtime.confinement.egress_log import Telling
-from infloop.runtime.confinement.fence import NO_NEEDS
-from infloop.runtime.confinement.homes import InItsHome
-from infloop.runtime.spending.broker_usage import Seen
-from infloop.runtime.spending.ledger import Metered
+from infloop.nodes.base import NO_WORKSPACE, StepContext
+from infloop.runtime.approvals import AskingStep
+from infloop.runtime.confinement.egress_log import EgressLog
+from infloop.runtime.confinement.fence import NO_EXTRA_ACCESS
+from infloop.runtime.confinement.homes import SessionHomeProvider
+from infloop.runtime.spending.broker_usage import BrokerUsage
+from infloop.runtime.spending.ledger import MeteredProvider
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
     from infloop.engine.commands import Perform
-    from infloop.model.events import RunStarted
-    from infloop.model.values import JsonObject
     from infloop.nodes.base import Outcome
-    from infloop.providers.approval_requests import Ask
+    from infloop.providers.approval_requests import AskPerson
     from infloop.providers.base import Provider
-    from infloop.runtime.confinement.egress_log import Decided
-    from infloop.runtime.confinement.fence import Needs, RunFence
-    from infloop.runtime.runs.dependencies import Parts
-    from infloop.runtime.runs.loop import RunLoop, Say
-    from infloop.runtime.spending.ledger import Ledger
+    from infloop.runtime.confinement.egress_log import EgressDecision
+    from infloop.runtime.confinement.fence import ExtraAccess, RunFence
+    from infloop.runtime.run_audit import AuditedRun
+    from infloop.runtime.runs.loop import RunLoop, WriteOutput
+    from infloop.runtime.runs.shared import SharedResources
     from infloop.runtime.workspaces import RunWorkspace
     from infloop.sandbox.base import Sandbox
 
 
-class AllRuns(NamedTuple):
-    """What the runs of this process have in common."""
-
-    parts: Parts
-    ledger: Ledger
-    lets_in: Callable[[str], Awaitable[bool]]
-    instance: str
-    publish: Callable[[JsonObject], None]
-    note_connections: Callable[[str, Decided], None]
-
-
-class RunDoors:
-    """Gives each step of one run its powers."""
+class RunPowers:
+    """Performs the steps of one run, each with its own powers."""
 
     def __init__(
         self,
-        all_runs: AllRuns,
+        shared: SharedResources,
+        run: AuditedRun,
         loop: RunLoop,
-        started: RunStarted,
-        files: RunWorkspace | None,
+        workdir: str,
+        workspace: RunWorkspace | None,
         fence: RunFence,
     ) -> None:
-        self.all_runs = all_runs
-        self.parts = all_runs.parts
+        self.shared = shared
+        self.dependencies = shared.dependencies
+        self.run = run
         self.loop = loop
-        self.run_id = loop.recorder.run_id
-        self.workflow_id = started.workflow_id
         self.fence = fence
-        self._workdir = started.workdir
-        self._files = files
+        self._workdir = workdir
+        self._workspace = workspace
 
-    def perform(self, perform: Perform, say: Say) -> Awaitable[Outcome]:
-        """Perform one step with exactly the powers that a node is given."""
-        parts, doors = self.parts, StepDoors(self, perform)
-        powers = Powers(
-            run_id=self.run_id,
+    def perform(self, perform: Perform, write_output: WriteOutput) -> Awaitable[Outcome]:
+        """Perform one step."""
+        dependencies, step, workspace = (
+            self.dependencies,
+            StepPowers(self, perform),
+            self._workspace,
+        )
+        context = StepContext(
+            run_id=self.run.id,
             path=perform.path,
             node=perform.node,
             iteration=perform.iteration,
             attempt=perform.attempt,
             workdir=self._workdir,
-            lets_in=self.all_runs.lets_in,
-            say=say,
-            room=self.loop.recorder.room,
-            sandbox=doors.sandbox,
-            environment=parts.environment,
-            provider=doors.provider,
-            interpreters=parts.interpreters,
-            max_output_bytes=parts.max_output_bytes,
-            max_command_ms=parts.max_command_ms,
-            workspace=self._files.step(perform, self.loop.post) if self._files else NO_WORKSPACE,
+            allows_directory=self.shared.workdirs.allows,
+            write_output=write_output,
+            drain=self.loop.recorder.drain,
+            sandbox=step.sandbox,
+            environment=dependencies.environment,
+            provider=step.provider,
+            interpreters=dependencies.interpreters,
+            max_output_bytes=dependencies.max_output_bytes,
+            max_command_ms=dependencies.max_command_ms,
+            workspace=workspace.for_step(perform, self.loop.post) if workspace else NO_WORKSPACE,
         )
-        return NODE_TYPES[perform.node_type](powers, perform.config)
+        return NODE_TYPES[perform.node_type](context, perform.config)
+
+    def report_egress(self, decision: EgressDecision) -> None:
+        """Write a decision about connections to the audit log and the event bus, redacted."""
+        redact = self.dependencies.redactor.secrets.redact
+        self.shared.audit.note(
+            decision.event,
+            self.run,
+            outcome=decision.kind.reason,
+            details=redact(decision.details()),
+        )
+        now = self.shared.clock.now_ms()
+        self.shared.event_bus.publish(redact(decision.message(self.run, now)))
 
 
-class StepDoors:
-    """The doors of one step."""
+class StepPowers:
+    """The sandbox and the providers of one step."""
 
-    __slots__ = ("_perform", "_run", "_telling")
+    __slots__ = ("_egress_log", "_perform", "_run")
 
-    def __init__(self, run: RunDoors, perform: Perform) -> None:
+    def __init__(self, run: RunPowers, perform: Perform) -> None:
         self._run = run
         self._perform = perform
-        self._telling: Telling | None = None
+        self._egress_log: EgressLog | None = None
 
-    def sandbox(self, needs: Needs = NO_NEEDS, *, seen: Seen | None = None) -> Sandbox:
-        """Return the sandbox for children with such needs; `seen` counts what they use up."""
+    def sandbox(
+        self, extra: ExtraAccess = NO_EXTRA_ACCESS, *, usage: BrokerUsage | None = None
+    ) -> Sandbox:
+        """Return the sandbox for children with this access; `usage` counts what they use up."""
         run, perform = self._run, self._perform
-        if self._telling is None:
-            tell = partial(run.all_runs.note_connections, run.run_id)
-            self._telling = Telling(run.loop.post, tell, perform.path, perform.node)
-        fenced = run.fence.around(self._telling, perform.node, needs, seen)
-        records = run.parts.records
-        return records.around(fenced, run.run_id, perform.path) if records else fenced
+        if self._egress_log is None:
+            self._egress_log = EgressLog(
+                run.loop.post, run.report_egress, perform.path, perform.node
+            )
+        fenced = run.fence.sandbox(self._egress_log, perform.node, extra, usage)
+        records = run.dependencies.child_records
+        return records.wrap(fenced, run.run.id, perform.path) if records else fenced
 
     def provider(self, provider_id: str) -> Provider:
-        """Return a provider whose calls are on the books."""
+        """Return a provider whose calls are in the ledger."""
         run, perform = self._run, self._perform
-        parts, seen = run.parts, Seen()
-        found = parts.provider(provider_id, partial(self.sandbox, seen=seen), self._ask())
-        if parts.homes and run.fence.isolation != "host":
-            there = partial(parts.homes.is_there, run.run_id, perform.node)
-            found = InItsHome(found, there)
-        most = run.loop.limits.max_cost_usd
-        return Metered(found, run.all_runs.ledger, run.workflow_id, most, seen)
+        dependencies, usage = run.dependencies, BrokerUsage()
+        make_sandbox = partial(self.sandbox, usage=usage)
+        found = dependencies.find_provider(provider_id, make_sandbox, self._ask())
+        if dependencies.homes and run.fence.confines:
+            home_exists = partial(dependencies.homes.exists, run.run.id, perform.node)
+            found = SessionHomeProvider(found, home_exists)
+        return MeteredProvider(
+            found,
+            run.shared.ledger,
+            run.run.workflow_id,
+            run.loop.limits.max_cost_usd,
+            usage,
+        )
 
-    def _ask(self) -> Ask | None:
-        """Return the way in which the step asks a person, if anybody is to be asked."""
+    def _ask(self) -> AskPerson | None:
+        """Return the function with which the step asks a person; None if nobody is asked."""
         run, perform = self._run, self._perform
-        if run.parts.approvals is None:
+        if run.dependencies.approvals is None:
             return None
-        ask = run.parts.approvals.power(
-            Asker(
-                run.all_runs.instance,
-                run.run_id,
-                run.workflow_id,
-                perform.path,
-                perform.node,
-                run.loop.post,
-                run.all_runs.publish,
+        ask = run.dependencies.approvals.ask_function(
+            AskingStep(
+                owner=run.shared.instance.id,
+                run_id=run.run.id,
+                workflow_id=run.run.workflow_id,
+                path=perform.path,
+                node=perform.node,
+                post=run.loop.post,
+                publish=run.shared.event_bus.publish,
             )
         )
-        return run.parts.leaks.asking(ask) if ask else None
+        return run.dependencies.redactor.wrap_ask(ask) if ask else None

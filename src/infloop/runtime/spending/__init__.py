@@ -1,5 +1,5 @@
 """What provider calls cost.
 
-ledger        every call is recorded, within the caps
+ledger        records every call and enforces the caps
 broker_usage  tokens that the credential broker counted, whatever the agent reports
 """

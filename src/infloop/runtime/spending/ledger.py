@@ -1,14 +1,15 @@
-"""Every call of a provider is on the books before it is made, while it costs and when it is over.
+"""Records every call of a provider in the ledger, and enforces the caps.
 
-`Metered` is put around each provider, so nodes do not know of it. Under a cap, a reservation is
-durable before the provider is asked; what it reports to have cost is durable before anybody hears
-of it, and the tokens a moment later; the call is settled before its end is heard of. Without a cap
-money is written with the run's own events, at the latest with the end of the step, and what costs
-nothing within a moment. So whatever a step said that it cost is in the ledger, and a call that a
-crash cut off stays there with what it had cost by then.
+`MeteredProvider` wraps each provider, so nodes do not know about it.
 
-Where the broker makes the provider's calls, what it saw counts too: of two counts the larger (see
-`seen`).
+- Under a cap, a call is reserved durably before the provider is asked. A reported cost is durable
+  before anybody sees it, and tokens shortly after. The call is settled before its end is seen.
+- Without a cap, costs are written with the run's own events, at the latest with the end of the
+  step. Calls that cost nothing are written shortly after.
+- So the ledger has everything that a step said it cost. A call that a crash cut off stays in the
+  ledger with its cost up to then.
+- If the broker makes the provider's calls, its count is charged too: the larger of the two counts
+  (see `broker_usage`).
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from typing import TYPE_CHECKING, cast
 from infloop.errors import BudgetError, StepError
 from infloop.lowlevel.uncancelled import wait_uncancelled
 from infloop.policy.spending import (
-    MOST_UNTOLD,
+    MAX_UNREPORTED_COSTS,
     Budget,
     is_amount,
     run_refusal,
     total_refusal,
     unknown_cost_refusal,
-    untold_refusal,
+    unreported_cost_refusal,
     used_up,
-    window_began,
+    window_start,
 )
-from infloop.providers.base import NO_USAGE, Cost, Done, Notice, Usage
-from infloop.runtime.spending.broker_usage import unreported
+from infloop.providers.base import NO_USAGE, Cost, Done, ProviderNotice, Usage
+from infloop.runtime.spending.broker_usage import unreported_message
 from infloop.store.interfaces.ledger import Bill, CallFilter, Cap, CapReached, NewCall
 from infloop.store.interfaces.liveness import dead_owners
 
@@ -43,19 +44,19 @@ if TYPE_CHECKING:
 
     from infloop.model.clock import Clock
     from infloop.policy.spending import Window
-    from infloop.providers.base import Part, Provider, Request
-    from infloop.runtime.spending.broker_usage import Seen
+    from infloop.providers.base import AnswerPart, Provider, Request
+    from infloop.runtime.spending.broker_usage import BrokerUsage
     from infloop.store.interfaces.ledger import CallLedger
     from infloop.store.interfaces.liveness import Liveness
 
 CHARGE_SECONDS = 0.1
-"""How long tokens may wait until they are written; money does not wait."""
+"""How long tokens may stay unwritten; money is written at once."""
 
-_COUNTED = (Cost, Usage)
+_CHARGED = (Cost, Usage)
 
 
 class Ledger:
-    """What this process asks of providers, within what all processes together may spend."""
+    """The provider calls of this process, within the caps of all processes together."""
 
     def __init__(
         self,
@@ -63,18 +64,18 @@ class Ledger:
         instance: str,
         clock: Clock,
         budget: Budget,
-        clean: Callable[[str], str] = str,
+        redact: Callable[[str], str] = str,
     ) -> None:
-        """Take who cleans the names of models: they are what the provider says."""
-        self._clean = clean
+        """Take what redacts the names of models: providers choose them."""
+        self._redact = redact
         self._ledger = ledger
         self._instance = instance
         self._clock = clock
-        self._began = clock.now_ms()
+        self._opened_at = clock.now_ms()
         self.budget = budget
 
-    async def refuse_if_spent(self) -> None:
-        """Raise BudgetError if all that may be spent in this window is spent."""
+    async def check_budget(self) -> None:
+        """Raise BudgetError if the budget of the current window is used up."""
         if not self.budget.max_usd:
             return
         spent = await self._ledger.total(self._in_window())
@@ -84,42 +85,42 @@ class Ledger:
     async def open_call(
         self, request: Request, provider: str, workflow_id: str, max_run_usd: float
     ) -> OpenCall:
-        """Reserve a call; raise BudgetError if the run, or all runs together, have spent enough."""
+        """Reserve a call; raise BudgetError if the cap of the run or of all runs is used up."""
         call = NewCall(
-            request.run_id,
-            workflow_id,
-            request.path,
-            request.attempt,
-            provider,
-            request.model or request.profile,
-            request.kind,
-            self._instance,
-            self._clock.now_ms(),
+            run_id=request.run_id,
+            workflow_id=workflow_id,
+            path=request.path,
+            attempt=request.attempt,
+            provider=provider,
+            model=request.model or request.profile,
+            kind=request.kind,
+            instance=self._instance,
+            reserved_at=self._clock.now_ms(),
         )
         if not (self.budget.max_usd or self.budget.require_known_cost or max_run_usd):
-            return BookedCall(self._ledger, self._clock, self._clean, call)
+            return BookedCall(self._ledger, self._clock, self._redact, call)
         caps = self._caps(request.run_id, max_run_usd)
         reserving = asyncio.ensure_future(self._ledger.reserve(call, caps))
         cancelled = await wait_uncancelled(reserving)
         reserved = reserving.result()
         if cancelled:
             if not isinstance(reserved, CapReached):
-                await ReservedCall(self._ledger, self._clock, self._clean, reserved).settle(
+                await ReservedCall(self._ledger, self._clock, self._redact, reserved).settle(
                     known=True
                 )
             raise asyncio.CancelledError
         if isinstance(reserved, CapReached):
             raise BudgetError(self._refusal(reserved))
-        return ReservedCall(self._ledger, self._clock, self._clean, reserved)
+        return ReservedCall(self._ledger, self._clock, self._redact, reserved)
 
-    async def refusal(self, run_id: str, max_run_usd: float, untold: int) -> str:
-        """Return why a run may spend nothing more, or nothing.
+    async def refusal(self, run_id: str, max_run_usd: float, unreported: int) -> str:
+        """Return why a run may spend nothing more, or an empty text.
 
-        `untold` is how many answers have not told what they cost.
+        `unreported` is the number of answers without usage.
         """
         caps = self._caps(run_id, max_run_usd)
-        if caps and untold > MOST_UNTOLD:
-            return untold_refusal(untold)
+        if caps and unreported > MAX_UNREPORTED_COSTS:
+            return unreported_cost_refusal(unreported)
         for cap in caps:
             spent = await self._ledger.total(cap.calls)
             if used_up(spent.usd, cap.limit_usd):
@@ -134,7 +135,7 @@ class Ledger:
 
     def _in_window(self) -> CallFilter:
         if self.budget.window == "process":
-            return CallFilter(instance=self._instance, since=self._began)
+            return CallFilter(instance=self._instance, since=self._opened_at)
         return CallFilter(since=window_start_ms(self.budget.window, self._clock.now_ms()))
 
     def _refusal(self, used: CapReached) -> str:
@@ -144,15 +145,18 @@ class Ledger:
 
 
 class OpenCall(ABC):
-    """A call that adds up what it costs until it is settled."""
+    """A call that adds up its cost until it is settled.
 
-    def __init__(self, clock: Clock, clean: Callable[[str], str]) -> None:
+    The provider reports usage and cost. What the broker measured is kept apart.
+    """
+
+    def __init__(self, clock: Clock, redact: Callable[[str], str]) -> None:
         self._clock = clock
-        self._clean = clean
-        self._usd = self._seen_usd = 0.0
-        self._usage = self._seen_usage = NO_USAGE
+        self._redact = redact
+        self._usd = self._measured_usd = 0.0
+        self._usage = self._measured_usage = NO_USAGE
         self.settled = False
-        self._reported = self._doubtful = False
+        self._is_reported = self._is_doubtful = False
 
     @abstractmethod
     async def _charge(self, *, money: bool) -> None:
@@ -164,59 +168,59 @@ class OpenCall(ABC):
 
     @property
     def cost_is_known(self) -> bool:
-        """Whether every report of a cost, and there was one, could be counted."""
-        return self._reported and not self._doubtful
+        """Whether a cost was reported, and every report was a valid amount."""
+        return self._is_reported and not self._is_doubtful
 
-    async def count(self, part: Cost | Usage) -> None:
-        """Add what was reported."""
+    async def add(self, part: Cost | Usage) -> None:
+        """Add what the provider reported."""
         if isinstance(part, Usage):
             self._usage += part
             await self._charge(money=False)
         elif part.usd is not None and is_amount(part.usd):
             self._usd += part.usd
-            self._reported = True
+            self._is_reported = True
             await self._charge(money=True)
         else:
-            self._doubtful = True
+            self._is_doubtful = True
 
-    async def see(self, usage: Usage, usd: float) -> None:
-        """Take note of what somebody else has counted by now; of two counts the larger counts."""
-        if (usage, usd) != (self._seen_usage, self._seen_usd):
-            self._seen_usage, self._seen_usd = usage, usd
+    async def set_measured(self, usage: Usage, usd: float) -> None:
+        """Set what the broker measured so far; the larger of both counts is charged."""
+        if (usage, usd) != (self._measured_usage, self._measured_usd):
+            self._measured_usage, self._measured_usd = usage, usd
             await self._charge(money=True)
 
     def unreported(self) -> tuple[Usage, float]:
-        """Return what was seen beyond what was reported."""
-        return self._seen_usage.beyond(self._usage), max(0.0, self._seen_usd - self._usd)
+        """Return what was measured beyond what was reported."""
+        return self._measured_usage.since(self._usage), max(0.0, self._measured_usd - self._usd)
 
     async def settle(self, *, known: bool) -> None:
-        """Close the call, once; `known` says whether all that it cost was reported."""
+        """Close the call, once; `known` says whether its whole cost is known."""
         if not self.settled:
             self.settled = True
             await self._close(self._clock.now_ms(), known=known)
 
     def _bill(self) -> Bill:
         used, usd = self._usage, 0.0
-        if self._seen_usage is not NO_USAGE:
+        if self._measured_usage is not NO_USAGE:
             tokens, usd = self.unreported()
             used = tokens + used
-        model = self._clean(used.model)
+        model = self._redact(used.model)
         return Bill(
             self._usd + usd, used.input_tokens, used.output_tokens, used.cached_tokens, model
         )
 
 
 class ReservedCall(OpenCall):
-    """A call under a cap: an amount of money is durable before anybody hears of it."""
+    """A call under a cap: a cost is durable before anybody sees it."""
 
     def __init__(
         self,
         ledger: CallLedger,
         clock: Clock,
-        clean: Callable[[str], str],
-        id: int,  # noqa: A002  (its name)
+        redact: Callable[[str], str],
+        id: int,  # noqa: A002  (the ledger's name for it)
     ) -> None:
-        super().__init__(clock, clean)
+        super().__init__(clock, redact)
         self._ledger = ledger
         self._id = id
         self._timer: asyncio.TimerHandle | None = None
@@ -228,29 +232,29 @@ class ReservedCall(OpenCall):
             self._timer = asyncio.get_running_loop().call_later(CHARGE_SECONDS, self._write)
 
     async def _close(self, time: int, *, known: bool) -> None:
-        self._stop_waiting()
+        self._cancel_timer()
         await asyncio.shield(self._ledger.settle(self._id, self._bill(), known=known, time=time))
 
     def _write(self) -> asyncio.Future[None]:
-        self._stop_waiting()
+        self._cancel_timer()
         return self._ledger.charge(self._id, self._bill())
 
-    def _stop_waiting(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
 class BookedCall(OpenCall):
-    """A call that no cap depends on: written within a moment, with the run's own events.
+    """A call without a cap: written shortly after, with the run's own events.
 
-    That it was made is in the journal before it is made, as the start of its step.
+    The journal has the start of its step before the call is made.
     """
 
     def __init__(
-        self, ledger: CallLedger, clock: Clock, clean: Callable[[str], str], call: NewCall
+        self, ledger: CallLedger, clock: Clock, redact: Callable[[str], str], call: NewCall
     ) -> None:
-        super().__init__(clock, clean)
+        super().__init__(clock, redact)
         self._tracked = ledger.track(call)
 
     async def _charge(self, *, money: bool) -> None:
@@ -260,8 +264,8 @@ class BookedCall(OpenCall):
         self._tracked.settle(self._bill(), known=known, time=time)
 
 
-class Metered:
-    """A provider whose calls are on the books."""
+class MeteredProvider:
+    """A provider whose calls are in the ledger."""
 
     def __init__(
         self,
@@ -269,10 +273,9 @@ class Metered:
         ledger: Ledger,
         workflow_id: str,
         max_run_usd: float,
-        seen: Seen | None = None,
+        broker_usage: BrokerUsage | None = None,
     ) -> None:
-        """Take the provider, and what the broker sees of its calls where it makes them."""
-        self._seen = seen
+        self._broker_usage = broker_usage
         self._provider = provider
         self._ledger = ledger
         self._workflow_id = workflow_id
@@ -280,22 +283,22 @@ class Metered:
 
     @property
     def id(self) -> str:
-        """The name that workflows use."""
         return self._provider.id
 
-    async def ask(self, request: Request) -> AsyncIterator[Part]:
-        """Yield the parts of the answer; raise BudgetError if it may not be asked for."""
+    async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
+        """Yield the parts of the answer; raise BudgetError if a cap is used up."""
         call = await self._ledger.open_call(request, self.id, self._workflow_id, self._max_run_usd)
-        if self._seen is not None:
-            self._seen.begin(partial(self._book, self._seen, call, request.run_id))
-        parts = cast("AsyncGenerator[Part]", self._provider.ask(request))
-        asked = False
+        if self._broker_usage is not None:
+            charge = partial(self._charge, self._broker_usage, call, request.run_id)
+            self._broker_usage.begin(charge)
+        parts = cast("AsyncGenerator[AnswerPart]", self._provider.ask(request))
+        answered = False
         try:
             try:
                 async for part in parts:
-                    asked = True
-                    if isinstance(part, _COUNTED):
-                        await call.count(part)
+                    answered = True
+                    if isinstance(part, _CHARGED):
+                        await call.add(part)
                     elif isinstance(part, Done) and not call.settled:
                         for more in await self._unreported(call):
                             yield more
@@ -308,43 +311,45 @@ class Metered:
                     yield more
                 await self._finish(call, request, "it ended without a result")
         except StepError:
-            if not asked and not (self._seen and self._seen.anything):
-                # It could not be asked at all, so it cost nothing.
+            if not answered and not (self._broker_usage and self._broker_usage.has_calls):
+                # The provider was never reached, so it cost nothing.
                 await call.settle(known=True)
             raise
         finally:
-            if not call.settled:  # whoever is interrupted cannot say what it would have reported
-                await self._settle_seen(call)
+            if not call.settled:  # it was interrupted before it reported its cost
+                await self._settle_measured(call)
 
-    async def _settle_seen(self, call: OpenCall) -> None:
-        """Close a call with what was seen of it, if anybody could see it."""
-        seen = self._seen
+    async def _settle_measured(self, call: OpenCall) -> None:
+        """Close a call with what the broker measured, if it could."""
+        usage = self._broker_usage
         try:
-            if seen is not None:
-                await _see(seen, call)
+            if usage is not None:
+                await _measure(usage, call)
         finally:
-            await call.settle(known=seen is not None and seen.is_complete)
+            await call.settle(known=usage is not None and usage.is_complete)
 
-    async def _book(self, seen: Seen, call: OpenCall, run_id: str) -> str:
-        """Write down what was seen; return why nothing more may be spent, or nothing."""
-        await _see(seen, call)
-        return await self._ledger.refusal(run_id, self._max_run_usd, seen.untold)
+    async def _charge(self, usage: BrokerUsage, call: OpenCall, run_id: str) -> str:
+        """Charge what the broker measured; return why nothing more may be spent, or ''."""
+        await _measure(usage, call)
+        return await self._ledger.refusal(run_id, self._max_run_usd, usage.unreported)
 
-    async def _unreported(self, call: OpenCall) -> list[Part]:
-        """Count what the provider should have reported and did not; return it as its parts."""
-        seen = self._seen
-        if seen is None or not seen.anything:
+    async def _unreported(self, call: OpenCall) -> list[AnswerPart]:
+        """Charge what the provider did not report; return it as parts of the answer."""
+        usage = self._broker_usage
+        if usage is None or not usage.has_calls:
             return []
-        await _see(seen, call)
+        await _measure(usage, call)
         tokens, usd = call.unreported()
-        parts: list[Part] = [Notice(unreported(tokens)), tokens] if tokens.counts else []
+        parts: list[AnswerPart] = (
+            [ProviderNotice(unreported_message(tokens)), tokens] if tokens.has_tokens else []
+        )
         if usd:
             parts.append(Cost(usd))
-        if seen.untold or (seen.unpriced and (tokens.counts or not call.cost_is_known)):
+        if usage.unreported or (usage.unpriced and (tokens.has_tokens or not call.cost_is_known)):
             parts.append(Cost(None))
         for part in parts:
-            if isinstance(part, _COUNTED):
-                await call.count(part)
+            if isinstance(part, _CHARGED):
+                await call.add(part)
         return parts
 
     async def _finish(self, call: OpenCall, request: Request, error: str) -> None:
@@ -354,26 +359,26 @@ class Metered:
             raise BudgetError(unknown_cost_refusal(self.id, model, error))
 
 
-async def _see(seen: Seen, call: OpenCall) -> None:
-    """Bring a call's bill up to what was seen."""
-    await seen.count()
-    await call.see(seen.usage, seen.usd)
+async def _measure(usage: BrokerUsage, call: OpenCall) -> None:
+    """Update a call with what the broker measured so far."""
+    await usage.update_cost()
+    await call.set_measured(usage.usage, usage.usd)
 
 
 async def abandon_dead_calls(ledger: CallLedger, liveness: Liveness, clock: Clock) -> None:
-    """Close the calls of processes that died; they keep what they had cost by then."""
+    """Close the calls of dead processes; they keep their cost up to then."""
     for owner in await dead_owners(liveness, await ledger.owners()):
         await ledger.abandon(owner, clock.now_ms())
 
 
 def window_start_ms(window: Window, now_ms: int) -> int:
-    """Return when the window around `now_ms` began, by the local calendar; 0 if days do not say."""
+    """Return when the window around `now_ms` began, in local time; 0 for "process"."""
     today = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().date()
-    first = window_began(window, today)
+    first = window_start(window, today)
     return 0 if first is None else midnight_ms(first)
 
 
 def midnight_ms(day: date) -> int:
-    """Return when a day of the local calendar began."""
+    """Return the start of a day in local time."""
     midnight = datetime(day.year, day.month, day.day)  # noqa: DTZ001  (local, by the next line)
     return int(midnight.astimezone().timestamp() * 1000)

@@ -1,6 +1,6 @@
-"""What is kept of a child's output: all of it when short, else its beginning and its end.
+"""Captures a child's output in bounded memory: all of it if short, else its first and last bytes.
 
-Memory is bounded by the limit however much is written, and nothing is done per line.
+Nothing is done per line.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ _LONGEST_CHARACTER = 4
 
 
 class Captured(NamedTuple):
-    """A stream's text, and how many bytes are missing where the marker stands."""
+    """A stream's text, and how many bytes are missing at its marker."""
 
     text: str
     omitted: int
 
 
 class Capture:
-    """Collects one stream; bytes that are not UTF-8 become U+FFFD.
+    """Captures one stream; bytes that are not UTF-8 become U+FFFD.
 
-    `on_output` is shown as much of it as is kept, or with `show_all` all of it.
+    `on_output` gets as many bytes as are kept, or with `pass_all` all of them.
     """
 
     def __init__(
-        self, stream: Stream, limit: int, on_output: OnOutput | None, *, show_all: bool = False
+        self, stream: Stream, limit: int, on_output: OnOutput | None, *, pass_all: bool = False
     ) -> None:
         self._head_limit = limit // 2
         self._tail_limit = limit - self._head_limit
         self._head = bytearray()
         self._tail = bytearray()
         self._cut = 0
-        self._shown = sys.maxsize if show_all else limit
+        self._max_passed = sys.maxsize if pass_all else limit
         self._stream = stream
         self._on_output = on_output
-        self._live: _Live | None = None
+        self._live: _LiveText | None = None
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the stream."""
         if self._on_output:
-            # Made by the first bytes, as most children say nothing.
-            self._live = self._live or _Live(self._stream, self._shown, self._on_output)
+            # Created with the first bytes: most children print nothing.
+            self._live = self._live or _LiveText(self._stream, self._max_passed, self._on_output)
             self._live.feed(data)
         room = self._head_limit - len(self._head)
         if room >= len(data):
@@ -55,12 +55,12 @@ class Capture:
             self._head += data[:room]
             data = data[room:]
         self._tail += data
-        # Cutting at twice the size moves each byte once on average.
+        # Cut at twice the size, so that each byte is moved once on average.
         if len(self._tail) > 2 * self._tail_limit:
             self._cut_tail()
 
     def copy(self) -> Capture:
-        """Return another one that has had the same bytes, and shows nobody any."""
+        """Return a capture with the same bytes and without `on_output`."""
         other = Capture("stdout", self._head_limit + self._tail_limit, None)
         other._head += self._head
         other._tail += self._tail
@@ -68,7 +68,7 @@ class Capture:
         return other
 
     def finish(self) -> Captured:
-        """Return what is kept; the stream has ended."""
+        """Return the captured text; the stream has ended."""
         if self._live:
             self._live.finish()
         if not (self._tail or self._cut):
@@ -89,8 +89,8 @@ class Capture:
         self._cut += surplus
 
 
-class _Live:
-    """Passes text on as it comes, up to the limit and then one marker."""
+class _LiveText:
+    """Passes text on as it comes, up to the limit, then one marker."""
 
     def __init__(self, stream: Stream, limit: int, on_output: OnOutput) -> None:
         self._stream = stream
@@ -103,23 +103,23 @@ class _Live:
         if self._on_output is None:
             return
         over = len(data) > self._room
-        self._pass_on(self._decoder.decode(data[: self._room]))
+        self._emit(self._decoder.decode(data[: self._room]))
         self._room -= len(data)
         if over:
-            self._pass_on(f"\n[… more than {self._limit} bytes, the rest is not shown live …]\n")
+            self._emit(f"\n[… more than {self._limit} bytes, the rest is not shown live …]\n")
             self._on_output = None
 
     def finish(self) -> None:
         if self._on_output is not None:
-            self._pass_on(self._decoder.decode(b"", final=True))
+            self._emit(self._decoder.decode(b"", final=True))
 
-    def _pass_on(self, text: str) -> None:
+    def _emit(self, text: str) -> None:
         if text and self._on_output is not None:
             self._on_output(self._stream, text)
 
 
 def _without_last_fragment(data: bytearray) -> bytearray:
-    """Return `data` without a character that its end cuts in two."""
+    """Return `data` without an incomplete character at its end."""
     for back in range(1, min(_LONGEST_CHARACTER, len(data)) + 1):
         byte = data[-back]
         if byte >= 0xC0:
@@ -131,7 +131,7 @@ def _without_last_fragment(data: bytearray) -> bytearray:
 
 
 def _without_first_fragment(data: bytearray) -> bytearray:
-    """Return `data` without the rest of a character that its beginning cuts in two."""
+    """Return `data` without the rest of a character at its beginning."""
     start = 0
     while start < min(_LONGEST_CHARACTER - 1, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1

@@ -1,4 +1,4 @@
-"""One child on its way from request to result, as the server sees it."""
+"""One child from request to result, as the server sees it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from infloop.sandbox.base import ChildRequest, OnOutput, OnStarted, Stream
-    from infloop.sandbox.keepers.fd_watcher import Readiness
+    from infloop.sandbox.keepers.fd_watcher import FdWatcher
 
 P = ParamSpec("P")
 
@@ -21,12 +21,12 @@ _DRAIN_S = 0.25
 
 
 class Child:
-    """Collects what is learned about a child; `settled` is done when no more can come."""
+    """Collects what is known about a child; `settled` is set when no more can come."""
 
     def __init__(
         self,
         request: ChildRequest,
-        readiness: Readiness,
+        watcher: FdWatcher,
         on_output: OnOutput | None,
         on_started: OnStarted | None,
     ) -> None:
@@ -35,10 +35,10 @@ class Child:
         self.end: Callable[[], None] = lambda: None
         self._on_output = on_output
         self._on_started = on_started
-        live = self._show if on_output else None
-        self.pipes = Pipes(request, readiness, live, self._on_pipes_ended)
+        live = self._pass_output if on_output else None
+        self.pipes = Pipes(request, watcher, live, self._on_pipes_ended)
         if self.pipes.feeding is not None:
-            self.pipes.feeding.add_done_callback(self._on_fed)
+            self.pipes.feeding.add_done_callback(self._on_stdin_done)
         self.settled = asyncio.Event()
         self.timed_out = False
         self.ended_by_us = False
@@ -53,51 +53,50 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether the child itself has not yet ended, as far as is known."""
+        """Whether the child itself is not known to have ended."""
         return self._status is None and not self._tree_is_gone
 
     @property
     def grace_ms(self) -> int:
-        """How long it is given to end by itself, from now on."""
-        in_a_hurry = self.request.no_grace is not None and self.request.no_grace()
-        return 0 if in_a_hurry else self.request.grace_ms
+        """The time between TERM and KILL."""
+        no_grace = self.request.no_grace is not None and self.request.no_grace()
+        return 0 if no_grace else self.request.grace_ms
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
-        """Call back later, in place of what was to be called before."""
+        """Call back later; replaces an earlier timer."""
         if self._timer:
             self._timer.cancel()
         self._timer = self._loop.call_later(seconds, callback)
 
     def not_started(self, why: str) -> None:
-        """Note that there is no child and will be none."""
+        """Record that the child could not be started."""
         self.error = f"the child could not be started: {why}"
         self.pipes.hand_over()
         self.tree_gone()
 
     def started(self, pid: int, start_time: int) -> None:
-        """Note that the child runs."""
         if self._on_started:
             self._call(self._on_started, pid, start_time)
 
     def exited(self, status: int) -> None:
-        """Note that the child itself has ended; others of its tree may live on."""
+        """Record that the child itself has ended; other processes of its tree may be alive."""
         self._status = status
         self._finished = self._loop.time()
 
     def tree_gone(self) -> None:
-        """Note that nothing is left that could write, so that the pipes are at their end too."""
+        """Record that no process is left that could write; read the rest of the pipes."""
         if self._status is None:
             self._finished = self._loop.time()
         self._tree_is_gone = True
-        self.pipes.read_the_rest()
+        self.pipes.read_remaining()
         if self.pipes.ended:
             self._settle()
         else:
-            # Someone outside the tree was given a pipe; their output is not waited for.
+            # A process outside the tree holds a pipe open; its output is not waited for.
             self.after(_DRAIN_S, self._settle)
 
     def outcome(self) -> ChildResult:
-        """Return how it went, or raise what a callback raised; the child has settled."""
+        """Return the result, or raise what a callback raised; the child has settled."""
         code = None if self._status is None else os.waitstatus_to_exitcode(self._status)
         stdout, stderr = self.pipes.stdout.finish(), self.pipes.stderr.finish()
         result = self.pipes.result
@@ -118,24 +117,24 @@ class Child:
             error=self.error,
         )
 
-    def _show(self, stream: Stream, text: str) -> None:
+    def _pass_output(self, stream: Stream, text: str) -> None:
         if self._on_output:
             self._call(self._on_output, stream, text)
 
     def _call(self, callback: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Call the caller back; the first exception ends the child and is raised from its run."""
+        """Call the caller's callback; the first exception ends the child and is raised later."""
         if self._failure:
             return
         try:
             callback(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001  (not ours to judge: it is raised to the caller)
+        except Exception as error:  # noqa: BLE001  (it is raised to the caller)
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
         self.end()
 
-    def _on_fed(self, feeding: asyncio.Task[None]) -> None:
+    def _on_stdin_done(self, feeding: asyncio.Task[None]) -> None:
         error = None if feeding.cancelled() else feeding.exception()
         if error is not None:
             self._fail(error)

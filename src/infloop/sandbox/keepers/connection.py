@@ -1,4 +1,4 @@
-"""The server's side of one keeper: starting it, talking to it, and its burial."""
+"""The server's side of one keeper: starts it, talks to it, and reaps it."""
 
 from __future__ import annotations
 
@@ -11,112 +11,115 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.sandbox.keepers import keeper as program
-from infloop.sandbox.keepers.orphans import KEEPERS, end_strays
+from infloop.sandbox.keepers.orphans import KEEPER_PIDS, end_orphans
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from infloop.sandbox.base import ChildRequest
     from infloop.sandbox.keepers.child import Child
-    from infloop.sandbox.keepers.fd_watcher import Readiness
-    from infloop.sandbox.keepers.passed_listeners import Listeners
-    from infloop.sandbox.launch import Launch
+    from infloop.sandbox.keepers.fd_watcher import FdWatcher
+    from infloop.sandbox.keepers.passed_listeners import PassedListeners
+    from infloop.sandbox.spawn_request import SpawnRequest
 
-_DOOR_FD = 3
+_CONTROL_FD = 3
 _HEAD_BYTES = 4
 _MAX_ANSWER = 1 << 12
-# Longer than a keeper's own patience with a tree that will not go.
-_PATIENCE_S = 4.0
+# Longer than a keeper waits for a tree that survives KILL.
+_TIMEOUT_S = 4.0
 
 
-class Keeper:
-    """A running keeper process; `on_free` and `on_lost` tell its owner what became of it."""
+class KeeperConnection:
+    """The connection to a running keeper process.
+
+    `on_free` is called when the keeper can run the next child, `on_lost` when it has ended.
+    """
 
     def __init__(
         self,
-        readiness: Readiness,
-        on_free: Callable[[Keeper], None],
-        on_lost: Callable[[Keeper], None],
-        outfit: Outfit,
+        watcher: FdWatcher,
+        on_free: Callable[[KeeperConnection], None],
+        on_lost: Callable[[KeeperConnection], None],
+        options: KeeperOptions,
     ) -> None:
         self.child: Child | None = None
-        self._listeners: Listeners | None = None
-        self._readiness = readiness
+        self._listeners: PassedListeners | None = None
+        self._watcher = watcher
         self._on_free = on_free
         self._on_lost = on_lost
         self._unsent = bytearray()
         self._unread = b""
         self._received: list[int] = []
-        self._reason = ""
-        self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._broken_reason = ""
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
             try:
-                self._pid = _start_program(theirs.fileno(), outfit)
+                self._pid = _start_program(theirs.fileno(), options)
                 self._pidfd = os.pidfd_open(self._pid)
             except OSError:
-                self._door.close()
+                self._socket.close()
                 raise
-        KEEPERS.add(self._pid)
-        self._door.setblocking(False)  # noqa: FBT003  (positional only)
-        readiness.watch(self._door.fileno(), self._on_ready)
+        KEEPER_PIDS.add(self._pid)
+        self._socket.setblocking(False)  # noqa: FBT003  (positional only)
+        watcher.watch(self._socket.fileno(), self._on_ready)
 
-    def take(self, child: Child, order: Order) -> bool:
-        """Start the child; return False when this keeper is dead and nothing was sent."""
-        frame = order.frame
+    def spawn(self, child: Child, message: EncodedSpawn) -> bool:
+        """Start the child; return False when this keeper is dead, so that nothing was sent."""
+        frame = message.frame
         try:
-            descriptors = [*child.pipes.child_ends, *order.descriptors]
-            sent = socket.send_fds(self._door, [frame], descriptors)
+            descriptors = [*child.pipes.child_ends, *message.descriptors]
+            sent = socket.send_fds(self._socket, [frame], descriptors)
         except OSError:
             return False
         child.pipes.hand_over()
         child.end = partial(self._end, child)
         self.child = child
-        self._listeners = order.listeners
+        self._listeners = message.listeners
         if sent < len(frame):
             self._send(frame[sent:])
         if child.request.timeout_ms:
             child.after(child.request.timeout_ms / 1000, self._time_out)
         return True
 
-    def let_begin(self, child: Child) -> None:
-        """Let a child begin that was held until its listeners had an owner."""
-        if self.child is child and not self._is_shut:
+    def release_child(self, child: Child) -> None:
+        """Start a child that was held until its listeners had an owner."""
+        if self.child is child and not self._is_disconnected:
             self._send(_frame("go"))
 
-    def shut(self) -> None:
-        """Close the door, which makes the keeper kill its tree and exit; then `bury` it."""
-        if not self._is_shut:
-            self._readiness.forget(self._door.fileno())
-            self._door.close()
+    def disconnect(self) -> None:
+        """Close the socket, so that the keeper kills its tree and exits; then call `reap`."""
+        if not self._is_disconnected:
+            self._watcher.forget(self._socket.fileno())
+            self._socket.close()
 
-    async def bury(self) -> None:
-        """Wait for the keeper process to be gone, and end what it should have ended."""
-        code = await self._gone()
-        KEEPERS.discard(self._pid)
-        remaining = await end_strays() if code != 0 else 0
+    async def reap(self) -> None:
+        """Wait until the keeper process has exited; end the processes that it left behind."""
+        code = await self._wait_for_exit()
+        KEEPER_PIDS.discard(self._pid)
+        remaining = await end_orphans() if code != 0 else 0
         if self.child:
-            self.child.error = self.child.error or self._why_lost(code, remaining)
-            self._let_go(self.child)
+            self.child.error = self.child.error or self._describe_loss(code, remaining)
+            self._tree_gone(self.child)
         os.close(self._pidfd)
 
-    async def _gone(self) -> int | None:
-        """Return the exit code of the process; None when it is not known."""
-        if not await self._readiness.readable(self._pidfd, _PATIENCE_S):
+    async def _wait_for_exit(self) -> int | None:
+        """Return the exit code of the process; None when it is unknown."""
+        if not await self._watcher.readable(self._pidfd, _TIMEOUT_S):
             self._kill()
-            await self._readiness.readable(self._pidfd, _PATIENCE_S)
+            await self._watcher.readable(self._pidfd, _TIMEOUT_S)
         try:
             ended = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)  # noqa: ASYNC222
         except ChildProcessError:
-            return None  # where SIGCHLD is ignored the kernel keeps no exit codes
+            return None  # where SIGCHLD is ignored, the kernel keeps no exit codes
         return os.waitstatus_to_exitcode(program.wait_status(ended)) if ended else None
 
     @property
-    def _is_shut(self) -> bool:
-        return self._door.fileno() < 0
+    def _is_disconnected(self) -> bool:
+        return self._socket.fileno() < 0
 
     def _end(self, child: Child) -> None:
-        """End the child's tree, with its grace, unless it is gone or being ended the hard way."""
-        if self.child is not child or self._is_shut:
+        """End the child's tree with its grace, unless it is gone or is being killed."""
+        if self.child is not child or self._is_disconnected:
             return
         child.ended_by_us = child.ended_by_us or child.running
         self._send(_frame("end", str(child.grace_ms)))
@@ -128,7 +131,7 @@ class Keeper:
             self._end(self.child)
 
     def _expect_clean(self, child: Child) -> None:
-        child.after(child.grace_ms / 1000 + _PATIENCE_S, self._kill)
+        child.after(child.grace_ms / 1000 + _TIMEOUT_S, self._kill)
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -138,25 +141,25 @@ class Keeper:
         self._unsent += data
         self._flush()
         if self._unsent:
-            self._readiness.also_write(self._door.fileno(), wanted=True)
+            self._watcher.watch_writing(self._socket.fileno(), wanted=True)
 
     def _flush(self) -> None:
         try:
             while self._unsent:
-                del self._unsent[: self._door.send(self._unsent)]
+                del self._unsent[: self._socket.send(self._unsent)]
         except BlockingIOError:
             return
         except ConnectionError:
-            # A closed door is dealt with when it is read.
+            # `_on_ready` handles the closed socket when it reads from it.
             self._unsent.clear()
 
     def _on_ready(self) -> None:
         if self._unsent:
             self._flush()
             if not self._unsent:
-                self._readiness.also_write(self._door.fileno(), wanted=False)
+                self._watcher.watch_writing(self._socket.fileno(), wanted=False)
         try:
-            data, received = program.receive_descriptors(self._door, _MAX_ANSWER)
+            data, received = program.receive_descriptors(self._socket, _MAX_ANSWER)
         except BlockingIOError:
             return
         except ConnectionError:
@@ -164,84 +167,84 @@ class Keeper:
         self._received += received
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
-            self._hear(line)
+            self._handle_line(line)
         if not data:
             self._on_lost(self)
         elif self.child and not self.child.running:
             self._expect_clean(self.child)
 
-    def _hear(self, line: bytes) -> None:
-        word, _, rest = line.partition(b" ")
+    def _handle_line(self, line: bytes) -> None:
+        kind, _, rest = line.partition(b" ")
         child = self.child
-        if word == b"broken":
-            self._reason = rest.decode()
+        if kind == b"broken":
+            self._broken_reason = rest.decode()
         elif child is None:
             return
-        elif word == b"exited":
+        elif kind == b"exited":
             child.exited(int(rest))
-        elif word == b"clean":
+        elif kind == b"clean":
             child.leftovers = int(rest)
-            self._release(child)
-        elif word == b"started":
+            self._finish(child)
+        elif kind == b"started":
             pid, start_time = rest.split()
             child.started(int(pid), int(start_time))
-        elif word == b"listening" and self._listeners:
-            self._listeners.arrive(self._received)
+        elif kind == b"listening" and self._listeners:
+            self._listeners.receive(self._received)
             self._received = []
-        elif word == b"failed":
+        elif kind == b"failed":
             child.error = rest.decode()
-            self._release(child)
+            self._finish(child)
 
-    def _release(self, child: Child) -> None:
-        self._let_go(child)
+    def _finish(self, child: Child) -> None:
+        self._tree_gone(child)
         self._on_free(self)
 
-    def _let_go(self, child: Child) -> None:
-        """Be done with a child of which nothing is left."""
+    def _tree_gone(self, child: Child) -> None:
+        """Release a child of which no process is left."""
         self.child = None
         if self._listeners:
-            self._listeners.give_up()
+            self._listeners.child_ended()
         child.tree_gone()
 
-    def _why_lost(self, code: int | None, remaining: int) -> str:
+    def _describe_loss(self, code: int | None, remaining: int) -> str:
         how = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        what = f"{remaining} processes of it live on" if remaining else "the child was ended"
-        return f"the keeper of the child was lost ({self._reason or how}); {what}"
+        what = f"{remaining} of its processes are alive" if remaining else "the child was ended"
+        return f"the keeper of the child was lost ({self._broken_reason or how}); {what}"
 
 
-class Outfit(NamedTuple):
-    """How keepers of one pool are started: as which user, with which modules loaded."""
+class KeeperOptions(NamedTuple):
+    """How the keepers of a pool are started: as which user (uid, gid), with which modules."""
 
     user: tuple[int, int] | None = None
     modules: tuple[str, ...] = ()
 
 
-class Order(NamedTuple):
-    """What a keeper is sent to start a child, and who waits for the child's listeners."""
+class EncodedSpawn(NamedTuple):
+    """A spawn message with its descriptors, and what receives the child's listeners."""
 
     frame: bytes
     descriptors: tuple[int, ...]
-    listeners: Listeners | None
+    listeners: PassedListeners | None
 
 
-def spawn_frame(request: ChildRequest, launch: Launch, *, pipes: int, announce: bool) -> bytes:
-    """Return the message that starts a child; raise ValueError for what no program can be given."""
-    if "" in launch.env or "=" in "".join(launch.env):
-        name = next(name for name in launch.env if not name or "=" in name)
+def spawn_frame(request: ChildRequest, spawn: SpawnRequest, *, pipes: int, announce: bool) -> bytes:
+    """Return the message that starts a child; raise ValueError for values that exec cannot pass."""
+    if "" in spawn.env or "=" in "".join(spawn.env):
+        name = next(name for name in spawn.env if not name or "=" in name)
         raise ValueError(f"{name!r} cannot be the name of an environment variable")
     fields = [
         "spawn",
         str(request.grace_ms),
         "1" if announce else "0",
-        _way(launch),
+        _mode(spawn),
         str(pipes),
-        ",".join([f"{kind},{value}" for kind, value in launch.limits]),
-        ",".join(map(str, launch.bubble.ports)) if launch.bubble else "",
-        launch.cwd,
-        launch.program,
-        str(len(launch.argv)),
-        *launch.argv,
-        *map("=".join, launch.env.items()),
+        ",".join([f"{kind},{value}" for kind, value in spawn.limits]),
+        ",".join(map(str, spawn.bubblewrap.ports)) if spawn.bubblewrap else "",
+        spawn.cwd,
+        spawn.program,
+        str(len(spawn.argv)),
+        *spawn.argv,
+        *map("=".join, spawn.env.items()),
     ]
     frame = _frame(*fields)
     if frame.count(b"\0", _HEAD_BYTES) != len(fields) - 1:
@@ -250,11 +253,11 @@ def spawn_frame(request: ChildRequest, launch: Launch, *, pipes: int, announce: 
     return frame
 
 
-def _way(launch: Launch) -> str:
-    if launch.guard:
+def _mode(spawn: SpawnRequest) -> str:
+    if spawn.guard:
         return "guard"
-    if launch.bubble:
-        return "bubble-joins" if launch.bubble.joins else "bubble"
+    if spawn.bubblewrap:
+        return "bubblewrap-cgroup" if spawn.bubblewrap.joins_cgroup else "bubblewrap"
     return "plain"
 
 
@@ -263,32 +266,33 @@ def _frame(*fields: str) -> bytes:
     return len(body).to_bytes(_HEAD_BYTES, "big") + body
 
 
-# Imported, it is compiled once for all keepers, which saves each a quarter of its memory.
-_BEGIN = """\
+# Imported, not run as a script: the compiled module is cached, which saves each keeper a quarter of
+# its memory.
+_START_CODE = """\
 import sys
-_, file, door, user, *modules = sys.argv
+_, file, control_fd, user, *modules = sys.argv
 sys.path.append(file.rpartition("/")[0])
 import keeper
 for name in modules:
     __import__(name)
 sys.path.pop()
-keeper.main(int(door), user)
+keeper.main(int(control_fd), user)
 """
 
 
-def _start_program(door: int, outfit: Outfit) -> int:
+def _start_program(control_fd: int, options: KeeperOptions) -> int:
     null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)
-    user = ":".join(map(str, outfit.user or ()))
+    user = ":".join(map(str, options.user or ()))
     return os.posix_spawn(
         sys.executable,
         [
-            *(sys.executable, "-I", "-S", "-c", _BEGIN, program.__file__),
-            *(str(_DOOR_FD), user, *outfit.modules),
+            *(sys.executable, "-I", "-S", "-c", _START_CODE, program.__file__),
+            *(str(_CONTROL_FD), user, *options.modules),
         ],
         {},
-        # The door first: where the server runs without standard streams it may be one of 0 to 2.
+        # The control socket first: if the server has no standard streams, its number may be 0 to 2.
         file_actions=[
-            (os.POSIX_SPAWN_DUP2, door, _DOOR_FD),
+            (os.POSIX_SPAWN_DUP2, control_fd, _CONTROL_FD),
             null,
             (os.POSIX_SPAWN_DUP2, 0, 1),
             (os.POSIX_SPAWN_DUP2, 0, 2),

@@ -1,8 +1,8 @@
-"""All descriptors of all children, watched by the event loop as one.
+"""Watches the descriptors of all children with one epoll instance.
 
-A child needs several descriptors for a few milliseconds. One epoll of our own, registered with the
-loop once, makes each of them cost one system call to watch and none to forget (closing does it),
-under asyncio and uvloop alike.
+A child needs several descriptors for a few milliseconds. An epoll instance of our own, registered
+with the event loop once, needs one system call to watch a descriptor and none to forget it (closing
+does that), under asyncio and uvloop.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_AT_ONCE = 64
+_MAX_EVENTS = 64
 
 
-class Readiness:
+class FdWatcher:
     """Calls back when a descriptor can be read (or written); callbacks must not block."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -32,21 +32,21 @@ class Readiness:
         self._epoll.register(fd, select.EPOLLOUT if write else select.EPOLLIN)
         self._callbacks[fd] = callback
 
-    def also_write(self, fd: int, *, wanted: bool) -> None:
-        """Call back for a watched `fd` also when it is writable, or no longer."""
+    def watch_writing(self, fd: int, *, wanted: bool) -> None:
+        """Also call back for a watched `fd` when it is writable, or stop doing so."""
         both = select.EPOLLIN | select.EPOLLOUT
         self._epoll.modify(fd, both if wanted else select.EPOLLIN)
 
-    def also_read(self, fd: int, *, wanted: bool) -> None:
-        """Call back for a watched `fd` whenever it is readable, or only at its end."""
+    def watch_reading(self, fd: int, *, wanted: bool) -> None:
+        """Call back for a watched `fd` when it is readable, or only when it is closed."""
         self._epoll.modify(fd, select.EPOLLIN if wanted else 0)
 
     def forget(self, fd: int) -> None:
-        """Stop watching `fd`, which its owner is about to close."""
+        """Stop calling back for `fd`; its owner closes it next."""
         self._callbacks.pop(fd, None)
 
     async def readable(self, fd: int, timeout_s: float) -> bool:
-        """Wait until `fd` can be read, watching it for this once; return whether it can."""
+        """Wait until `fd` is readable; return False after `timeout_s`."""
         try:
             await asyncio.wait_for(self._once(fd), timeout_s)
         except TimeoutError:
@@ -54,16 +54,14 @@ class Readiness:
         return True
 
     async def writable(self, fd: int) -> None:
-        """Wait until `fd` can be written, or nobody can read it, watching it for this once."""
+        """Wait until `fd` is writable or its reader is gone."""
         await self._once(fd, write=True)
 
     def close_fd(self, fd: int) -> None:
-        """Close a descriptor, watched or not."""
         self.forget(fd)
         os.close(fd)
 
     def close(self) -> None:
-        """Watch nothing any more."""
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
 
@@ -77,14 +75,14 @@ class Readiness:
             self.forget(fd)
 
     def _dispatch(self) -> None:
-        for fd, _ in self._epoll.poll(0, _AT_ONCE):
-            # An earlier callback of this round may have closed it.
+        for fd, _ in self._epoll.poll(0, _MAX_EVENTS):
+            # An earlier callback of this loop may have closed it.
             callback = self._callbacks.get(fd)
             if callback is None:
                 continue
             try:
                 callback()
-            except Exception as error:  # noqa: BLE001  (as the loop does: one must not stop the rest)
+            except Exception as error:  # noqa: BLE001  (as the event loop does: the others go on)
                 self._loop.call_exception_handler(
                     {"message": f"a child's descriptor {fd} failed", "exception": error}
                 )

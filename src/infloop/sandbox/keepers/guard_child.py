@@ -1,7 +1,7 @@
-"""The last steps of a child at level `guard` before it becomes its program.
+"""Confines a child at level `guard`, in the forked process, right before exec.
 
-Imported by a keeper, hence the standard library alone; runs in the forked child. Every step must
-succeed: what is raised here keeps the program from being started.
+Imported by the keeper, so it uses the standard library only. Every step must succeed: any exception
+keeps the program from being started.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _LANDLOCK_RESTRICT_SELF = 446
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_FILTER = 1
 _NEW_LISTENER = 1 << 3
-# A received question is answered even if the asker is signalled; else it would ask twice.
+# A notification that was received is answered even if the caller gets a signal meanwhile.
+# Without this flag the caller would repeat its call.
 _WAIT_KILLABLE = 1 << 5
 _INSTRUCTION_BYTES = 8
 _MAX_PROGRAM_BYTES = 4096 * _INSTRUCTION_BYTES
@@ -34,18 +35,18 @@ class _Program(ctypes.Structure):
 
 
 def confine(descriptors: list[int]) -> None:
-    """Confine this process for ever; raise OSError, naming the step, when one is refused.
+    """Confine this process for good; raise OSError, naming the step, when one is refused.
 
-    The descriptors are a Landlock ruleset, a file with the filter of system calls, and a socket
-    over which the server gets the filter's listener. They are closed when the program begins.
+    The descriptors are a Landlock ruleset, a file with the seccomp filter, and a socket over which
+    the server gets the filter's notification descriptor. All of them are close-on-exec.
     """
-    ruleset, program, report = descriptors
+    ruleset, program, broker = descriptors
     _no_new_privileges()
     _system_call("Landlock", _LANDLOCK_RESTRICT_SELF, ruleset, 0)
     listener = _filter_system_calls(os.pread(program, _MAX_PROGRAM_BYTES, 0))
-    # Not socket.send_fds: it imports, and by now we may not read our own library any more.
+    # Not socket.send_fds: it imports a module, and Landlock may already forbid reading it.
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("=i", listener))
-    to_server = socket.socket(fileno=report)
+    to_server = socket.socket(fileno=broker)
     to_server.sendmsg([b"\n"], [rights])
     to_server.close()
     os.close(listener)
@@ -58,7 +59,7 @@ def _no_new_privileges() -> None:
 
 
 def _filter_system_calls(instructions: bytes) -> int:
-    """Put the filter on and return the descriptor on which its questions can be heard."""
+    """Install the filter; return the descriptor that gets its notifications."""
     program = _Program(len(instructions) // _INSTRUCTION_BYTES, instructions)
     number = _SECCOMP[os.uname().machine]
     flags = _NEW_LISTENER | _WAIT_KILLABLE

@@ -1,8 +1,8 @@
-"""Processes whose keeper died.
+"""Ends processes whose keeper died.
 
-When a keeper is killed, what it looked after falls to the next subreaper above: the server. They
-are told from the server's own children by their session, because every child tree has sessions of
-its own: a child of this process that is neither a keeper nor in the server's session is a stray.
+When a keeper is killed, its processes become children of the next subreaper above: the server. A
+child of the server that is neither a keeper nor in the server's session is such an orphan, because
+every child tree has sessions of its own.
 """
 
 from __future__ import annotations
@@ -16,49 +16,54 @@ from infloop.sandbox.keepers.keeper import (
     PR_SET_CHILD_SUBREAPER,
     Process,
     all_processes,
-    below,
+    descendants,
     prctl,
     send_signal,
 )
 
-_PATIENCE_S = 3.0
-_TICK_S = 0.005
+_TIMEOUT_S = 3.0
+_PAUSE_S = 0.005
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of everything below it that loses its own."""
+    """Make this process a subreaper: descendants that lose their parent become its children."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-KEEPERS: set[int] = set()
-"""The keepers this process has started and not yet reaped, of every pool: the kernel's list of
-our children does not tell pools apart either."""
+KEEPER_PIDS: set[int] = set()
+"""Keepers of all pools that this process has started and not yet reaped.
+
+Global, because the kernel's list of this process's children does not tell pools apart.
+"""
 
 
-async def end_strays() -> int:
-    """Kill all strays and what is below them; return how many would not go."""
+async def end_orphans() -> int:
+    """Kill all orphans and their descendants; return how many survive."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + _PATIENCE_S
-    while strays := _strays():
+    deadline = loop.time() + _TIMEOUT_S
+    while orphans := _find_orphans():
         if loop.time() > deadline:
-            return len(strays)
-        for process in strays:
+            return len(orphans)
+        for process in orphans:
             send_signal(process, signal.SIGKILL)
-        await asyncio.sleep(_TICK_S)
+        await asyncio.sleep(_PAUSE_S)
     return 0
 
 
-def _strays() -> list[Process]:
-    """Return who is left; the dead are reaped, and count: they may have left us their children."""
+def _find_orphans() -> list[Process]:
+    """Return the orphans and their descendants.
+
+    Dead orphans are reaped and returned too: their children may have become ours since the scan.
+    """
     me, session = os.getpid(), os.getsid(0)
     table = all_processes()
     roots = [
         process
         for process in table
-        if process.parent == me and process.session != session and process.pid not in KEEPERS
+        if process.parent == me and process.session != session and process.pid not in KEEPER_PIDS
     ]
     for root in roots:
         if not root.alive:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(root.pid, os.WNOHANG)
-    return roots + below({root.pid for root in roots if root.alive}, table)
+    return roots + descendants({root.pid for root in roots if root.alive}, table)

@@ -1,13 +1,12 @@
-"""The keepers of all children.
+"""A pool of keepers that run children.
 
-A keeper owns one child tree at a time and is used again; a few stay when idle, and as many as
-are needed run at once. Everything happens in callbacks of one event loop, and nothing waits for a
-child:
+A keeper owns one child tree at a time and is reused. As many as needed run at one time, and a few
+stay when idle. Everything happens in callbacks of one event loop:
 
-    spawn is sent -> `exited` -> `clean` -> the pipes reach their end -> the call returns
+    `spawn` is sent -> `exited` -> `clean` -> the pipes reach their end -> the call returns
 
 `end` (timeout, cancel, close) is one more message to the keeper. A keeper that dies or does not
-answer is killed, and the server ends what it left behind (see strays).
+answer is killed, and the server ends the processes that it left behind (see orphans).
 """
 
 from __future__ import annotations
@@ -18,14 +17,19 @@ from typing import TYPE_CHECKING
 from infloop.lowlevel.uncancelled import run_uncancelled
 from infloop.sandbox.base import ChildResult
 from infloop.sandbox.keepers.child import Child
-from infloop.sandbox.keepers.connection import Keeper, Order, Outfit, spawn_frame
-from infloop.sandbox.keepers.fd_watcher import Readiness
+from infloop.sandbox.keepers.connection import (
+    EncodedSpawn,
+    KeeperConnection,
+    KeeperOptions,
+    spawn_frame,
+)
+from infloop.sandbox.keepers.fd_watcher import FdWatcher
 from infloop.sandbox.keepers.orphans import adopt_orphans
-from infloop.sandbox.keepers.passed_listeners import Listeners
+from infloop.sandbox.keepers.passed_listeners import PassedListeners
 
 if TYPE_CHECKING:
     from infloop.sandbox.base import ChildRequest, OnOutput, OnStarted
-    from infloop.sandbox.launch import Launch
+    from infloop.sandbox.spawn_request import SpawnRequest
 
 _MAX_IDLE = 4
 
@@ -33,8 +37,8 @@ _MAX_IDLE = 4
 class KeeperPool:
     """Runs children, each under a keeper of its own; belongs to the loop that first uses it.
 
-    With a `user` (uid and gid; needs root) keepers, and so their children, are that user from the
-    beginning. `modules` are those beside keeper.py that its children need.
+    With a `user` (uid and gid; needs root) keepers and their children run as that user. `modules`
+    are modules in this directory that the keepers import for their children.
     """
 
     def __init__(
@@ -45,42 +49,42 @@ class KeeperPool:
         modules: tuple[str, ...] = (),
     ) -> None:
         self._max_idle = max_idle
-        self._outfit = Outfit(user, modules)
-        self._readiness: Readiness | None = None
-        self._idle: list[Keeper] = []
-        self._busy: set[Keeper] = set()
-        self._burials: set[asyncio.Task[None]] = set()
+        self._options = KeeperOptions(user, modules)
+        self._watcher: FdWatcher | None = None
+        self._idle: list[KeeperConnection] = []
+        self._busy: set[KeeperConnection] = set()
+        self._reaping: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def run(
         self,
         request: ChildRequest,
-        launch: Launch,
+        spawn: SpawnRequest,
         on_output: OnOutput | None,
         on_started: OnStarted | None,
     ) -> ChildResult:
-        """Run what `launch` says on behalf of the request; see `Sandbox.run`."""
+        """Run the command `spawn` for `request`; see `Sandbox.run`."""
         if self._closed:
             return ChildResult(error="the sandbox is closed")
-        listeners = Listeners(launch.bubble) if launch.bubble and launch.bubble.ports else None
+        listeners = _listeners(spawn)
         try:
-            child = Child(request, self._watching(), on_output, on_started)
+            child = Child(request, self._fd_watcher(), on_output, on_started)
         except OSError as error:
             return ChildResult(error=f"the child could not be started: {error}")
         keeper = None
         try:
-            if self._outfit.user:
-                child.pipes.give_to(self._outfit.user)
+            if self._options.user:
+                child.pipes.change_owner(self._options.user)
             pipes = len(child.pipes.child_ends)
-            frame = spawn_frame(request, launch, pipes=pipes, announce=on_started is not None)
-            keeper = self._hand_to_keeper(child, Order(frame, launch.descriptors, listeners))
+            frame = spawn_frame(request, spawn, pipes=pipes, announce=on_started is not None)
+            keeper = self._assign_keeper(child, EncodedSpawn(frame, spawn.descriptors, listeners))
         except ValueError as error:
             child.not_started(str(error))
         except OSError as error:
             child.not_started(f"no keeper could be started: {error}")
         try:
-            if keeper and listeners and await listeners.hand_on():
-                keeper.let_begin(child)
+            if keeper and listeners and await listeners.deliver():
+                keeper.release_child(child)
             await child.settled.wait()
         except BaseException:
             child.end()
@@ -93,10 +97,10 @@ class KeeperPool:
 
     async def close(self) -> None:
         """End every child and every keeper; calls that wait for a child return."""
-        await run_uncancelled(self._close())
-
-    async def _close(self) -> None:
         self._closed = True
+        await run_uncancelled(self._end_all())
+
+    async def _end_all(self) -> None:
         children = [keeper.child for keeper in self._busy if keeper.child]
         for child in children:
             child.error = "the sandbox was closed"
@@ -105,49 +109,56 @@ class KeeperPool:
             await child.settled.wait()
         while self._idle:
             self._retire(self._idle.pop())
-        while self._burials:
-            await asyncio.wait(self._burials)
-        if self._readiness is not None:
-            self._readiness.close()
-            self._readiness = None
+        while self._reaping:
+            await asyncio.wait(self._reaping)
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
 
-    def _watching(self) -> Readiness:
-        if self._readiness is None:
+    def _fd_watcher(self) -> FdWatcher:
+        if self._watcher is None:
             adopt_orphans()
-            self._readiness = Readiness(asyncio.get_running_loop())
-        return self._readiness
+            self._watcher = FdWatcher(asyncio.get_running_loop())
+        return self._watcher
 
-    def _hand_to_keeper(self, child: Child, order: Order) -> Keeper:
-        """Give the child to an idle keeper that still lives, or to a new one."""
+    def _assign_keeper(self, child: Child, message: EncodedSpawn) -> KeeperConnection:
+        """Give the child to an idle keeper that is alive, or to a new one."""
         keeper = None
         while self._idle and keeper is None:
             keeper = self._idle.pop()
-            if not keeper.take(child, order):
+            if not keeper.spawn(child, message):
                 self._retire(keeper)
                 keeper = None
         if keeper is None:
-            keeper = Keeper(self._watching(), self._on_free, self._on_lost, self._outfit)
-            if not keeper.take(child, order):
+            keeper = KeeperConnection(
+                self._fd_watcher(), self._on_free, self._on_lost, self._options
+            )
+            if not keeper.spawn(child, message):
                 self._retire(keeper)
                 raise ConnectionError("it ended at once")
         self._busy.add(keeper)
         return keeper
 
-    def _on_free(self, keeper: Keeper) -> None:
+    def _on_free(self, keeper: KeeperConnection) -> None:
         self._busy.discard(keeper)
         if len(self._idle) < self._max_idle and not self._closed:
             self._idle.append(keeper)
         else:
             self._retire(keeper)
 
-    def _on_lost(self, keeper: Keeper) -> None:
+    def _on_lost(self, keeper: KeeperConnection) -> None:
         self._busy.discard(keeper)
         if keeper in self._idle:
             self._idle.remove(keeper)
         self._retire(keeper)
 
-    def _retire(self, keeper: Keeper) -> None:
-        keeper.shut()
-        burial = asyncio.get_running_loop().create_task(keeper.bury())
-        self._burials.add(burial)
-        burial.add_done_callback(self._burials.discard)
+    def _retire(self, keeper: KeeperConnection) -> None:
+        keeper.disconnect()
+        reaping = asyncio.get_running_loop().create_task(keeper.reap())
+        self._reaping.add(reaping)
+        reaping.add_done_callback(self._reaping.discard)
+
+
+def _listeners(spawn: SpawnRequest) -> PassedListeners | None:
+    bubblewrap = spawn.bubblewrap
+    return PassedListeners(bubblewrap) if bubblewrap and bubblewrap.ports else None

@@ -1,10 +1,10 @@
-"""A bound on the memory of a child with all its processes, where cgroup v2 lets us have one.
+"""Limits the memory of a child with all its processes, where a cgroup v2 is delegated to us.
 
-The kernel bounds a group of processes, and groups are directories. One of ours can be made where
-the service manager has given us a directory that hands the memory controller down to its members:
-the server's own group, or one above it. Where there is none, only single processes are bounded.
+cgroups are directories. The server creates one for each child in its own cgroup, or in one above
+it, if the service manager has made that writable and enabled the memory controller for its
+children. Otherwise only the memory of single processes is limited.
 
-A group is locked while its server lives. One that a killed server left is removed by the next.
+A cgroup is locked while its server lives. The next server removes those that a killed one left.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _OWN = Path("/proc/self/cgroup")
 _PREFIX = "infloop-"
 
 
-def find_parent(mount: Path = _MOUNT, own: Path = _OWN) -> Path | None:
-    """Return the nearest group in which we can make groups that bound memory."""
+def find_parent_cgroup(mount: Path = _MOUNT, own: Path = _OWN) -> Path | None:
+    """Return the nearest cgroup in which we can create cgroups with a memory limit."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
@@ -34,54 +34,54 @@ def find_parent(mount: Path = _MOUNT, own: Path = _OWN) -> Path | None:
     path = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
     if path is None:
         return None
-    group = mount / path
-    for candidate in (group, *group.parents):
+    cgroup = mount / path
+    for candidate in (cgroup, *cgroup.parents):
         if not candidate.is_relative_to(mount):
             break
-        if _hands_memory_down(candidate):
+        if _delegates_memory(candidate):
             return candidate
     return None
 
 
 @contextlib.contextmanager
-def bounded_group(parent: Path, memory_bytes: int) -> Iterator[int]:
-    """Make a group; yield the descriptor to which the id of its first process is written."""
-    group = parent / f"{_PREFIX}{secrets.token_hex(8)}"
-    group.mkdir()
+def memory_cgroup(parent: Path, memory_bytes: int) -> Iterator[int]:
+    """Create a cgroup; yield a descriptor: a process id written to it becomes a member."""
+    cgroup = parent / f"{_PREFIX}{secrets.token_hex(8)}"
+    cgroup.mkdir()
     try:
-        with try_lock_directory(group) as locked:
+        with try_lock_directory(cgroup) as locked:
             if not locked:
-                raise BlockingIOError(f"another process removes the cgroup {str(group)!r}")
-            with _joinable(group, memory_bytes) as joining:
-                yield joining
+                raise BlockingIOError(f"another process removes the cgroup {str(cgroup)!r}")
+            with _with_limit(cgroup, memory_bytes) as members:
+                yield members
     finally:
-        group.rmdir()
+        cgroup.rmdir()
 
 
-def remove_left(parent: Path) -> None:
-    """Remove the groups of servers that are gone; their processes are gone too, or it stays."""
-    for group in parent.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError), try_lock_directory(group) as locked:
+def remove_abandoned_cgroups(parent: Path) -> None:
+    """Remove the cgroups of servers that are gone, unless processes are left in them."""
+    for cgroup in parent.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError), try_lock_directory(cgroup) as locked:
             if locked:
-                group.rmdir()
+                cgroup.rmdir()
 
 
 @contextlib.contextmanager
-def _joinable(group: Path, memory_bytes: int) -> Iterator[int]:
-    (group / "memory.max").write_text(str(memory_bytes))
+def _with_limit(cgroup: Path, memory_bytes: int) -> Iterator[int]:
+    (cgroup / "memory.max").write_text(str(memory_bytes))
     with contextlib.suppress(FileNotFoundError):
-        (group / "memory.swap.max").write_text("0")
-    joining = os.open(group / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+        (cgroup / "memory.swap.max").write_text("0")
+    members = os.open(cgroup / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
     try:
-        yield joining
+        yield members
     finally:
-        os.close(joining)
+        os.close(members)
 
 
-def _hands_memory_down(group: Path) -> bool:
+def _delegates_memory(cgroup: Path) -> bool:
     try:
-        controllers = (group / "cgroup.subtree_control").read_text().split()
+        controllers = (cgroup / "cgroup.subtree_control").read_text().split()
     except OSError:
         return False
-    writable = os.access(group, os.W_OK) and os.access(group / "cgroup.procs", os.W_OK)
+    writable = os.access(cgroup, os.W_OK) and os.access(cgroup / "cgroup.procs", os.W_OK)
     return writable and "memory" in controllers

@@ -1,10 +1,12 @@
-"""Answers the connect() calls of one child at level `guard`.
+"""Makes the connections of one child at level `guard` in place of its connect() calls.
 
-The kernel holds the calling thread and sends a question to the listener of the child's filter. The
-broker copies the address out of the child's memory, once, and looks it up; if it is one of the
-child's peers, the broker connects the child's socket itself, by its own duplicate of it and to the
-address from its own table, and answers with what came of it. The child's call never runs, so
-changing the address in memory, or the socket under the descriptor, gains nothing.
+1. The kernel blocks the calling thread and sends a notification to the listener of the child's
+   seccomp filter.
+2. The broker copies the address from the child's memory, once, and looks it up.
+3. If it is one of the child's peers, the broker duplicates the child's socket and connects it to
+   the address from its own table.
+4. It answers with the result. The child's own call never runs, so changing the address in memory or
+   the socket behind the descriptor has no effect.
 """
 
 from __future__ import annotations
@@ -32,10 +34,10 @@ Peer: TypeAlias = tuple[str, int]
 """An IP address and a port."""
 
 _RECEIVE, _SEND, _STILL_VALID = 0xC0502100, 0xC0182101, 0x40082102
-_QUESTION = struct.Struct("=QIIiIQ6Q")
+_NOTIFICATION = struct.Struct("=QIIiIQ6Q")
 _ANSWER = struct.Struct("=QqiI")
-# The kernel may write more than we know of.
-_ROOM = bytes(256)
+# A newer kernel may write more fields.
+_BUFFER = bytes(256)
 _PIDFD_GETFD = 438
 _MAX_ADDRESS = 128
 _INET, _INET6 = struct.Struct("!2xH4s"), struct.Struct("!2xH4x16s")
@@ -45,51 +47,52 @@ _UNBLOCK_S = 0.01
 
 
 class ConnectBroker:
-    """Owns a filter's listener from construction to `close`; belongs to the running loop.
+    """Answers the notifications of one filter until `close`; belongs to the running loop.
 
-    The child sends the listener over `report`. `peers` says which addresses may be connected to,
-    as the child names them, and where each of them really is. Everything else is answered with
-    EACCES.
+    The child sends the filter's listener over `child_socket`. `peers` maps the addresses that it
+    may connect to, as the child names them, to the real ones. All others are answered with EACCES.
     """
 
     def __init__(self, peers: Mapping[Peer, Peer]) -> None:
         self._peers = peers
         self._loop = asyncio.get_running_loop()
-        self._hearing, self.report = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._server_socket, self.child_socket = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_SEQPACKET
+        )
         self._listener = -1
         self._poll = select.poll()
-        # A thread, because a connect on a socket that is or becomes blocking may take minutes; and
-        # only one, because it is the child's own time.
+        # In a thread, because connecting a blocking socket may take minutes. One is enough: only
+        # the child itself waits for it.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="connect-broker")
-        self._unanswered: set[asyncio.Future[None]] = set()
+        self._answering: set[asyncio.Future[None]] = set()
         self._lock = threading.Lock()
         self._connecting: socket.socket | None = None
         if peers:
-            self._loop.add_reader(self._hearing, self._on_report)
+            self._loop.add_reader(self._server_socket, self._on_listener)
 
     async def close(self) -> None:
-        """Answer no more; the child's processes must be gone, or their calls fail."""
-        self._loop.remove_reader(self._hearing)
-        self._hearing.close()
-        self.report.close()
+        """Stop answering; connect() calls of processes that are still alive then fail."""
+        self._loop.remove_reader(self._server_socket)
+        self._server_socket.close()
+        self.child_socket.close()
         if self._listener >= 0:
             self._loop.remove_reader(self._listener)
-            await self._finish_answers()
+            await self._cancel_connects()
             os.close(self._listener)
 
-    async def _finish_answers(self) -> None:
-        while self._unanswered:
+    async def _cancel_connects(self) -> None:
+        while self._answering:
             with self._lock:
                 if self._connecting:
-                    # Ends a connect under way; again, should it have been about to begin.
+                    # Ends a connect that is in progress. Repeated, because it may just begin.
                     with contextlib.suppress(OSError):
                         self._connecting.shutdown(socket.SHUT_RDWR)
-            await asyncio.wait(self._unanswered, timeout=_UNBLOCK_S)
+            await asyncio.wait(self._answering, timeout=_UNBLOCK_S)
         self._thread.shutdown()
 
-    def _on_report(self) -> None:
-        self._loop.remove_reader(self._hearing)
-        _, (self._listener,) = receive_descriptors(self._hearing, 1)
+    def _on_listener(self) -> None:
+        self._loop.remove_reader(self._server_socket)
+        _, (self._listener,) = receive_descriptors(self._server_socket, 1)
         self._poll.register(self._listener, select.POLLIN)
         self._loop.add_reader(self._listener, self._on_ready)
 
@@ -98,42 +101,42 @@ class ConnectBroker:
         if not events:
             return
         if not events[0][1] & select.POLLIN:
-            # Nobody is left who could ask; to receive now would wait for ever.
+            # No process with this filter is left; receiving would block for ever.
             self._loop.remove_reader(self._listener)
             return
-        # Gone again if the asker was killed in between.
+        # The notification is gone if the caller was killed meanwhile.
         with contextlib.suppress(FileNotFoundError):
-            buffer = bytearray(_ROOM)
+            buffer = bytearray(_BUFFER)
             fcntl.ioctl(self._listener, _RECEIVE, buffer)
-            question = _Question.unpack(buffer)
-            answering = self._loop.run_in_executor(self._thread, self._settle, question)
-            self._unanswered.add(answering)
-            answering.add_done_callback(self._unanswered.discard)
+            notification = _Notification.unpack(buffer)
+            answering = self._loop.run_in_executor(self._thread, self._answer, notification)
+            self._answering.add(answering)
+            answering.add_done_callback(self._answering.discard)
 
-    def _settle(self, question: _Question) -> None:
+    def _answer(self, notification: _Notification) -> None:
         try:
-            error = self._connect(question)
+            error = self._connect(notification)
         except OSError as failure:
             error = failure.errno or errno.EACCES
-        answer = _ANSWER.pack(question.id, 0, -error, 0)
-        # Gone if the asker was killed.
+        answer = _ANSWER.pack(notification.id, 0, -error, 0)
+        # The notification is gone if the caller was killed.
         with contextlib.suppress(FileNotFoundError):
             fcntl.ioctl(self._listener, _SEND, answer)
 
-    def _connect(self, question: _Question) -> int:
-        """Do what the child asked for, if it may; return the error number, 0 for success."""
-        asker = _Asker(question.thread)
+    def _connect(self, notification: _Notification) -> int:
+        """Connect the child's socket if allowed; return the error number, 0 for success."""
+        caller = _Caller(notification.thread)
         try:
-            # Only now is it certain that what was opened belongs to the asker, and not to a
-            # process that was given its number.
-            fcntl.ioctl(self._listener, _STILL_VALID, struct.pack("=Q", question.id))
-            peer = destination(asker.read(question.address, question.length), self._peers)
+            # Checked after opening: what was opened belongs to the caller, and not to a process
+            # that got the same id later.
+            fcntl.ioctl(self._listener, _STILL_VALID, struct.pack("=Q", notification.id))
+            peer = destination(caller.read(notification.address, notification.length), self._peers)
             if peer is None:
                 return errno.EACCES
             with self._lock:
-                self._connecting = asker.duplicate(question.fd)
+                self._connecting = caller.duplicate(notification.fd)
         finally:
-            asker.close()
+            caller.close()
         try:
             if self._connecting.family != _family(peer):
                 return errno.EAFNOSUPPORT
@@ -145,7 +148,7 @@ class ConnectBroker:
 
 
 def destination(address: bytes, peers: Mapping[Peer, Peer]) -> Peer | None:
-    """Return where a connect() to these bytes of a socket address really goes; None: nowhere."""
+    """Return the real peer for the bytes of a socket address; None if it is not allowed."""
     family = _FAMILY.unpack_from(address)[0] if len(address) >= _FAMILY.size else None
     if family == socket.AF_INET and len(address) >= _INET.size:
         port, packed = _INET.unpack_from(address)
@@ -164,8 +167,8 @@ def _family(peer: Peer) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in peer[0] else socket.AF_INET
 
 
-class _Question(NamedTuple):
-    """One connect() that waits for its answer."""
+class _Notification(NamedTuple):
+    """One connect() call that waits for its answer."""
 
     id: int
     thread: int
@@ -174,13 +177,13 @@ class _Question(NamedTuple):
     length: int
 
     @classmethod
-    def unpack(cls, buffer: bytearray) -> _Question:
-        number, thread, _, _, _, _, fd, address, length, *_ = _QUESTION.unpack_from(buffer)
+    def unpack(cls, buffer: bytearray) -> _Notification:
+        number, thread, _, _, _, _, fd, address, length, *_ = _NOTIFICATION.unpack_from(buffer)
         return cls(number, thread, fd & _INT_BITS, address, length & _INT_BITS)
 
 
-class _Asker:
-    """Holds on to a waiting process: its memory and its descriptors."""
+class _Caller:
+    """The calling process: its memory and its descriptors."""
 
     def __init__(self, thread: int) -> None:
         self._memory = os.open(f"/proc/{thread}/mem", os.O_RDONLY | os.O_CLOEXEC)
@@ -191,16 +194,16 @@ class _Asker:
             raise
 
     def read(self, address: int, length: int) -> bytes:
-        """Return a socket address from its memory, or as much of it as there is."""
+        """Return a socket address from its memory, or the readable part of it."""
         if length > _MAX_ADDRESS:
-            raise OSError(errno.EINVAL, "a socket address is never so long")
+            raise OSError(errno.EINVAL, "the socket address is too long")
         try:
             return os.pread(self._memory, length, address)
         except (OSError, OverflowError):
             raise OSError(errno.EFAULT, "the address is not in its memory") from None
 
     def duplicate(self, fd: int) -> socket.socket:
-        """Return our own descriptor of one of its sockets."""
+        """Return a descriptor of our own for one of its sockets."""
         libc = ctypes.CDLL(None, use_errno=True)
         ours = libc.syscall(
             ctypes.c_long(_PIDFD_GETFD),
@@ -222,7 +225,7 @@ class _Asker:
 
 
 def _process_of(thread: int) -> int:
-    """Return the process that a thread belongs to; only processes have pidfds everywhere."""
+    """Return the process of a thread; older kernels have pidfds for processes only."""
     fd = os.open(f"/proc/{thread}/status", os.O_RDONLY | os.O_CLOEXEC)
     try:
         _, _, rest = os.read(fd, 4096).partition(b"\nTgid:")

@@ -1,12 +1,15 @@
-"""Landlock: the kernel's rules for what a process may do with files, by where they are.
+"""Landlock rulesets: which paths a process may read and write.
 
-A ruleset is made here, in the server, and sent to the child that puts it on (see confine). What
-it does not name is refused: reading, writing and executing by path, TCP unless the network is
-open, signals to anyone outside, and abstract sockets.
+The server creates a ruleset and sends it to the child, which applies it to itself (see
+guard_child). What a ruleset does not name is refused: reading, writing and executing by path, TCP
+unless the network is open, signals to processes outside, and abstract sockets.
 
-What it cannot do is left to others: addresses, UDP and Unix sockets to the filter of system calls
-(see seccomp), lifetime to the keeper. It does not hide that a file exists (stat, and inotify where
-the user may read), and does not stop changes of mode, owner and times.
+What Landlock does not cover:
+
+- Addresses, UDP and Unix sockets: see seccomp.
+- The lifetime of processes: see the keeper.
+- That a file exists can be seen (stat, and inotify where the user may read).
+- Mode, owner and times of files can be changed.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# The same on every machine.
+# System call numbers that are the same on every architecture.
 _OPENAT2, _CREATE_RULESET, _ADD_RULE = 437, 444, 445
 _AT_FDCWD = -100
 _NO_SYMLINKS = 0x04
@@ -36,15 +39,15 @@ _REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
 _BIND_TCP, _CONNECT_TCP = 1 << 0, 1 << 1
 _ABSTRACT_SOCKETS, _SIGNALS = 1 << 0, 1 << 1
 
-_READING = _EXECUTE | _READ_FILE | _READ_DIR
-_OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
+_READ_RIGHTS = _EXECUTE | _READ_FILE | _READ_DIR
+_FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 
 _NEEDED_VERSION = 3
 _TCP_VERSION, _DEVICE_VERSION, _SCOPE_VERSION = 4, 5, 6
 
 
 def version() -> int:
-    """Return which version of Landlock this kernel offers; 0 where there is none."""
+    """Return the Landlock version of this kernel; 0 if it has none."""
     try:
         return _call(_CREATE_RULESET, None, 0, _ASK_VERSION)
     except OSError:
@@ -52,9 +55,9 @@ def version() -> int:
 
 
 def missing(offered: int) -> str:
-    """Return what a kernel with that version lacks to keep files apart, or nothing."""
+    """Return what a kernel with that version lacks for level `guard`, if anything."""
     if offered < 1:
-        return "Landlock, which this kernel does not offer or has switched off (lsm= at boot)"
+        return "Landlock, which this kernel does not have or has disabled (lsm= at boot)"
     if offered < _NEEDED_VERSION:
         return (
             f"Landlock version {_NEEDED_VERSION} or newer (Linux 6.2), which keeps files from being"
@@ -64,29 +67,29 @@ def missing(offered: int) -> str:
 
 
 def not_covered(offered: int) -> tuple[str, ...]:
-    """Return what a usable but older Landlock leaves open, as sentences."""
+    """Return what an older but sufficient Landlock does not prevent, as sentences."""
     if offered < _SCOPE_VERSION:
         return ("A child can signal other processes of its user (Linux 6.12 prevents it).",)
     return ()
 
 
 def ruleset(read: Iterable[str], write: Iterable[str], *, network_open: bool) -> int:
-    """Return the descriptor of a ruleset; raise OSError when the kernel will not make it.
+    """Return the descriptor of a ruleset; raise OSError when the kernel refuses to create it.
 
-    What is at or below the paths may be read and executed, or also changed. A path that is not
-    there is left out. Paths must be real: one with a symbolic link in it is refused, so that who
-    can write to one of its directories cannot lead the rule elsewhere.
+    Files at or below the `read` paths may be read and executed; those at or below the `write` paths
+    may also be changed. Missing paths are left out. Paths with a symbolic link are refused: a child
+    that can write to one of the directories could otherwise redirect the rule.
     """
     offered = version()
     handled = _rights(offered)
     ports = 0 if network_open or offered < _TCP_VERSION else _BIND_TCP | _CONNECT_TCP
     scopes = _ABSTRACT_SOCKETS | _SIGNALS if offered >= _SCOPE_VERSION else 0
     attributes = struct.pack("=3Q", handled, ports, scopes)
-    # An older kernel takes the longer form as long as what it does not know is zero.
+    # An older kernel accepts the longer structure if the fields that it does not know are zero.
     ruleset_fd = _call(_CREATE_RULESET, attributes, len(attributes), 0)
     try:
         for path in read:
-            _allow(ruleset_fd, path, handled & _READING)
+            _allow(ruleset_fd, path, handled & _READ_RIGHTS)
         for path in write:
             _allow(ruleset_fd, path, handled & ~(_MAKE_CHARACTER_DEVICE | _MAKE_BLOCK_DEVICE))
     except OSError:
@@ -96,7 +99,7 @@ def ruleset(read: Iterable[str], write: Iterable[str], *, network_open: bool) ->
 
 
 def _rights(offered: int) -> int:
-    """Return every right about files that this version can withhold."""
+    """Return every file right that this version knows."""
     rights = _FIRST_RIGHTS | _REFER | _TRUNCATE
     return rights | _IOCTL_DEVICE if offered >= _DEVICE_VERSION else rights
 
@@ -110,7 +113,7 @@ def _allow(ruleset_fd: int, path: str, rights: int) -> None:
             raise OSError(error.errno, os.strerror(error.errno or 0), path) from None
         try:
             if not stat.S_ISDIR(os.fstat(fd).st_mode):
-                rights &= _OF_A_FILE
+                rights &= _FILE_RIGHTS
             _call(_ADD_RULE, ruleset_fd, _PATH_BENEATH, struct.pack("=Qi", rights, fd), 0)
         finally:
             os.close(fd)

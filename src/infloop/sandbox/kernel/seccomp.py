@@ -1,23 +1,23 @@
-"""The system calls that confined children may not make, as programs for the kernel's filter.
+"""Seccomp filters: the system calls that confined children cannot make.
 
-A program is classic BPF: the bytes that `bwrap --seccomp` and seccomp(2) take. It is built of
-blocks that always end in an answer, so that reading it from top to bottom is all there is to it:
-the first rule that applies decides, and what no rule names is allowed.
+A filter is a classic BPF program, in the form that `bwrap --seccomp` and seccomp(2) take. It
+consists of blocks that always end in an action. The first rule that applies decides; calls that no
+rule names are allowed.
 
-    a call of another architecture, or of the x32 kind      the process is killed
-    a call newer than this file                             ENOSYS, as on an older kernel
-    other processes' memory, kernel surface, mounts, …      EPERM
-    namespaces                                              EPERM (clone3: ENOSYS, so that the C
-                                                            library falls back to clone)
-    programs that run as their owner, whoever starts them   EPERM: left in a workspace, one would
-                                                            make its user of any other user
-    sockets                                                 TCP, UDP and NETLINK_ROUTE only;
-                                                            socketpair without datagrams, which
-                                                            could be sent to any address
+    a call of another architecture, or of the x32 ABI      the process is killed
+    a call newer than this file                            ENOSYS, as on an older kernel
+    other processes' memory, kernel surface, mounts, …     EPERM
+    namespaces                                             EPERM (clone3: ENOSYS, so that the C
+                                                           library falls back to clone)
+    making a program setuid                                EPERM: one in a workspace would run as
+                                                           the child's user for every other user
+    sockets                                                TCP, UDP and NETLINK_ROUTE only;
+                                                           socketpair without datagrams, which
+                                                           could be sent to any address
 
-Level `guard` has no namespaces, so there more is refused: System V and POSIX queues and memory,
-other processes' limits and priorities, and, unless the network is open, everything but TCP to an
-address that connect() may ask for.
+Level `guard` has no namespaces, so its filter also refuses System V and POSIX queues and memory,
+other processes' limits and priorities, and, unless the network is open, everything but TCP
+connections that the connect broker makes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from infloop.errors import MissingPart
 
-Connecting: TypeAlias = Literal["open", "asked", "refused"]
-"""Whether connect() is let through, is asked about (a listener answers), or always fails."""
+ConnectMode: TypeAlias = Literal["open", "brokered", "refused"]
+"""Whether connect() is allowed, is answered by the connect broker, or always fails."""
 
 ALLOW = 0x7FFF0000
-ASK = 0x7FC00000
+NOTIFY = 0x7FC00000
 KILL = 0x80000000
 _ERRNO = 0x00050000
 
@@ -49,20 +49,20 @@ _NEWEST_CALL = 469
 _NEW_NAMESPACES = 0x7E020000
 _NEW_TIME_NAMESPACE = 0x80
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-_ASK_PERSONALITY = 0xFFFFFFFF
+_QUERY_PERSONALITY = 0xFFFFFFFF
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _STREAM, _DATAGRAM, _SEQUENCED = 1, 2, 5
-_KIND_BITS = 0xF
+_TYPE_BITS = 0xF
 _TCP, _UDP, _ROUTE = 6, 17, 0
 _MSG_FASTOPEN = 0x20000000
-_RUNS_AS_ITS_OWNER = 0o4000
+_SETUID = 0o4000
 _PROCESS, _GROUP = 0, 1
 _IO_PROCESS, _IO_GROUP = 1, 2
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-"""For each machine its column in the tables below, and what the kernel calls it."""
+"""For each architecture its column in the tables below, and its AUDIT_ARCH number."""
 
-# The numbers on x86_64 and aarch64; None where there is no such call.
+# The numbers on x86_64 and aarch64; None if there is no such call.
 _DENIED: dict[str, tuple[int | None, int | None]] = {
     # other processes
     "ptrace": (101, 117),
@@ -105,7 +105,7 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
     "open_tree_attr": (467, 467),
-    # files by handle, past every path
+    # files by handle, which bypasses paths
     "name_to_handle_at": (303, 264),
     "open_by_handle_at": (304, 265),
     # the machine
@@ -140,7 +140,7 @@ _DENIED_WITHOUT_NAMESPACES: dict[str, tuple[int | None, int | None]] = {
     "mq_unlink": (241, 181),
 }
 
-_JUDGED: dict[str, tuple[int | None, int | None]] = {
+_CONDITIONAL: dict[str, tuple[int | None, int | None]] = {
     "ioctl": (16, 29),
     "socket": (41, 198),
     "connect": (42, 203),
@@ -179,97 +179,97 @@ _Block: TypeAlias = list[_Instruction]
 
 @functools.cache
 def sandbox_filter(machine: str = platform.machine()) -> bytes:
-    """Return the program for children that have namespaces of their own.
+    """Return the filter for children with namespaces of their own.
 
-    Raises MissingPart for a machine whose system calls are not known here.
+    Raises MissingPart for an architecture without a table here.
     """
-    return _assemble(_program(machine, _denied(machine, _DENIED), _judged(machine)))
+    return _assemble(_program(machine, _denied(machine, _DENIED), _conditional(machine)))
 
 
 @functools.cache
-def guard_filter(connecting: Connecting, machine: str = platform.machine()) -> bytes:
-    """Return the program for children that share the server's namespaces.
+def guard_filter(connect_mode: ConnectMode, machine: str = platform.machine()) -> bytes:
+    """Return the filter for children that share the server's namespaces.
 
-    With `connecting` as "asked" the kernel sends each connect() to the filter's listener.
-    Raises MissingPart for a machine whose system calls are not known here.
+    With "brokered" the kernel sends a notification for each connect() to the filter's listener.
+    Raises MissingPart for an architecture without a table here.
     """
     denied = _denied(machine, _DENIED | _DENIED_WITHOUT_NAMESPACES)
-    judged = _judged(machine) | _judged_among_others(machine)
-    if connecting != "open":
-        judged |= _judged_closed_network(machine, ask=connecting == "asked")
-    return _assemble(_program(machine, denied, judged))
+    conditional = _conditional(machine) | _conditional_shared_user(machine)
+    if connect_mode != "open":
+        conditional |= _conditional_closed_network(machine, notify=connect_mode == "brokered")
+    return _assemble(_program(machine, denied, conditional))
 
 
-def _program(machine: str, denied: list[int], judged: dict[int, _Block]) -> _Block:
+def _program(machine: str, denied: list[int], conditional: dict[int, _Block]) -> _Block:
     program = [
         _load(_ARCHITECTURE_AT),
-        *_unless(_EQUAL, _known(machine)[1], [_answer(KILL)]),
+        *_unless(_EQUAL, _column_and_architecture(machine)[1], [_return(KILL)]),
         _load(_NUMBER_AT),
     ]
     if machine == "x86_64":
-        program += _when(_AT_LEAST, _X32_BIT, [_answer(KILL)])
+        program += _when(_AT_LEAST, _X32_BIT, [_return(KILL)])
     program += _when(_GREATER, _NEWEST_CALL, [_refuse(errno.ENOSYS)])
     for number in denied:
         program += _when(_EQUAL, number, [_refuse(errno.EPERM)])
-    for number, verdict in judged.items():
-        program += _when(_EQUAL, number, verdict)
-    return [*program, _answer(ALLOW)]
+    for number, action in conditional.items():
+        program += _when(_EQUAL, number, action)
+    return [*program, _return(ALLOW)]
 
 
-def _judged(machine: str) -> dict[int, _Block]:
-    """Return the calls whose arguments decide."""
-    verdicts = {
+def _conditional(machine: str) -> dict[int, _Block]:
+    """Return the calls that depend on their arguments."""
+    actions = {
         "ioctl": _unless_argument_is(1, _TIOCSTI, _TIOCLINUX),
         "clone": _unless_any_bit(0, _NEW_NAMESPACES),
         "unshare": _unless_any_bit(0, _NEW_NAMESPACES | _NEW_TIME_NAMESPACE),
         "clone3": [_refuse(errno.ENOSYS)],
-        "personality": _only_if_argument_is(0, 0, _ASK_PERSONALITY),
+        "personality": _only_if_argument_is(0, 0, _QUERY_PERSONALITY),
         "socket": _sockets(datagrams=True),
         "socketpair": _socket_pairs(),
-        "chmod": _unless_any_bit(1, _RUNS_AS_ITS_OWNER),
-        "fchmod": _unless_any_bit(1, _RUNS_AS_ITS_OWNER),
-        "fchmodat": _unless_any_bit(2, _RUNS_AS_ITS_OWNER),
-        "fchmodat2": _unless_any_bit(2, _RUNS_AS_ITS_OWNER),
+        "chmod": _unless_any_bit(1, _SETUID),
+        "fchmod": _unless_any_bit(1, _SETUID),
+        "fchmodat": _unless_any_bit(2, _SETUID),
+        "fchmodat2": _unless_any_bit(2, _SETUID),
     }
-    return _by_number(machine, verdicts)
+    return _by_number(machine, actions)
 
 
-def _judged_among_others(machine: str) -> dict[int, _Block]:
-    """Return the calls by which a child could slow down other processes of its user.
+def _conditional_shared_user(machine: str) -> dict[int, _Block]:
+    """Return the calls that could slow down other processes of the user.
 
-    Only itself may be named, as 0: a filter does not know which other ids are the child's own.
+    The only allowed process id is 0, the caller: a filter cannot know the child's other ids.
     """
-    verdicts = {
+    actions = {
         "prlimit64": _only_if_argument_is(0, 0),
         "sched_setparam": _only_if_argument_is(0, 0),
         "sched_setscheduler": _only_if_argument_is(0, 0),
         "sched_setaffinity": _only_if_argument_is(0, 0),
         "sched_setattr": _only_if_argument_is(0, 0),
-        "setpriority": _only_itself(_PROCESS, _GROUP),
-        "ioprio_set": _only_itself(_IO_PROCESS, _IO_GROUP),
+        "setpriority": _only_own_process_or_group(_PROCESS, _GROUP),
+        "ioprio_set": _only_own_process_or_group(_IO_PROCESS, _IO_GROUP),
     }
-    return _by_number(machine, verdicts)
+    return _by_number(machine, actions)
 
 
-def _judged_closed_network(machine: str, *, ask: bool) -> dict[int, _Block]:
-    """Return the calls by which a child could reach, or be reached by, another peer."""
-    verdicts = {
+def _conditional_closed_network(machine: str, *, notify: bool) -> dict[int, _Block]:
+    """Return the calls that could connect the child to a peer."""
+    actions = {
         "socket": _sockets(datagrams=False),
-        "connect": [_answer(ASK) if ask else _refuse(errno.EACCES)],
+        "connect": [_return(NOTIFY) if notify else _refuse(errno.EACCES)],
         "listen": [_refuse(errno.EACCES)],
-        # With this flag the first data carries an address of its own: a connect by another name.
+        # With this flag (TCP Fast Open) sending also connects, to an address of its own.
         "sendto": _unless_any_bit(3, _MSG_FASTOPEN),
         "sendmsg": _unless_any_bit(2, _MSG_FASTOPEN),
         "sendmmsg": _unless_any_bit(3, _MSG_FASTOPEN),
     }
-    return _by_number(machine, verdicts)
+    return _by_number(machine, actions)
 
 
 def _sockets(*, datagrams: bool) -> _Block:
     of_kind = _when(_EQUAL, _STREAM, _only_if_argument_is(2, 0, _TCP))
     if datagrams:
         of_kind += _when(_EQUAL, _DATAGRAM, _only_if_argument_is(2, 0, _UDP))
-    internet = [_load_argument(1), _mask(_KIND_BITS), *of_kind, _refuse(errno.EPROTONOSUPPORT)]
+    internet = [_load_argument(1), _mask(_TYPE_BITS), *of_kind, _refuse(errno.EPROTONOSUPPORT)]
     return [
         _load_argument(0),
         *_when(_EQUAL, _AF_INET, internet),
@@ -280,19 +280,19 @@ def _sockets(*, datagrams: bool) -> _Block:
 
 
 def _socket_pairs() -> _Block:
-    kinds = _when(_EQUAL, _STREAM, [_answer(ALLOW)]) + _when(_EQUAL, _SEQUENCED, [_answer(ALLOW)])
+    kinds = _when(_EQUAL, _STREAM, [_return(ALLOW)]) + _when(_EQUAL, _SEQUENCED, [_return(ALLOW)])
     return [
         _load_argument(0),
         *_unless(_EQUAL, _AF_UNIX, [_refuse(errno.EAFNOSUPPORT)]),
         _load_argument(1),
-        _mask(_KIND_BITS),
+        _mask(_TYPE_BITS),
         *kinds,
         _refuse(errno.EPROTONOSUPPORT),
     ]
 
 
-def _only_itself(*kinds: int) -> _Block:
-    """Return what lets a call say "my process" or "my group", and not "all of my user"."""
+def _only_own_process_or_group(*kinds: int) -> _Block:
+    """Allow a call for the caller's process or group, and not for all of its user."""
     block = [_load_argument(0)]
     for kind in kinds:
         block += _when(_EQUAL, kind, _only_if_argument_is(1, 0))
@@ -302,7 +302,7 @@ def _only_itself(*kinds: int) -> _Block:
 def _only_if_argument_is(index: int, *values: int) -> _Block:
     block = [_load_argument(index)]
     for value in values:
-        block += _when(_EQUAL, value, [_answer(ALLOW)])
+        block += _when(_EQUAL, value, [_return(ALLOW)])
     return [*block, _refuse(errno.EPERM)]
 
 
@@ -310,24 +310,24 @@ def _unless_argument_is(index: int, *values: int) -> _Block:
     block = [_load_argument(index)]
     for value in values:
         block += _when(_EQUAL, value, [_refuse(errno.EPERM)])
-    return [*block, _answer(ALLOW)]
+    return [*block, _return(ALLOW)]
 
 
 def _unless_any_bit(index: int, bits: int) -> _Block:
     return [
         _load_argument(index),
         *_when(_ANY_BIT, bits, [_refuse(errno.EPERM)]),
-        _answer(ALLOW),
+        _return(ALLOW),
     ]
 
 
 def _when(comparison: int, value: int, then: _Block) -> _Block:
-    """Return a test and what is done where it holds; `then` must end in an answer."""
+    """Return a test and the block for when it is true; `then` must end in an action."""
     return [_Instruction(comparison, 0, len(then), value), *then]
 
 
 def _unless(comparison: int, value: int, then: _Block) -> _Block:
-    """Return a test and what is done where it does not hold; `then` must end in an answer."""
+    """Return a test and the block for when it is false; `then` must end in an action."""
     return [_Instruction(comparison, len(then), 0, value), *then]
 
 
@@ -336,8 +336,8 @@ def _load(offset: int) -> _Instruction:
 
 
 def _load_argument(index: int) -> _Instruction:
-    # The low half: all that the kernel looks at in the arguments judged here, so that no high
-    # bits can make a value look different to us than to it.
+    # The low half: the kernel uses only that half of the arguments tested here, so high bits cannot
+    # make it see another value than this filter.
     return _load(_ARGUMENTS_AT + 8 * index)
 
 
@@ -345,19 +345,19 @@ def _mask(bits: int) -> _Instruction:
     return _Instruction(_AND, 0, 0, bits)
 
 
-def _answer(verdict: int) -> _Instruction:
-    return _Instruction(_RETURN, 0, 0, verdict)
+def _return(action: int) -> _Instruction:
+    return _Instruction(_RETURN, 0, 0, action)
 
 
 def _refuse(error: int) -> _Instruction:
-    return _answer(_ERRNO | error)
+    return _return(_ERRNO | error)
 
 
 def _assemble(block: _Block) -> bytes:
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in block)
 
 
-def _known(machine: str) -> tuple[int, int]:
+def _column_and_architecture(machine: str) -> tuple[int, int]:
     try:
         return _MACHINES[machine]
     except KeyError:
@@ -367,19 +367,19 @@ def _known(machine: str) -> tuple[int, int]:
         ) from None
 
 
-def _by_number(machine: str, verdicts: dict[str, _Block]) -> dict[int, _Block]:
-    column = _known(machine)[0]
-    numbers = {name: _JUDGED[name][column] for name in verdicts}
-    return {n: verdicts[name] for name, n in numbers.items() if n is not None}
+def _by_number(machine: str, actions: dict[str, _Block]) -> dict[int, _Block]:
+    column = _column_and_architecture(machine)[0]
+    numbers = {name: _CONDITIONAL[name][column] for name in actions}
+    return {n: actions[name] for name, n in numbers.items() if n is not None}
 
 
 def _denied(machine: str, table: dict[str, tuple[int | None, int | None]]) -> list[int]:
-    column = _known(machine)[0]
+    column = _column_and_architecture(machine)[0]
     return [number for numbers in table.values() if (number := numbers[column]) is not None]
 
 
 def as_file(program: bytes) -> int:
-    """Return a descriptor of a sealed memory file that holds the program, read from its start."""
+    """Return a descriptor of a sealed memory file with the filter, positioned at its start."""
     fd = os.memfd_create("infloop-filter", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.write(fd, program)
     os.lseek(fd, 0, os.SEEK_SET)

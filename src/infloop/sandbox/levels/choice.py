@@ -1,7 +1,8 @@
-"""Which isolation levels hold on this machine, and which one is taken.
+"""Decides which isolation levels hold on this machine, and which one is used.
 
-A level counts only when it was attacked and held (see self_check). `auto` takes the strongest that
-does and falls back to `host`; a level that is asked for by name and does not hold is refused.
+A level holds if it was attacked and kept its promises (see self_check). `auto` uses the strongest
+level that holds, and falls back to the one that confines nothing. A level that is requested by name
+and does not hold is refused.
 """
 
 from __future__ import annotations
@@ -11,145 +12,133 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, assert_never
+from typing import TYPE_CHECKING, Any
 
 from infloop import __version__
-from infloop.errors import MissingPart, SettingsError
-from infloop.model.isolation import LEVELS
-from infloop.sandbox.levels import container
-from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
-from infloop.sandbox.levels.guard import ContainerSandbox, GuardSandbox
-from infloop.sandbox.levels.host import HostSandbox
-from infloop.sandbox.levels.trusted_bubblewrap import PLACES
+from infloop.errors import SettingsError
+from infloop.model.isolation import UNCONFINED
+from infloop.sandbox.levels import LEVEL_CLASSES
+from infloop.sandbox.levels.trusted_bubblewrap import BUBBLEWRAP_PATHS
 from infloop.sandbox.self_check.battery import QUICK, self_check
 
 if TYPE_CHECKING:
-    from infloop.model.isolation import Level
+    from infloop.model.isolation import Level, RequestedLevel
     from infloop.sandbox.base import Sandbox
+    from infloop.sandbox.levels.keeper_sandbox import KeeperSandbox, SandboxOptions
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True)
-class Place:
-    """What children are given on this machine, whatever their level.
-
-    In `scratch` they get private directories; their user must be able to enter it. `hidden`
-    directories are never shown to them. `user` is as whom root starts them.
-    """
-
-    scratch: str
-    hidden: tuple[str, ...] = ()
-    user: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True)
-class Proof:
-    """Whether a level holds here; `reason` says what is missing or was broken."""
+class LevelCheck:
+    """Whether a level holds here; `reason` says what is missing or which promise was broken."""
 
     level: Level
     reason: str = ""
 
     @property
     def holds(self) -> bool:
-        """Whether children can be run at this level."""
+        """Whether children can run at this level."""
         return not self.reason
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The level that is taken, and what was found out about it and the stronger ones."""
+class LevelChoice:
+    """The level that is used, with the checks of it and of stronger ones."""
 
     level: Level
-    proofs: tuple[Proof, ...] = ()
+    checks: tuple[LevelCheck, ...] = ()
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it is not a stronger level, as sentences."""
-        return tuple(f"{p.level}: {p.reason}" for p in self.proofs if not p.holds)
+        """Why no stronger level is used, as sentences."""
+        return tuple(f"{check.level}: {check.reason}" for check in self.checks if not check.holds)
 
     @property
-    def why_host(self) -> str:
-        """Why children are not confined; nothing if they are, or if that was asked for."""
-        if self.level != "host":
+    def why_unconfined(self) -> str:
+        """Why children are not confined; empty if they are, or if that was requested."""
+        if level_class(self.level).confines:
             return ""
-        # Who is not in a container has not chosen to be.
-        return next((p.reason for p in self.proofs if p.level != "container"), "")
+        reasons = (check.reason for check in self.checks if not level_class(check.level).opt_in)
+        return next(reasons, "")
 
 
-def open_level(level: Level, place: Place) -> Sandbox:
+def level_class(level: Level) -> type[KeeperSandbox]:
+    """Return the class of a level, which has its traits."""
+    return next(each for each in LEVEL_CLASSES if each.level == level)
+
+
+def open_level(level: Level, options: SandboxOptions) -> Sandbox:
     """Return a sandbox of this level.
 
-    Raises MissingPart, naming the missing piece, and SettingsError where root needs a user.
+    Raises MissingPart, naming what this machine lacks, and SettingsError where root needs to name
+    a user for children.
     """
-    match level:
-        case "sandbox":
-            return BubblewrapSandbox(hidden=place.hidden, user=place.user)
-        case "guard":
-            return GuardSandbox(place.scratch, hidden=place.hidden, user=place.user)
-        case "container":
-            if piece := container.missing_piece():
-                raise MissingPart(f"level 'container' needs {piece}")
-            return ContainerSandbox(place.scratch, hidden=place.hidden, user=place.user)
-        case "host":
-            return HostSandbox(user=place.user)
-    assert_never(level)
+    return level_class(level).open(options)
 
 
-async def prove(level: Level, place: Place) -> Proof:
-    """Attack a level a few times, once for each way out, and say whether it held."""
+async def check_level(level: Level, options: SandboxOptions) -> LevelCheck:
+    """Make a few attacks on a level and return whether it holds.
+
+    A level that confines nothing is not attacked.
+    """
+    if not level_class(level).confines:
+        return LevelCheck(level)
     try:
-        sandbox = open_level(level, place)
+        sandbox = open_level(level, options)
     except SettingsError as error:
-        return Proof(level, str(error))
+        return LevelCheck(level, str(error))
     try:
-        found = await self_check(sandbox, place.scratch, user=place.user, attempts=QUICK)
+        report = await self_check(sandbox, options.scratch, user=options.user, attempts=QUICK)
     finally:
         await sandbox.close()
-    if found.error:
-        return Proof(level, found.error)
-    broken = "; ".join(f"{finding.attempt}: {finding.detail}" for finding in found.broken)
-    return Proof(level, f"a promise was broken ({broken})" if broken else "")
+    if report.error:
+        return LevelCheck(level, report.error)
+    broken = "; ".join(f"{finding.attempt}: {finding.detail}" for finding in report.broken)
+    return LevelCheck(level, f"a promise was broken ({broken})" if broken else "")
 
 
-async def choose(asked: Level | Literal["auto"], place: Place, cache: Path | None = None) -> Choice:
-    """Return the level to run children at; `host` needs no proof, as it promises little.
+async def choose(
+    requested: RequestedLevel, options: SandboxOptions, cache: Path | None = None
+) -> LevelChoice:
+    """Return the level to run children at.
 
-    What held is remembered in the file `cache` until the machine or infloop starts anew in another
-    version. Raises SettingsError for a level that was asked for and does not hold.
+    Levels that hold are remembered in the file `cache` until the machine restarts or infloop gets
+    another version. Raises SettingsError for a requested level that does not hold.
     """
-    if asked == "host":
-        return Choice("host")
-    known = _Known(cache, place)
-    proofs: list[Proof] = []
-    for level in LEVELS[:-1] if asked == "auto" else (asked,):
-        proof = Proof(level) if known.holds(level) else await prove(level, place)
-        proofs.append(proof)
-        if proof.holds:
-            known.add(level)
-            return Choice(level, tuple(proofs))
-    if asked != "auto":
-        raise SettingsError(f"level {asked!r} does not hold here: {proofs[0].reason}")
-    return Choice("host", tuple(proofs))
+    if requested == UNCONFINED:
+        return LevelChoice(requested)
+    cached = _CachedLevels(cache, options)
+    checks: list[LevelCheck] = []
+    confining = [each.level for each in LEVEL_CLASSES if each.confines]
+    for level in confining if requested == "auto" else (requested,):
+        check = LevelCheck(level) if level in cached else await check_level(level, options)
+        checks.append(check)
+        if check.holds:
+            cached.add(level)
+            return LevelChoice(level, tuple(checks))
+    if requested != "auto":
+        raise SettingsError(f"level {requested!r} does not hold here: {checks[0].reason}")
+    return LevelChoice(UNCONFINED, tuple(checks))
 
 
-class _Known:
-    """What held before under the same circumstances; what did not is tried again each time."""
+class _CachedLevels:
+    """Levels that held before in the same environment; the others are checked every time."""
 
-    def __init__(self, cache: Path | None, place: Place) -> None:
+    def __init__(self, cache: Path | None, options: SandboxOptions) -> None:
         self._cache = cache
-        self._key = _circumstances(place)
+        self._key = _cache_key(options)
         self._held: list[str] = []
         if cache:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 stored: dict[str, Any] = json.loads(cache.read_text(encoding="utf-8"))
                 self._held = stored["held"] if stored["key"] == self._key else []
 
-    def holds(self, level: Level) -> bool:
+    def __contains__(self, level: Level) -> bool:
         return level in self._held
 
     def add(self, level: Level) -> None:
-        if self._cache is None or self.holds(level):
+        if self._cache is None or level in self:
             return
         self._held = [*self._held, level]
         draft = self._cache.with_suffix(f".{os.getpid()}")
@@ -158,9 +147,10 @@ class _Known:
         draft.replace(self._cache)
 
 
-def _circumstances(place: Place) -> list[Any]:
-    """Return what a proof depends on, as JSON gives it back."""
-    programs = [Path(name).stat().st_mtime_ns for name in PLACES if Path(name).exists()]
-    user = list(place.user or (os.geteuid(), os.getegid()))
+def _cache_key(options: SandboxOptions) -> list[Any]:
+    """Return what the result of a check depends on, as JSON values."""
+    paths = [Path(path) for path in BUBBLEWRAP_PATHS]
+    programs = [path.stat().st_mtime_ns for path in paths if path.exists()]
+    user = list(options.user or (os.geteuid(), os.getegid()))
     boot = _BOOT_ID.read_text(encoding="ascii").strip()
     return [__version__, boot, os.uname().release, user, programs]

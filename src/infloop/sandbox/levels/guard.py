@@ -1,14 +1,20 @@
-"""Level `guard`: children confine themselves before they begin, without any namespace.
+"""Level `guard`: children confine themselves before exec, without any namespace.
 
-What is promised: a child reads only the system's programs and the paths of its fence, writes only
-where its fence says and in a private home and temporary directory that are removed after it, and
-unless the network is open its only peers are its proxy and the local ports of its fence. The
-environment is the one given, but for `HOME`, the variables that name the temporary directory, and
-those for the proxy. The whole process tree is gone when the run returns.
+What is promised:
 
-What is not: it sees that other processes exist and with which arguments, and that files exist; it
-can change modes, owners and times of its user's files anywhere; and the size of its temporary
-directory is not bounded.
+- A child reads only the system's programs and the paths of its `access`.
+- It writes only to the writable paths of its `access`, and to a private home and temporary
+  directory that are removed after it.
+- Unless the network is open, its only peers are its proxy and the local ports of its `access`.
+- The environment is the one given, except for `HOME`, the variables that name the temporary
+  directory, and those for the proxy.
+- The whole process tree is gone when the run returns.
+
+What is not promised:
+
+- A child sees that other processes exist, with their arguments, and that files exist.
+- It can change modes, owners and times of its user's files anywhere.
+- The size of its temporary directory is not limited.
 """
 
 from __future__ import annotations
@@ -18,23 +24,24 @@ import os
 import pwd
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from msgspec.structs import replace
 
 from infloop.errors import GuardError, MissingPart, SettingsError
 from infloop.lowlevel.uncancelled import run_uncancelled
+from infloop.sandbox.access import Access
 from infloop.sandbox.base import ChildResult
-from infloop.sandbox.fence import Fence
 from infloop.sandbox.keepers.pool import KeeperPool
 from infloop.sandbox.kernel import landlock
 from infloop.sandbox.kernel.connect_broker import ConnectBroker
 from infloop.sandbox.kernel.resource_limits import resource_limits
 from infloop.sandbox.kernel.seccomp import as_file, guard_filter
-from infloop.sandbox.launch import Launch
-from infloop.sandbox.levels.keeper_sandbox import KeptSandbox
+from infloop.sandbox.levels.keeper_sandbox import KeeperSandbox
 from infloop.sandbox.levels.proxy_variables import proxy_variables
-from infloop.sandbox.view.mounts import refuse
+from infloop.sandbox.promises import WHERE_CONFINED
+from infloop.sandbox.spawn_request import SpawnRequest
+from infloop.sandbox.view.mounts import refusal
 from infloop.sandbox.view.private_directories import private_directories
 from infloop.sandbox.view.program_paths import needed_paths
 from infloop.sandbox.view.system_paths import CONFIGURATION, DEVICES, KERNEL, PROGRAMS
@@ -42,11 +49,13 @@ from infloop.sandbox.view.system_paths import CONFIGURATION, DEVICES, KERNEL, PR
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from infloop.model.isolation import Level
+    from infloop.sandbox.access import ResourceLimits
     from infloop.sandbox.base import ChildRequest, OnOutput, OnStarted
-    from infloop.sandbox.fence import Limits
     from infloop.sandbox.kernel.connect_broker import Peer
-    from infloop.sandbox.kernel.seccomp import Connecting
-    from infloop.sandbox.view.private_directories import Private
+    from infloop.sandbox.kernel.seccomp import ConnectMode
+    from infloop.sandbox.levels.keeper_sandbox import SandboxOptions
+    from infloop.sandbox.view.private_directories import PrivateDirectories
 
 _LOOPBACK = "127.0.0.1"
 _LOOPBACKS = (_LOOPBACK, "::1")
@@ -56,10 +65,12 @@ _PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _PTRACE_OF_CHILDREN = 1
 
 
-class GuardSandbox(KeptSandbox):
-    """Runs children behind Landlock, a filter of system calls and a connect broker."""
+class GuardSandbox(KeeperSandbox):
+    """Runs children behind Landlock, a seccomp filter and a connect broker."""
 
-    level = "guard"
+    level: ClassVar[Level] = "guard"
+    shared_process_limit = True
+    promises = WHERE_CONFINED
 
     def __init__(
         self,
@@ -68,11 +79,11 @@ class GuardSandbox(KeptSandbox):
         hidden: Sequence[str] = (),
         user: tuple[int, int] | None = None,
     ) -> None:
-        """Prepare to run children, as another `user` (uid and gid) when started by root.
+        """Run children as another `user` (uid and gid) if given, which needs root.
 
-        In `scratch` children get their private directories; their user must be able to enter it.
-        No child gets to the `hidden` directories, but for what lies in them and is in its fence.
-        Raises MissingPart, naming what this machine lacks, and SettingsError for root.
+        Children get their private directories in `scratch`; their user must be able to enter it.
+        They do not reach the `hidden` directories, except for paths in them that are in their
+        `access`. Raises MissingPart, naming what this machine lacks, and SettingsError for root.
         """
         uid = user[0] if user else os.geteuid()
         if uid == 0:
@@ -80,21 +91,26 @@ class GuardSandbox(KeptSandbox):
                 "level 'guard' does not confine root, which may read other processes' secrets:"
                 " start infloop as another user, or name one for its children"
             )
-        if piece := missing_piece():
-            raise MissingPart(f"level 'guard' needs {piece}")
+        if part := missing_part():
+            raise MissingPart(f"level 'guard' needs {part}")
         self._scratch = os.path.realpath(scratch)
         self._hidden = _real(hidden)
         self._user = user
         self._real_home = home_of(uid)
         self._pool = KeeperPool(user=user, modules=("guard_child",))
-        kinds: tuple[Connecting, ...] = ("open", "asked", "refused")
+        kinds: tuple[ConnectMode, ...] = ("open", "brokered", "refused")
         self._filters = {kind: as_file(guard_filter(kind)) for kind in kinds}
-        there = filter(os.path.exists, (*PROGRAMS, *CONFIGURATION, *KERNEL))
-        self._system = [path for path in _real(there) if not _above_any(path, self._hidden)]
+        existing = filter(os.path.exists, (*PROGRAMS, *CONFIGURATION, *KERNEL))
+        self._system = [path for path in _real(existing) if not _contains_any(path, self._hidden)]
+
+    @classmethod
+    def open(cls, options: SandboxOptions) -> Self:
+        """Return a sandbox of this level; see the base class."""
+        return cls(options.scratch, hidden=options.hidden, user=options.user)
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        """What this level leaves open on this machine beyond what it does anywhere."""
+        """What this level does not promise on this machine, although it does on newer kernels."""
         return landlock.not_covered(landlock.version())
 
     async def _run(
@@ -104,15 +120,15 @@ class GuardSandbox(KeptSandbox):
         on_output: OnOutput | None,
         on_started: OnStarted | None,
     ) -> ChildResult:
-        fence = _with_real_paths(request.fence or Fence(write=(request.cwd,)))
-        if why := refuse(fence) or self._exposed(fence):
-            return ChildResult(error=f"the child could not be confined: {why}")
+        access = _with_real_paths(request.access or Access(write=(request.cwd,)))
+        if reason := refusal(access) or self._hidden_inside(access):
+            return ChildResult(error=f"the child could not be confined: {reason}")
         async with contextlib.AsyncExitStack() as stack:
             try:
-                launch = await self._prepare(stack, request, program, fence)
+                spawn = await self._prepare(stack, request, program, access)
             except OSError as error:
                 return ChildResult(error=f"the child could not be confined: {error}")
-            return await self._pool.run(request, launch, on_output, on_started)
+            return await self._pool.run(request, spawn, on_output, on_started)
 
     async def close(self) -> None:
         """End every child and every keeper."""
@@ -125,115 +141,109 @@ class GuardSandbox(KeptSandbox):
         stack: contextlib.AsyncExitStack,
         request: ChildRequest,
         program: str,
-        fence: Fence,
-    ) -> Launch:
-        """Make all that confines one child; the stack takes it away again."""
+        access: Access,
+    ) -> SpawnRequest:
+        """Create everything that confines one child; the stack removes it again."""
         private = await stack.enter_async_context(private_directories(self._scratch, self._user))
-        peers = await _open_peers(fence)
+        peers = await _open_peers(access)
         broker = ConnectBroker(peers)
         stack.push_async_callback(lambda: run_uncancelled(broker.close()))
-        programs = self._programs(program, request.env, fence)
+        programs = self._programs(program, request.env, access)
         ruleset = landlock.ruleset(
-            read=_outermost((*self._system, *programs, *fence.read)),
-            write=(*DEVICES, *private, *fence.write),
-            network_open=fence.network == "open",
+            read=_outermost((*self._system, *programs, *access.read)),
+            write=(*DEVICES, *private, *access.write),
+            network_open=access.network == "open",
         )
         stack.callback(os.close, ruleset)
-        connecting = _connecting(fence, peers)
-        return Launch(
+        connect_mode = _connect_mode(access, peers)
+        return SpawnRequest(
             program=program,
             argv=request.argv,
-            env={**request.env, **_own_environment(fence, private)},
+            env={**request.env, **_environment(access, private)},
             cwd=request.cwd,
-            descriptors=(ruleset, self._filters[connecting], broker.report.fileno()),
+            descriptors=(ruleset, self._filters[connect_mode], broker.child_socket.fileno()),
             guard=True,
-            limits=resource_limits(_beside_others(fence.limits)),
+            limits=resource_limits(_with_running_tasks(access.limits)),
         )
 
-    def _programs(self, program: str, env: Mapping[str, str], fence: Fence) -> list[str]:
-        """Return where the child's programs live, beyond the system's own directories."""
+    def _programs(self, program: str, env: Mapping[str, str], access: Access) -> list[str]:
+        """Return the paths of the child's programs outside the system's own directories."""
         homes = {os.path.realpath(env.get("HOME", "/")), self._real_home}
-        needed = _real(needed_paths(program, env, homes, fence.write))
-        return [path for path in needed if not _above_any(path, self._hidden)]
+        needed = _real(needed_paths(program, env, homes, access.write))
+        return [path for path in needed if not _contains_any(path, self._hidden)]
 
-    def _exposed(self, fence: Fence) -> str:
-        """Return what a fence would show that must not be seen; Landlock leaves nothing out."""
-        for path in (*fence.read, *fence.write):
-            if _above_any(path, self._hidden):
-                return f"in path {path!r} of its fence lies what children must not see"
+    def _hidden_inside(self, access: Access) -> str:
+        """Return which path contains a hidden directory, as Landlock cannot exclude it."""
+        for path in (*access.read, *access.write):
+            if _contains_any(path, self._hidden):
+                return f"path {path!r} contains a directory that children must not see"
         return ""
 
 
-class ContainerSandbox(GuardSandbox):
-    """Level `container`: the same, where infloop itself lives in a container (see container)."""
-
-    level = "container"
-
-
 def home_of(uid: int) -> str:
-    """Return a user's real home, "/" for one who has none."""
+    """Return the home of a user without links, "/" if there is none."""
     try:
         return os.path.realpath(pwd.getpwuid(uid).pw_dir)
     except KeyError:
         return "/"
 
 
-def missing_piece() -> str:
-    """Return what this machine lacks for level `guard`, or nothing."""
+def missing_part() -> str:
+    """Return what this machine lacks for level `guard`, if anything."""
     try:
-        guard_filter("asked")
+        guard_filter("brokered")
     except MissingPart as missing:
-        return f"a filter of system calls, but there is {missing}"
-    if piece := landlock.missing(landlock.version()):
-        return piece
+        return f"a seccomp filter: {missing}"
+    if part := landlock.missing(landlock.version()):
+        return part
     if "user_notif" not in _read(_ACTIONS).split():
         return "seccomp with user notifications, which this kernel does not offer"
     if int(_read(_PTRACE_SCOPE) or 0) > _PTRACE_OF_CHILDREN and os.geteuid() != 0:
-        return "to look into its children (kernel.yama.ptrace_scope must be 0 or 1)"
+        return "access to the memory of its children (kernel.yama.ptrace_scope must be 0 or 1)"
     return ""
 
 
-async def _open_peers(fence: Fence) -> dict[Peer, Peer]:
-    """Return whom the child may connect to; its proxy listens by then."""
-    if fence.network == "open":
+async def _open_peers(access: Access) -> dict[Peer, Peer]:
+    """Return the peers that the child may connect to; its proxy is listening then."""
+    if access.network == "open":
         return {}
-    peers = {(host, port): (host, port) for port in fence.local_ports for host in _LOOPBACKS}
-    if fence.network == "proxy":
-        if fence.on_listening is None:
-            raise ConnectionError("its network has a proxy and nobody answers there")
+    peers = {(host, port): (host, port) for port in access.local_ports for host in _LOOPBACKS}
+    if access.network == "proxy":
+        if access.on_listening is None:
+            raise ConnectionError("its network has a proxy, but no on_listening callback")
         try:
             listener = socket.create_server((_LOOPBACK, 0), backlog=_BACKLOG)
         except OSError as error:
             raise GuardError(f"the proxy of this run cannot start: {error}") from None
-        # The child's port may be taken on this machine, whose loopback all children share.
-        peers[_LOOPBACK, fence.proxy_port] = listener.getsockname()
+        # All children share this machine's loopback, so the child's proxy port may be in use.
+        peers[_LOOPBACK, access.proxy_port] = listener.getsockname()
         try:
-            await fence.on_listening({fence.proxy_port: listener})
+            await access.on_listening({access.proxy_port: listener})
         except BaseException:
             listener.close()
             raise
     return peers
 
 
-def _connecting(fence: Fence, peers: dict[Peer, Peer]) -> Connecting:
-    if fence.network == "open":
+def _connect_mode(access: Access, peers: dict[Peer, Peer]) -> ConnectMode:
+    if access.network == "open":
         return "open"
-    return "asked" if peers else "refused"
+    return "brokered" if peers else "refused"
 
 
-def _own_environment(fence: Fence, private: Private) -> dict[str, str]:
-    own = {"HOME": fence.home or private.home}
+def _environment(access: Access, private: PrivateDirectories) -> dict[str, str]:
+    own = {"HOME": access.home or private.home}
     own |= dict.fromkeys(("TMPDIR", "TMP", "TEMP"), private.temp)
-    if fence.network == "proxy":
-        own |= proxy_variables(fence.proxy_port, fence.proxy_user)
+    if access.network == "proxy":
+        own |= proxy_variables(access.proxy_port, access.proxy_user)
     return own
 
 
-def _with_real_paths(fence: Fence) -> Fence:
-    """Return the fence with paths that no link leads elsewhere; its home is one to write to."""
-    home = _real(filter(None, (fence.home,)))
+def _with_real_paths(access: Access) -> Access:
+    """Return the access with real paths; its home becomes a writable path."""
+    home = _real(filter(None, (access.home,)))
     return replace(
-        fence, read=_real(fence.read), write=_real((*fence.write, *home)), home="".join(home)
+        access, read=_real(access.read), write=_real((*access.write, *home)), home="".join(home)
     )
 
 
@@ -241,29 +251,29 @@ def _real(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(os.path.realpath, paths)))
 
 
-def _above_any(path: str, places: Iterable[str]) -> bool:
-    return any(place == path or place.startswith(path.rstrip("/") + "/") for place in places)
+def _contains_any(path: str, others: Iterable[str]) -> bool:
+    return any(other == path or other.startswith(path.rstrip("/") + "/") for other in others)
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
-    """Return the paths without those that lie in another of them: one rule less each."""
+    """Return the paths without those inside another of them, which saves a rule for each."""
     outermost: list[str] = []
-    for path in sorted(f"{each}/" for each in paths):  # what lies in a path comes right after it
+    for path in sorted(f"{each}/" for each in paths):  # paths inside a path follow it
         if not (outermost and path.startswith(outermost[-1])):
             outermost.append(path)
     return [path[:-1] for path in outermost]
 
 
-def _beside_others(limits: Limits) -> Limits:
-    """Return the limits with room for the processes that the user has already.
+def _with_running_tasks(limits: ResourceLimits) -> ResourceLimits:
+    """Return the limits with the processes of the user added that are running already.
 
-    The kernel counts processes by user, whoever's children they are.
+    The kernel counts all processes of a user together.
     """
-    return replace(limits, processes=limits.processes and limits.processes + _tasks_now())
+    return replace(limits, processes=limits.processes and limits.processes + _running_tasks())
 
 
-def _tasks_now() -> int:
-    """Return how many processes and threads there are, of all users: never too few."""
+def _running_tasks() -> int:
+    """Return the number of processes and threads of all users, which is never too low."""
     return int(_read(Path("/proc/loadavg")).split()[3].split("/")[1])
 
 

@@ -1,22 +1,61 @@
-"""What all levels have in common: children under keepers, started from a program that is there."""
+"""Base class of all isolation levels: children run under keepers, from a program that exists."""
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from infloop.sandbox.base import ChildResult
+from infloop.sandbox.promises import AT_EVERY_LEVEL
 
 if TYPE_CHECKING:
+    from infloop.model.isolation import Level
     from infloop.sandbox.base import ChildRequest, OnOutput, OnStarted
     from infloop.sandbox.keepers.pool import KeeperPool
+    from infloop.sandbox.promises import Promise
 
 
-class KeptSandbox(ABC):
-    """A sandbox whose children are each under a keeper of its pool."""
+@dataclass(frozen=True)
+class SandboxOptions:
+    """What every level needs to know about this machine.
+
+    - `scratch`: children get private directories in it. Their user must be able to enter it.
+    - `hidden`: directories that children never see.
+    - `user`: the uid and gid of children when infloop runs as root.
+    """
+
+    scratch: str
+    hidden: tuple[str, ...] = ()
+    user: tuple[int, int] | None = None
+
+
+class KeeperSandbox(ABC):
+    """One isolation level. A subclass sets its name and its traits, and implements two methods.
+
+    `base.Sandbox` explains the traits. With `opt_in` an operator chooses the level by the way
+    infloop is installed, so it is not reported as missing where it does not hold.
+    """
+
+    level: ClassVar[Level]
+    confines: ClassVar[bool] = True
+    own_network: ClassVar[bool] = False
+    own_mounts: ClassVar[bool] = False
+    shared_process_limit: ClassVar[bool] = False
+    opt_in: ClassVar[bool] = False
+    promises: ClassVar[frozenset[Promise]] = AT_EVERY_LEVEL
 
     _pool: KeeperPool
+
+    @classmethod
+    @abstractmethod
+    def open(cls, options: SandboxOptions) -> Self:
+        """Return a sandbox of this level.
+
+        Raises MissingPart, naming what this machine lacks, and SettingsError where children would
+        run as root and the level does not confine root.
+        """
 
     async def run(
         self,
@@ -25,7 +64,7 @@ class KeptSandbox(ABC):
         on_output: OnOutput | None = None,
         on_started: OnStarted | None = None,
     ) -> ChildResult:
-        """Run a child to its end; see `Sandbox.run`."""
+        """Run a child until it ends; see `Sandbox.run`."""
         if not request.argv:
             return ChildResult(error="no program was given")
         program = find_program(request.argv[0], request.env.get("PATH", os.defpath))
@@ -41,7 +80,7 @@ class KeptSandbox(ABC):
         on_output: OnOutput | None,
         on_started: OnStarted | None,
     ) -> ChildResult:
-        """Run a child whose program was found, as the level does it."""
+        """Run a child whose program was found, confined as this level confines."""
 
     async def close(self) -> None:
         """End every child and every keeper."""
@@ -49,10 +88,10 @@ class KeptSandbox(ABC):
 
 
 def find_program(name: str, path: str) -> str | None:
-    """Return where `name` is on `path`; a name with a slash is its own answer.
+    """Return the path of the program `name` on `path`; a name with a slash is returned as it is.
 
-    Relative and empty entries of `path` are skipped: they would let a file in the child's working
-    directory take the place of a program.
+    Relative and empty entries of `path` are skipped: a file in the child's working directory could
+    otherwise take the place of a program.
     """
     if "/" in name:
         return name
@@ -61,7 +100,7 @@ def find_program(name: str, path: str) -> str | None:
         if (
             directory.startswith("/")
             and os.access(candidate, os.X_OK)
-            and os.path.isfile(candidate)  # noqa: PTH113  (thousands a second, no Path needed)
+            and os.path.isfile(candidate)  # noqa: PTH113  (called thousands of times a second)
         ):
             return candidate
     return None

@@ -1,7 +1,7 @@
-"""The developer's own services, reachable from a child that has a network of its own.
+"""Forwards local services into the network of a child that has a network of its own.
 
-A listener inside the child's network stands for one port of this machine's loopback: what connects
-to the one is connected to the other, byte for byte. Nothing but 127.0.0.1 is ever dialled.
+A listener inside the child's network stands for one port of this machine's loopback. A connection
+to the one is forwarded to the other, byte for byte. No address but 127.0.0.1 is connected to.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
 _CHUNK = 1 << 16
-_DIAL_S = 5.0
-_MOST_CONNECTIONS = 256
-"""Of one child at once: each takes two descriptors of the server, which needs some itself."""
+_CONNECT_TIMEOUT_S = 5.0
+_MAX_CONNECTIONS = 256
+"""For one child at one time. Each takes two descriptors of the server."""
 
 
-class Relays:
-    """Relays of one child; all of them end with it."""
+class ServiceRelays:
+    """The relays of one child; all of them end with it."""
 
     def __init__(self) -> None:
         self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self, listeners: Mapping[int, socket.socket]) -> None:
-        """Relay each listener to the port it stands for."""
+        """Forward each listener to its port on this machine."""
         for port, listener in listeners.items():
             serve = partial(self._serve, port)
             self._servers.append(await asyncio.start_server(serve, sock=listener))
@@ -46,17 +46,17 @@ class Relays:
     async def _serve(
         self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        if len(self._connections) >= _MOST_CONNECTIONS:
+        if len(self._connections) >= _MAX_CONNECTIONS:
             writer.close()
             return
         task = asyncio.current_task()
         assert task
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
-        # Whatever goes wrong with one connection is seen by its two ends.
+        # Both ends of a connection notice its errors themselves.
         with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
             async with _closing(writer), asyncio.TaskGroup() as both:
-                async with asyncio.timeout(_DIAL_S):
+                async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                     far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
                 async with _closing(far_writer):
                     back = both.create_task(_copy(far_reader, writer))

@@ -1,4 +1,4 @@
-"""Attacks an isolation level and compares the result with what it promises.
+"""Attacks an isolation level and compares the result with its promises.
 
 battery   runs the attempts and reports
 probes    the attempts, as a program that runs where children run

@@ -1,8 +1,8 @@
-"""Canaries: things of the machine that no confined child may reach, made to be attacked.
+"""Canaries: resources that no confined child may reach, created to be attacked.
 
-Files with a secret, a home, a repository, a process, sockets and services, all belonging to the
-user as whom children run, so that nothing but the sandbox keeps a child from them. What was touched
-is seen from here, not taken from the child's word.
+Files with a secret, a home, a repository, a process, sockets and services. All belong to the
+children's user, so that only the sandbox protects them. Whether they were touched is checked from
+outside and not left to the child's report.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from infloop.lowlevel.remove_tree import remove_tree
 from infloop.sandbox.base import ChildRequest
 from infloop.sandbox.keepers.keeper import all_processes
 from infloop.sandbox.keepers.pool import KeeperPool
-from infloop.sandbox.launch import Launch
+from infloop.sandbox.spawn_request import SpawnRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
     Serve: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 _SEGMENT_BYTES = 4096
 _IPC_CREAT, _IPC_EXCL, _IPC_RMID = 0o1000, 0o2000, 0
-_ROUNDS_OF_THE_LOOP = 20
+_LOOP_ITERATIONS = 20
 
 
 @contextlib.asynccontextmanager
-async def decoys(scratch: str, user: tuple[int, int] | None) -> AsyncIterator[Decoys]:
-    """Put canaries up in a directory of `scratch`, and take them away again.
+async def canaries_in(scratch: str, user: tuple[int, int] | None) -> AsyncIterator[Canaries]:
+    """Create canaries in a directory of `scratch`, and remove them again.
 
-    They belong to `user`, or to our own.
+    They belong to `user`, or to our own user.
     """
-    top = tempfile.mkdtemp(prefix="decoys-", dir=scratch)
+    top = tempfile.mkdtemp(prefix="canaries-", dir=scratch)
     try:
-        made = Decoys(Path(top), user)
+        canaries = Canaries(Path(top), user)
         async with contextlib.AsyncExitStack() as stack:
-            await made.put_up(stack)
-            yield made
+            await canaries.create(stack)
+            yield canaries
     finally:
         await asyncio.to_thread(remove_tree, top)
 
 
-class Decoys:
+class Canaries:
     """One set of canaries."""
 
     def __init__(self, top: Path, user: tuple[int, int] | None) -> None:
@@ -59,20 +59,20 @@ class Decoys:
         self.workspace, self.outside, self.home = top / "ws", top / "outside", top / "home"
         self.service = 0
         self._user = user
-        self._mark = f"infloop-decoy-{secrets.token_hex(8)}"
+        self._marker = f"infloop-canary-{secrets.token_hex(8)}"
         self._orphan = f"infloop-orphan-{secrets.token_hex(8)}"
-        self._shared_memory = Path(f"/dev/shm/{self._mark}")  # noqa: S108  (the point)
+        self._shared_memory = Path(f"/dev/shm/{self._marker}")  # noqa: S108  (deliberately)
         self._segment = secrets.randbelow(1 << 30) + 1
         self._pid = self._tcp = self._udp = 0
         self._servers: list[asyncio.Server] = []
-        self._heard: set[str] = set()
+        self._contacts: set[str] = set()
         self._repository: dict[str, bytes] = {}
 
-    def canaries(self) -> dict[str, object]:
-        """Return what an attacker is told."""
+    def targets(self) -> dict[str, object]:
+        """Return where an attacker finds them."""
         return {
             "token": self.token,
-            "mark": self._mark,
+            "mark": self._marker,
             "orphan": self._orphan,
             "workspace": str(self.workspace),
             "outside": str(self.outside),
@@ -80,8 +80,8 @@ class Decoys:
             "home": str(self.home),
             "shared_memory": str(self._shared_memory),
             "socket": str(self.outside / "agent.sock"),
-            "abstract": self._mark,
-            "decoy": self._pid,
+            "abstract": self._marker,
+            "process": self._pid,
             "segment": self._segment,
             "tcp": self._tcp,
             "udp": self._udp,
@@ -90,9 +90,9 @@ class Decoys:
         }
 
     async def touched(self) -> dict[str, str]:
-        """Return which attempts got through, and where, as far as that is seen from outside."""
-        for _ in range(_ROUNDS_OF_THE_LOOP):
-            await asyncio.sleep(0)  # what was sent is in our sockets, and is read now
+        """Return which attempts succeeded, and where, as far as that is visible from outside."""
+        for _ in range(_LOOP_ITERATIONS):
+            await asyncio.sleep(0)  # read what is already in our sockets
         planted = sorted(set(_tree(self.home)) - {".ssh/id_canary"})
         repository = _tree(self.workspace / ".git")
         changed = sorted(dict(repository.items() ^ self._repository.items()))
@@ -100,26 +100,26 @@ class Decoys:
             "write_outside": str(self.outside) if (self.outside / "planted").exists() else "",
             "write_startup_files": ", ".join(planted),
             "change_repository": ", ".join(changed),
-            "send_datagrams": f"port {self._udp}" if "udp" in self._heard else "",
-            "ask_name_server": f"port {self._udp}" if "dns" in self._heard else "",
-            "connect_loopback": f"port {self._tcp}" if "tcp" in self._heard else "",
-            "connect_unix": str(self.outside) if "unix" in self._heard else "",
-            "leave_daemon": ", ".join(map(str, _alive(self._orphan))),
+            "send_datagrams": f"port {self._udp}" if "udp" in self._contacts else "",
+            "ask_name_server": f"port {self._udp}" if "dns" in self._contacts else "",
+            "connect_loopback": f"port {self._tcp}" if "tcp" in self._contacts else "",
+            "connect_unix": str(self.outside) if "unix" in self._contacts else "",
+            "leave_daemon": ", ".join(map(str, _processes_with(self._orphan))),
         }
         return {attempt: where for attempt, where in seen.items() if where}
 
-    async def answer(self, listeners: Mapping[int, socket.socket]) -> None:
-        """Be what a child's proxy is: say the token to whoever connects."""
+    async def serve_proxy(self, listeners: Mapping[int, socket.socket]) -> None:
+        """Take the place of a child's proxy: send the token to every client."""
         for listener in listeners.values():
-            self._servers.append(await asyncio.start_server(self._say_token, sock=listener))
+            self._servers.append(await asyncio.start_server(self._send_token, sock=listener))
 
-    async def put_up(self, stack: contextlib.AsyncExitStack) -> None:
-        """Have everything in place, until the stack is left."""
+    async def create(self, stack: contextlib.AsyncExitStack) -> None:
+        """Create everything; the stack removes it again."""
         self._make_files()
         stack.callback(self._close_servers)
         await self._open_services()
-        self._give_away()
-        # A container may have no shared memory, or none that can be written.
+        self._change_owner()
+        # A container may have no shared memory, or none that is writable.
         if os.access(self._shared_memory.parent, os.W_OK):
             self._share_memory()
             stack.callback(self._shared_memory.unlink)
@@ -138,11 +138,11 @@ class Decoys:
             secret.write_text(self.token)
         self.outside.chmod(0o777)
 
-    def _give_away(self) -> None:
-        """Make everything the user's, who from then on may put links in its place."""
+    def _change_owner(self) -> None:
+        """Make the user the owner of everything; from then on it may replace files by links."""
         if self._user:
             top = self.workspace.parent
-            for path in (*top.rglob("*"), top):  # the way in last
+            for path in (*top.rglob("*"), top):  # the top last: only then can the user get in
                 os.chown(path, *self._user, follow_symlinks=False)
 
     def _share_memory(self) -> None:
@@ -151,21 +151,23 @@ class Decoys:
             os.chown(self._shared_memory, *self._user)
 
     async def _open_services(self) -> None:
-        for address in (str(self.outside / "agent.sock"), "\0" + self._mark):
+        for address in (str(self.outside / "agent.sock"), "\0" + self._marker):
             unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             unix.bind(address)
-            self._servers.append(await asyncio.start_unix_server(self._noting("unix"), sock=unix))
+            self._servers.append(
+                await asyncio.start_unix_server(self._recording("unix"), sock=unix)
+            )
         (self.outside / "agent.sock").chmod(0o777)
         tcp = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
         service = socket.create_server(("127.0.0.1", 0))
         self._tcp, self.service = tcp.getsockname()[1], service.getsockname()[1]
-        self._servers.append(await asyncio.start_server(self._noting("tcp"), sock=tcp))
-        self._servers.append(await asyncio.start_server(self._say_token, sock=service))
+        self._servers.append(await asyncio.start_server(self._recording("tcp"), sock=tcp))
+        self._servers.append(await asyncio.start_server(self._send_token, sock=service))
 
     async def _open_datagrams(self) -> asyncio.DatagramTransport:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_datagram_endpoint(
-            lambda: _Datagrams(self._heard), local_addr=("127.0.0.1", 0)
+            lambda: _Datagrams(self._contacts), local_addr=("127.0.0.1", 0)
         )
         self._udp = transport.get_extra_info("sockname")[1]
         return transport
@@ -174,65 +176,65 @@ class Decoys:
         for server in self._servers:
             server.close()
 
-    def _noting(self, what: str) -> Serve:
-        async def note(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._heard.add(what)
+    def _recording(self, what: str) -> Serve:
+        async def record(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._contacts.add(what)
             writer.close()
 
-        return note
+        return record
 
-    async def _say_token(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _send_token(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(self.token.encode())
         writer.close()
 
     @contextlib.contextmanager
     def _system_v_memory(self) -> Iterator[None]:
         libc = ctypes.CDLL(None, use_errno=True)
-        made = libc.shmget(self._segment, _SEGMENT_BYTES, _IPC_CREAT | _IPC_EXCL | 0o666)
+        segment = libc.shmget(self._segment, _SEGMENT_BYTES, _IPC_CREAT | _IPC_EXCL | 0o666)
         try:
             yield
         finally:
-            libc.shmctl(made, _IPC_RMID, None)
+            libc.shmctl(segment, _IPC_RMID, None)
 
     @contextlib.asynccontextmanager
     async def _process(self) -> AsyncIterator[None]:
-        """Keep a process with a secret in its environment and a mark in its arguments."""
+        """Run a process with a secret in its environment and a marker in its arguments."""
         started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        argv = ("/bin/sh", "-c", "read -r _", self._mark)
+        argv = ("/bin/sh", "-c", "read -r _", self._marker)
         env = {"SECRET": self.token, "PATH": os.defpath}
-        # Its input ends when we do, and so does it: it is on no record.
-        request = ChildRequest(argv, "/", env, stdin=_nothing_yet(), grace_ms=0)
-        launch = Launch(argv[0], argv, env, "/")
+        # It is not recorded, but it ends when its standard input is closed, so also when we end.
+        request = ChildRequest(argv, "/", env, stdin=_endless(), grace_ms=0)
+        spawn = SpawnRequest(argv[0], argv, env, "/")
         pool = KeeperPool(max_idle=0, user=self._user)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(
-                pool.run(request, launch, None, lambda pid, _: started.set_result(pid))
+                pool.run(request, spawn, None, lambda pid, _: started.set_result(pid))
             )
             try:
-                async with asyncio.timeout(_PATIENCE_S):
+                async with asyncio.timeout(_TIMEOUT_S):
                     self._pid = await started
                 yield
             finally:
                 await pool.close()
 
 
-async def _nothing_yet() -> AsyncIterator[bytes]:
+async def _endless() -> AsyncIterator[bytes]:
     await asyncio.get_running_loop().create_future()
     yield b""
 
 
 class _Datagrams(asyncio.DatagramProtocol):
-    """Notes the first word of each datagram."""
+    """Records the first word of each datagram."""
 
-    def __init__(self, heard: set[str]) -> None:
-        self._heard = heard
+    def __init__(self, contacts: set[str]) -> None:
+        self._contacts = contacts
 
     def datagram_received(self, data: bytes, addr: object) -> None:
-        self._heard.add(data[:3].decode("ascii", "replace"))
+        self._contacts.add(data[:3].decode("ascii", "replace"))
 
 
 def _tree(top: Path) -> dict[str, bytes]:
-    """Return what is in a directory, by path."""
+    """Return the files below a directory, by path."""
     files = (path for path in top.rglob("*") if path.is_file() or path.is_symlink())
     return {
         str(path.relative_to(top)): os.fsencode(path.readlink())
@@ -242,18 +244,18 @@ def _tree(top: Path) -> dict[str, bytes]:
     }
 
 
-def _alive(mark: str) -> list[int]:
-    """Return the living processes that have the mark among their arguments."""
+def _processes_with(marker: str) -> list[int]:
+    """Return the processes that have the marker in their arguments."""
     found = []
     for process in all_processes():
         with contextlib.suppress(OSError):
-            if mark.encode() in Path(f"/proc/{process.pid}/cmdline").read_bytes():
+            if marker.encode() in Path(f"/proc/{process.pid}/cmdline").read_bytes():
                 found.append(process.pid)
     return found
 
 
 def _own_addresses() -> list[str]:
-    """Return this machine's IPv4 addresses beside loopback."""
+    """Return this machine's IPv4 addresses except loopback."""
     try:
         lines = Path("/proc/net/fib_trie").read_text().splitlines()
     except OSError:

@@ -1,15 +1,16 @@
-"""What a hostile child would try, as a program that runs where children run.
+"""The attempts of a hostile child, as a program that runs inside the sandbox.
 
-Started as `python -I -S -c <this file>`, standard library only: it may not be able to read any file
-of ours. It is told on standard input what to try and where the canaries are, and writes one JSON
-line for each attempt to its result descriptor: whether it got through, and what it saw.
+Started as `python -I -S -c <this file>`, with the standard library only: it may not be able to read
+any file of infloop. It reads from standard input which attempts to make and where the canaries are.
+For each attempt it writes one JSON line to its result descriptor: whether it succeeded, and what it
+reached.
 
-No attempt does harm where it gets through: files are only touched where canaries are, and system
-calls get arguments that the kernel refuses once it has let the call in.
-
-An attempt returns what it reached, or nothing; what it raises was refused. Each runs in a process
-of its own, as some may be killed for it. Attempts whose success can only be seen from outside (a
-file that appears, a datagram that arrives) return nothing and are judged there.
+- No attempt does harm if it succeeds: files are only touched where the canaries are, and system
+  calls get arguments that the kernel refuses after it has allowed the call.
+- An attempt returns what it reached, or an empty value. An exception means that it was refused.
+- Each attempt runs in a process of its own, because it may be killed.
+- Attempts whose success is only visible from outside (a file that appears, a datagram that arrives)
+  return an empty value and are checked there.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 RESULT_FD = 3
-PATIENCE_S = 20
+TIMEOUT_S = 20
 REFUSALS = (
     errno.EPERM,
     errno.EACCES,
@@ -45,7 +46,7 @@ REFUSALS = (
     errno.EPROTONOSUPPORT,
     errno.ESRCH,
 )
-KINDS = {"x86_64": 0, "aarch64": 1}
+COLUMNS = {"x86_64": 0, "aarch64": 1}
 CALLS = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -80,15 +81,15 @@ NOWHERE = b"/infloop/nowhere"
 TIOCSTI, TIOCSCTTY = 0x5412, 0x540E
 
 Thing = TypeVar("Thing")
-Canaries = dict[str, Any]
-Attempt = Callable[[Canaries], object]
+Targets = dict[str, Any]
+Attempt = Callable[[Targets], object]
 
 
 def call(name: str, *arguments: int | bytes) -> int:
     """Make a system call; raise OSError when it fails."""
     libc = ctypes.CDLL(None, use_errno=True)
     wide = [ctypes.c_ulong(a) if isinstance(a, int) else a for a in arguments]
-    number = CALLS[name][KINDS[platform.machine()]]
+    number = CALLS[name][COLUMNS[platform.machine()]]
     answer = int(libc.syscall(ctypes.c_long(number), *wide))
     if answer < 0:
         code = ctypes.get_errno()
@@ -96,52 +97,52 @@ def call(name: str, *arguments: int | bytes) -> int:
     return answer
 
 
-def answered(name: str, *arguments: int | bytes) -> str:
+def kernel_answer(name: str, *arguments: int | bytes) -> str:
     """Return how the kernel answered a call that no confined child may make."""
     try:
         return f"{name} = {call(name, *arguments)}"
     except OSError as error:
-        # Any other error means that the call was let in and only its arguments were wrong.
+        # Any other error means that the call was allowed and only its arguments were wrong.
         return "" if error.errno in REFUSALS else f"{name}: {error.strerror}"
 
 
-def holding(path: str, token: str) -> str:
-    """Return the path if the file there holds the token."""
+def contains_token(path: str, token: str) -> str:
+    """Return the path if the file contains the token."""
     with open(path, "rb") as file:
         return path if token.encode() in file.read(1 << 20) else ""
 
 
 def write(path: str, text: str = "planted by a probe\n") -> None:
-    """Leave something where others may find it."""
+    """Append to a file, creating its directory."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "a", encoding="utf-8") as file:
         file.write(text)
 
 
-def each(attempt: Callable[[Thing], object], things: Iterable[Thing]) -> str:
-    """Return what got through of several attempts."""
+def for_each(attempt: Callable[[Thing], object], things: Iterable[Thing]) -> str:
+    """Make an attempt on each thing; return what was reached."""
     reached = []
     for thing in things:
         with contextlib.suppress(OSError):
-            said = attempt(thing)
-            if said:
-                reached.append(str(said))
+            result = attempt(thing)
+            if result:
+                reached.append(str(result))
     return ", ".join(reached)
 
 
-def every(*attempts: Callable[[], object]) -> str:
-    """Return what got through of several different attempts."""
-    return each(lambda attempt: attempt(), attempts)
+def all_results(*attempts: Callable[[], object]) -> str:
+    """Make several attempts; return what was reached."""
+    return for_each(lambda attempt: attempt(), attempts)
 
 
 def opened(path: str, flags: int = os.O_RDONLY) -> str:
-    """Return the path if it can be opened like this."""
+    """Return the path if it can be opened."""
     os.close(os.open(path, flags))
     return path
 
 
 def connected(family: int, address: tuple[str, int] | str) -> str:
-    """Return the address if something there accepts."""
+    """Return the address if it accepts a connection."""
     with socket.socket(family, socket.SOCK_STREAM) as stream:
         stream.settimeout(3)
         stream.connect(address)
@@ -149,7 +150,7 @@ def connected(family: int, address: tuple[str, int] | str) -> str:
 
 
 def routed(family: int, address: tuple[Any, ...]) -> str:
-    """Return the address if packets for it would leave; none is sent."""
+    """Return the address if there is a route to it; nothing is sent."""
     with socket.socket(family, socket.SOCK_DGRAM) as datagrams:
         datagrams.connect(address)
         return str(address[0])
@@ -158,113 +159,113 @@ def routed(family: int, address: tuple[Any, ...]) -> str:
 # Environment
 
 
-def foreign_variables(known: Canaries) -> object:
+def foreign_variables(targets: Targets) -> object:
     """Find variables that the child was not given."""
-    return ", ".join(sorted(set(os.environ) - set(known["variables"])))
+    return ", ".join(sorted(set(os.environ) - set(targets["variables"])))
 
 
-def inherited_descriptors(known: Canaries) -> object:
-    """Find open descriptors beside the child's own pipes."""
+def inherited_descriptors(targets: Targets) -> object:
+    """Find open descriptors other than the child's own pipes."""
     listing = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY)
-    own = {0, 1, 2, RESULT_FD, listing, known["pipe"]}
+    own = {0, 1, 2, RESULT_FD, listing, targets["pipe"]}
     others = sorted({int(name) for name in os.listdir(listing)} - own)
-    return each(lambda fd: f"{fd} {os.readlink(f'/proc/self/fd/{fd}')}", others)
+    return for_each(lambda fd: f"{fd} {os.readlink(f'/proc/self/fd/{fd}')}", others)
 
 
 # Files
 
 
-def read_secret(known: Canaries) -> object:
-    """Read a file outside the fence that belongs to the child's user."""
-    return holding(known["secret"], known["token"])
+def read_secret(targets: Targets) -> object:
+    """Read a file that belongs to the child's user and was not granted to it."""
+    return contains_token(targets["secret"], targets["token"])
 
 
-def read_home(known: Canaries) -> object:
+def read_home(targets: Targets) -> object:
     """Read a key in the user's home."""
-    homes = (known["home"], os.environ.get("HOME", "/"))
-    return each(lambda home: holding(f"{home}/.ssh/id_canary", known["token"]), homes)
+    homes = (targets["home"], os.environ.get("HOME", "/"))
+    return for_each(lambda home: contains_token(f"{home}/.ssh/id_canary", targets["token"]), homes)
 
 
-def read_round_about(known: Canaries) -> object:
+def read_round_about(targets: Targets) -> object:
     """Read the same file through links, and through other processes' roots."""
-    link, secret = f"{known['workspace']}/link", known["secret"]
+    link, secret = f"{targets['workspace']}/link", targets["secret"]
     with contextlib.suppress(FileExistsError):
         os.symlink(secret, link)
-    places = [link, *(f"/proc/{who}/root{secret}" for who in ("self", 1, known["decoy"]))]
-    places += [f"/proc/{known['decoy']}/cwd{secret}", "../" * 20 + secret[1:]]
-    return each(lambda place: holding(place, known["token"]), places)
+    paths = [link, *(f"/proc/{who}/root{secret}" for who in ("self", 1, targets["process"]))]
+    paths += [f"/proc/{targets['process']}/cwd{secret}", "../" * 20 + secret[1:]]
+    return for_each(lambda path: contains_token(path, targets["token"]), paths)
 
 
-def hard_link_secret(known: Canaries) -> object:
-    """Give a file outside the fence a second name inside."""
-    link = f"{known['workspace']}/hard"
-    os.link(known["secret"], link)
-    return holding(link, known["token"])
+def hard_link_secret(targets: Targets) -> object:
+    """Make a hard link in the workspace to a file that was not granted."""
+    link = f"{targets['workspace']}/hard"
+    os.link(targets["secret"], link)
+    return contains_token(link, targets["token"])
 
 
-def read_shared_memory(known: Canaries) -> object:
+def read_shared_memory(targets: Targets) -> object:
     """Read another program's shared memory."""
-    return holding(known["shared_memory"], known["token"])
+    return contains_token(targets["shared_memory"], targets["token"])
 
 
-def open_devices(known: Canaries) -> object:
+def open_devices(targets: Targets) -> object:
     """Open devices that lead to memory, disks and the kernel."""
     names = ("mem", "kmem", "port", "kmsg", "kvm", "fuse", "vda", "sda", "nvme0n1", "loop-control")
-    return each(opened, (f"/dev/{name}" for name in names))
+    return for_each(opened, (f"/dev/{name}" for name in names))
 
 
 # Writing
 
 
-def write_outside(known: Canaries) -> object:
-    """Leave a file outside the fence, where everybody may write."""
-    # Judged outside: inside there may be another directory of this name.
-    write(f"{known['outside']}/planted")
+def write_outside(targets: Targets) -> object:
+    """Write a file into a directory that was not granted, where all users may write."""
+    # Checked outside: inside there may be another directory of this name.
+    write(f"{targets['outside']}/planted")
     return ""
 
 
-def write_startup_files(known: Canaries) -> object:
-    """Leave files in the user's home that run later: shell, ssh, git, services, agents."""
+def write_startup_files(targets: Targets) -> object:
+    """Write files into the user's home that run later: shell, ssh, git, services, agents."""
     names = (
         *(".bashrc", ".profile", ".ssh/authorized_keys", ".config/autostart/x.desktop"),
         *(".local/bin/git", ".gitconfig", ".config/systemd/user/x.service", ".claude/x.json"),
     )
-    for home in (known["home"], os.environ.get("HOME", "/")):
-        each(lambda name, home=home: write(f"{home}/{name}"), names)  # type: ignore[misc]
+    for home in (targets["home"], os.environ.get("HOME", "/")):
+        for_each(lambda name, home=home: write(f"{home}/{name}"), names)  # type: ignore[misc]
     return ""
 
 
-def write_system(known: Canaries) -> object:
-    """Leave files among the system's programs and settings."""
-    places = ("/usr/local/bin", "/usr/bin", "/lib", "/opt", "/etc/cron.d", "/etc", "/var/spool")
-    return each(lambda place: opened(place, os.O_TMPFILE | os.O_WRONLY), places)
+def write_system(targets: Targets) -> object:
+    """Write files to the directories of the system's programs and settings."""
+    paths = ("/usr/local/bin", "/usr/bin", "/lib", "/opt", "/etc/cron.d", "/etc", "/var/spool")
+    return for_each(lambda path: opened(path, os.O_TMPFILE | os.O_WRONLY), paths)
 
 
-def write_kernel_settings(known: Canaries) -> object:
-    """Change what the kernel runs at a crash, or its other settings."""
-    places = (
+def write_kernel_settings(targets: Targets) -> object:
+    """Change the kernel's crash handler or other settings."""
+    paths = (
         *("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sysrq-trigger"),
         *("/sys/kernel/uevent_helper", "/sys/fs/cgroup/cgroup.procs", "/proc/sys/vm/swappiness"),
     )
-    return each(lambda place: opened(place, os.O_WRONLY), places)
+    return for_each(lambda path: opened(path, os.O_WRONLY), paths)
 
 
 # Other processes
 
 
-def read_process_secrets(known: Canaries) -> object:
+def read_process_secrets(targets: Targets) -> object:
     """Read the environment of other processes."""
     paths = glob.glob("/proc/[0-9]*/environ")
-    return each(lambda path: holding(path, known["token"]), paths)
+    return for_each(lambda path: contains_token(path, targets["token"]), paths)
 
 
-def attack_process(known: Canaries) -> object:
+def attack_process(targets: Targets) -> object:
     """Signal, trace or read another process of the same user."""
-    pid = known["decoy"]
-    return every(
+    pid = targets["process"]
+    return all_results(
         partial(signalled, pid),
-        partial(answered, "ptrace", 16, pid, 0, 0),
-        partial(answered, "process_vm_readv", pid, bytes(16), 1, bytes(16), 1, 0),
+        partial(kernel_answer, "ptrace", 16, pid, 0, 0),
+        partial(kernel_answer, "process_vm_readv", pid, bytes(16), 1, bytes(16), 1, 0),
         partial(opened, f"/proc/{pid}/mem", os.O_RDWR),
     )
 
@@ -275,84 +276,86 @@ def signalled(pid: int) -> str:
     return f"signal to {pid}"
 
 
-def see_processes(known: Canaries) -> object:
+def see_processes(targets: Targets) -> object:
     """See other processes and their arguments."""
     paths = glob.glob("/proc/[0-9]*/cmdline")
-    return each(lambda path: holding(path, known["mark"]), paths)
+    return for_each(lambda path: contains_token(path, targets["mark"]), paths)
 
 
-def see_system_v_memory(known: Canaries) -> object:
+def see_system_v_memory(targets: Targets) -> object:
     """Attach to another program's System V memory."""
-    return f"segment {call('shmget', known['segment'], 0, 0)}"
+    return f"segment {call('shmget', targets['segment'], 0, 0)}"
 
 
 # Sockets and the network
 
 
-def connect_unix(known: Canaries) -> object:
+def connect_unix(targets: Targets) -> object:
     """Connect to Unix sockets such as an agent's or a container engine's."""
-    return each(partial(connected, socket.AF_UNIX), (known["socket"], "\0" + known["abstract"]))
+    return for_each(
+        partial(connected, socket.AF_UNIX), (targets["socket"], "\0" + targets["abstract"])
+    )
 
 
-def connect_loopback(known: Canaries) -> object:
+def connect_loopback(targets: Targets) -> object:
     """Connect to a service on loopback, such as our own API."""
-    return connected(socket.AF_INET, ("127.0.0.1", known["tcp"]))
+    return connected(socket.AF_INET, ("127.0.0.1", targets["tcp"]))
 
 
-def connect_ipv6(known: Canaries) -> object:
+def connect_ipv6(targets: Targets) -> object:
     """Connect to a service on loopback over IPv6."""
-    return connected(socket.AF_INET6, ("::1", known["tcp"]))
+    return connected(socket.AF_INET6, ("::1", targets["tcp"]))
 
 
-def connect_machine(known: Canaries) -> object:
+def connect_machine(targets: Targets) -> object:
     """Connect to the machine by its other addresses."""
-    addresses = ((address, known["tcp"]) for address in ("127.0.0.2", *known["addresses"]))
-    return each(partial(connected, socket.AF_INET), addresses)
+    addresses = ((address, targets["tcp"]) for address in ("127.0.0.2", *targets["addresses"]))
+    return for_each(partial(connected, socket.AF_INET), addresses)
 
 
-def connect_fast_open(known: Canaries) -> object:
+def connect_fast_open(targets: Targets) -> object:
     """Connect by sending (TCP Fast Open)."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream:
-        address = ("127.0.0.1", known["tcp"])
+        address = ("127.0.0.1", targets["tcp"])
         stream.settimeout(3)
-        stream.sendto(known["token"].encode(), socket.MSG_FASTOPEN, address)
+        stream.sendto(targets["token"].encode(), socket.MSG_FASTOPEN, address)
         stream.recv(1)
         return address
 
 
-def connect_multipath(known: Canaries) -> object:
+def connect_multipath(targets: Targets) -> object:
     """Connect by Multipath TCP."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262) as stream:
-        stream.connect(("127.0.0.1", known["tcp"]))
+        stream.connect(("127.0.0.1", targets["tcp"]))
         return stream.getpeername()
 
 
-def send_datagrams(known: Canaries) -> object:
+def send_datagrams(targets: Targets) -> object:
     """Send a datagram to a service on loopback."""
-    # Judged by who listens: inside there may be another loopback.
+    # Checked by the listener: inside there may be another loopback.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
-        datagrams.sendto(b"udp " + known["token"].encode(), ("127.0.0.1", known["udp"]))
+        datagrams.sendto(b"udp " + targets["token"].encode(), ("127.0.0.1", targets["udp"]))
     return ""
 
 
-def ask_name_server(known: Canaries) -> object:
-    """Send a secret to a name server as a name."""
-    query = b"\0\1\1\0\0\1\0\0\0\0\0\0\x20" + known["token"].encode()[:32] + b"\0\0\1\0\1"
+def ask_name_server(targets: Targets) -> object:
+    """Send a secret to a name server as a host name."""
+    query = b"\0\1\1\0\0\1\0\0\0\0\0\0\x20" + targets["token"].encode()[:32] + b"\0\0\1\0\1"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
-        datagrams.sendto(b"dns " + query, ("127.0.0.1", known["udp"]))
+        datagrams.sendto(b"dns " + query, ("127.0.0.1", targets["udp"]))
     return ""
 
 
-def find_routes(known: Canaries) -> object:
+def find_routes(targets: Targets) -> object:
     """Find a route to the internet, to private networks, to a cloud's metadata service."""
     addresses = (("192.0.2.1", 9), ("169.254.169.254", 80), ("10.0.0.1", 9))
-    return every(
-        partial(each, partial(routed, socket.AF_INET), addresses),
+    return all_results(
+        partial(for_each, partial(routed, socket.AF_INET), addresses),
         partial(routed, socket.AF_INET6, ("2001:db8::1", 9)),
     )
 
 
-def open_odd_sockets(known: Canaries) -> object:
+def open_odd_sockets(targets: Targets) -> object:
     """Open raw, packet, virtual machine, crypto, netfilter and Unix sockets."""
     kinds = {
         "raw": (socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP),
@@ -368,80 +371,82 @@ def open_odd_sockets(known: Canaries) -> object:
         socket.socket(*kinds[name]).close()
         return name
 
-    return each(made, kinds)
+    return for_each(made, kinds)
 
 
 # The kernel
 
 
-def make_namespaces(known: Canaries) -> object:
+def make_namespaces(targets: Targets) -> object:
     """Become root in a user namespace."""
     flags = NEW_USER.to_bytes(8, sys.byteorder).ljust(88, b"\0")
-    return every(partial(answered, "unshare", NEW_USER), partial(answered, "clone3", flags, 0))
+    return all_results(
+        partial(kernel_answer, "unshare", NEW_USER), partial(kernel_answer, "clone3", flags, 0)
+    )
 
 
-def enter_namespaces(known: Canaries) -> object:
+def enter_namespaces(targets: Targets) -> object:
     """Enter the namespaces of another process."""
-    return answered("setns", os.open(f"/proc/{known['decoy']}/ns/net", os.O_RDONLY), 0)
+    return kernel_answer("setns", os.open(f"/proc/{targets['process']}/ns/net", os.O_RDONLY), 0)
 
 
-def change_mounts(known: Canaries) -> object:
+def change_mounts(targets: Targets) -> object:
     """Mount, unmount, or change the root."""
-    return every(
-        partial(answered, "mount", 0, 0, 0, 0, 0),
-        partial(answered, "umount2", NOWHERE, 0),
-        partial(answered, "pivot_root", NOWHERE, NOWHERE),
-        partial(answered, "open_tree", INVALID, NOWHERE, INVALID),
-        partial(answered, "fsopen", NOWHERE, 0),
-        partial(answered, "move_mount", INVALID, NOWHERE, INVALID, NOWHERE, INVALID),
-        partial(answered, "chroot", NOWHERE),
+    return all_results(
+        partial(kernel_answer, "mount", 0, 0, 0, 0, 0),
+        partial(kernel_answer, "umount2", NOWHERE, 0),
+        partial(kernel_answer, "pivot_root", NOWHERE, NOWHERE),
+        partial(kernel_answer, "open_tree", INVALID, NOWHERE, INVALID),
+        partial(kernel_answer, "fsopen", NOWHERE, 0),
+        partial(kernel_answer, "move_mount", INVALID, NOWHERE, INVALID, NOWHERE, INVALID),
+        partial(kernel_answer, "chroot", NOWHERE),
     )
 
 
-def reach_kernel(known: Canaries) -> object:
-    """Use parts of the kernel in which most holes are found."""
-    return every(
-        partial(answered, "io_uring_setup", 1, 0),
-        partial(answered, "bpf", 0, 0, 0),
-        partial(answered, "perf_event_open", 0, 0, 0, 0, 0),
-        partial(answered, "userfaultfd", 1),
-        partial(answered, "kexec_load", 0, 0, 0, INVALID),
-        partial(answered, "init_module", 0, 0, 0),
-        partial(answered, "swapon", NOWHERE, 0),
-        partial(answered, "personality", 0x0400000),
+def reach_kernel(targets: Targets) -> object:
+    """Use parts of the kernel that often have security holes."""
+    return all_results(
+        partial(kernel_answer, "io_uring_setup", 1, 0),
+        partial(kernel_answer, "bpf", 0, 0, 0),
+        partial(kernel_answer, "perf_event_open", 0, 0, 0, 0, 0),
+        partial(kernel_answer, "userfaultfd", 1),
+        partial(kernel_answer, "kexec_load", 0, 0, 0, INVALID),
+        partial(kernel_answer, "init_module", 0, 0, 0),
+        partial(kernel_answer, "swapon", NOWHERE, 0),
+        partial(kernel_answer, "personality", 0x0400000),
     )
 
 
-def use_keyrings(known: Canaries) -> object:
+def use_keyrings(targets: Targets) -> object:
     """Use the user's keyrings."""
     session = 0xFFFFFFFD
-    return every(
-        partial(answered, "keyctl", 0, session, 0),
-        partial(answered, "add_key", 0, 0, 0, 0, session),
+    return all_results(
+        partial(kernel_answer, "keyctl", 0, session, 0),
+        partial(kernel_answer, "add_key", 0, 0, 0, 0, session),
     )
 
 
-def trace_itself(known: Canaries) -> object:
-    """Trace processes at all."""
-    return answered("ptrace", 0, 0, 0, 0)
+def trace_itself(targets: Targets) -> object:
+    """Use ptrace."""
+    return kernel_answer("ptrace", 0, 0, 0, 0)
 
 
-def open_by_handle(known: Canaries) -> object:
-    """Open files past every path, by handle."""
+def open_by_handle(targets: Targets) -> object:
+    """Open files by handle, which bypasses paths."""
     handle = (128).to_bytes(4, sys.byteorder).ljust(136, b"\0")
-    return answered("name_to_handle_at", 0xFFFFFF9C, b"/", handle, bytes(8), 0)
+    return kernel_answer("name_to_handle_at", 0xFFFFFF9C, b"/", handle, bytes(8), 0)
 
 
-def use_other_call_table(known: Canaries) -> object:
-    """Make system calls by another table of numbers."""
+def use_other_call_table(targets: Targets) -> object:
+    """Make system calls of another ABI."""
     if platform.machine() != "x86_64":
         return ""
     answer = ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(0x40000000 | 39))
     return f"x32 getpid = {answer}" if answer > 0 else ""
 
 
-def type_into_terminal(known: Canaries) -> object:
-    """Type into the terminal of whoever started the child."""
+def type_into_terminal(targets: Targets) -> object:
+    """Type into the terminal of the user who started the child."""
     main, other = os.openpty()
     os.setsid()
     fcntl.ioctl(other, TIOCSCTTY, 0)
@@ -450,22 +455,22 @@ def type_into_terminal(known: Canaries) -> object:
     return "a key was pressed"
 
 
-def gain_privileges(known: Canaries) -> object:
-    """Run programs that change the user, or have capabilities."""
+def gain_privileges(targets: Targets) -> object:
+    """Run setuid programs, or have capabilities."""
     with open("/proc/self/status", encoding="ascii") as file:
         lines = dict(line.split(":\t", 1) for line in file.read().splitlines() if ":\t" in line)
-    found = [] if lines.get("NoNewPrivs") == "1" else ["programs that change the user"]
+    found = [] if lines.get("NoNewPrivs") == "1" else ["setuid programs"]
     return ", ".join(found + (["capabilities"] if int(lines["CapEff"], 16) else []))
 
 
 # Repository
 
 
-def change_repository(known: Canaries) -> object:
-    """Plant hooks and settings in the repository that its owner's git would run."""
-    # Judged outside, by what the repository looks like afterwards.
-    git = f"{known['workspace']}/.git"
-    return every(
+def change_repository(targets: Targets) -> object:
+    """Add hooks and settings to the repository that its owner's git would run."""
+    # Checked outside, by comparing the repository afterwards.
+    git = f"{targets['workspace']}/.git"
+    return all_results(
         partial(write, f"{git}/hooks/post-checkout", "#!/bin/sh\n"),
         partial(write, f"{git}/config", "[core]\n\tfsmonitor = ./x\n"),
         partial(write, f"{git}/commondir", "../elsewhere\n"),
@@ -475,23 +480,23 @@ def change_repository(known: Canaries) -> object:
     )
 
 
-def write_tool_configuration(known: Canaries) -> object:
-    """Plant settings of editors and agents, and another repository, in the workspace."""
+def write_tool_configuration(targets: Targets) -> object:
+    """Add settings of editors and agents, and another repository, to the workspace."""
     names = (".envrc", ".mcp.json", ".vscode/tasks.json", ".claude/x.json", "sub/.git/config")
 
     def planted(name: str) -> str:
-        write(f"{known['workspace']}/{name}")
+        write(f"{targets['workspace']}/{name}")
         return name
 
-    return each(planted, names)
+    return for_each(planted, names)
 
 
 # Lifetime and limits
 
 
-def leave_daemon(known: Canaries) -> object:
+def leave_daemon(targets: Targets) -> object:
     """Leave a process behind that detaches and ignores signals."""
-    # Judged outside, by who lives after the run.
+    # Checked outside, by the processes that are alive after the run.
     reading, writing = os.pipe()
     if os.fork() == 0:
         os.setsid()
@@ -501,20 +506,20 @@ def leave_daemon(known: Canaries) -> object:
             for fd in set(range(32)) - {writing}:
                 with contextlib.suppress(OSError):
                     os.close(fd)
-            script = "import time; time.sleep(150)"  # longer than a battery may take
-            os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", script, known["orphan"]])
+            script = "import time; time.sleep(150)"  # longer than all attempts may take
+            os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", script, targets["orphan"]])
         os._exit(0)
     os.close(writing)
-    # At its end the daemon has taken the name by which it is looked for.
+    # This ends when exec has given the daemon the argument by which it is found.
     os.read(reading, 1)
     return ""
 
 
-def flood_processes(known: Canaries) -> object:
+def flood_processes(targets: Targets) -> object:
     """Start more processes than the child may have."""
     pids: list[int] = []
     try:
-        for _ in range(known["processes"]):
+        for _ in range(targets["processes"]):
             pid = os.fork()
             if pid == 0:
                 signal.pause()
@@ -527,68 +532,68 @@ def flood_processes(known: Canaries) -> object:
     return f"{len(pids)} processes"
 
 
-def flood_descriptors(known: Canaries) -> object:
+def flood_descriptors(targets: Targets) -> object:
     """Open more files than the child may."""
-    for _ in range(known["open_files"]):
+    for _ in range(targets["open_files"]):
         os.dup(0)
-    return f"{known['open_files']} open files"
+    return f"{targets['open_files']} open files"
 
 
-def flood_file(known: Canaries) -> object:
-    """Make a file that is larger than the child may make one."""
+def flood_file(targets: Targets) -> object:
+    """Create a file that is larger than allowed."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    with open(f"{known['workspace']}/large", "wb") as file:
-        file.truncate(known["file_bytes"])
-    return f"a file of {known['file_bytes']} bytes"
+    with open(f"{targets['workspace']}/large", "wb") as file:
+        file.truncate(targets["file_bytes"])
+    return f"a file of {targets['file_bytes']} bytes"
 
 
-def flood_temp(known: Canaries) -> object:
-    """Fill the place for temporary files."""
+def flood_temp(targets: Targets) -> object:
+    """Fill the temporary directory."""
     piece, written = bytes(1 << 20), 0
     with tempfile.TemporaryDirectory() as folder:
-        while written < known["temp_bytes"]:
+        while written < targets["temp_bytes"]:
             with open(f"{folder}/{written}", "wb") as file:
                 file.write(piece)
             written += len(piece)
     return f"{written} bytes in {tempfile.gettempdir()}"
 
 
-def flood_memory(known: Canaries) -> object:
-    """Take more memory than a process of the child may have, after lifting what can be lifted."""
+def flood_memory(targets: Targets) -> object:
+    """Allocate more memory than a process may have, after raising its soft limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
-    mmap.mmap(-1, known["memory_bytes"], mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return f"{known['memory_bytes']} bytes"
+    mmap.mmap(-1, targets["memory_bytes"], mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return f"{targets['memory_bytes']} bytes"
 
 
 # What must work
 
 
-def use_workspace(known: Canaries) -> object:
+def use_workspace(targets: Targets) -> object:
     """Write into the workspace."""
-    path = f"{known['workspace']}/made-inside"
-    write(path, known["token"])
-    return holding(path, known["token"])
+    path = f"{targets['workspace']}/made-inside"
+    write(path, targets["token"])
+    return contains_token(path, targets["token"])
 
 
-def use_home_and_temp(known: Canaries) -> object:
+def use_home_and_temp(targets: Targets) -> object:
     """Write into the home and the temporary directory."""
-    places = (os.environ["HOME"], tempfile.gettempdir())
-    for place in places:
-        with tempfile.TemporaryDirectory(dir=place) as folder:
-            write(f"{folder}/file", known["token"])
-            holding(f"{folder}/file", known["token"])
-    return ", ".join(places)
+    paths = (os.environ["HOME"], tempfile.gettempdir())
+    for path in paths:
+        with tempfile.TemporaryDirectory(dir=path) as folder:
+            write(f"{folder}/file", targets["token"])
+            contains_token(f"{folder}/file", targets["token"])
+    return ", ".join(paths)
 
 
-def use_programs(known: Canaries) -> object:
+def use_programs(targets: Targets) -> object:
     """Run programs, connected by pipes."""
     line = "ls / | sort | head -n 1 >/dev/null && echo works"
-    done = subprocess.run(["sh", "-c", line], capture_output=True, check=True, timeout=PATIENCE_S)
+    done = subprocess.run(["sh", "-c", line], capture_output=True, check=True, timeout=TIMEOUT_S)
     return done.stdout.decode().strip()
 
 
-def use_threads(known: Canaries) -> object:
+def use_threads(targets: Targets) -> object:
     """Run threads."""
     answers: list[int] = []
     threads = [threading.Thread(target=answers.append, args=(n,)) for n in range(4)]
@@ -599,21 +604,21 @@ def use_threads(known: Canaries) -> object:
     return f"{len(answers)} threads"
 
 
-def use_proxy(known: Canaries) -> object:
+def use_proxy(targets: Targets) -> object:
     """Reach the proxy."""
-    return heard(known["proxy"], known["token"])
+    return sends_token(targets["proxy"], targets["token"])
 
 
-def use_local_service(known: Canaries) -> object:
-    """Reach a local service that the fence lists."""
-    return heard(known["service"], known["token"])
+def use_local_service(targets: Targets) -> object:
+    """Reach a local service that was granted."""
+    return sends_token(targets["service"], targets["token"])
 
 
-def heard(port: int, token: str) -> str:
-    """Return the port if who answers there says the token."""
+def sends_token(port: int, token: str) -> str:
+    """Return the port if the server there sends the token."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as stream:
-        said = stream.makefile("rb").read(len(token))
-    return f"port {port}" if said == token.encode() else ""
+        received = stream.makefile("rb").read(len(token))
+    return f"port {port}" if received == token.encode() else ""
 
 
 ATTEMPTS: tuple[Attempt, ...] = (
@@ -631,9 +636,9 @@ ATTEMPTS: tuple[Attempt, ...] = (
 )
 
 
-def fork_patiently() -> int:
-    """Fork, although others of the same user may use up what is allowed for a moment."""
-    deadline = time.monotonic() + PATIENCE_S
+def fork_with_retry() -> int:
+    """Fork; retry while other processes of the same user use up the limit."""
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
             return os.fork()
@@ -643,19 +648,19 @@ def fork_patiently() -> int:
             time.sleep(0.05)
 
 
-def attempt_alone(attempt: Attempt, known: Canaries) -> tuple[bool, str]:
-    """Make one attempt in a process of its own; return whether it got through, and what it saw."""
+def run_attempt(attempt: Attempt, targets: Targets) -> tuple[bool, str]:
+    """Make one attempt in a process of its own; return whether it succeeded and what it reached."""
     reading, writing = os.pipe()
-    pid = fork_patiently()
+    pid = fork_with_retry()
     if pid == 0:
         os.close(reading)
-        signal.alarm(PATIENCE_S)
+        signal.alarm(TIMEOUT_S)
         try:
-            reached = attempt({**known, "pipe": writing})
-            said = ["reached", str(reached)] if reached else ["", "nothing"]
+            reached = attempt({**targets, "pipe": writing})
+            result = ["reached", str(reached)] if reached else ["", "nothing"]
         except BaseException as error:
-            said = ["", f"{type(error).__name__}: {error}"]
-        os.write(writing, json.dumps(said).encode()[:4000])
+            result = ["", f"{type(error).__name__}: {error}"]
+        os.write(writing, json.dumps(result).encode()[:4000])
         os._exit(0)
     os.close(writing)
     with open(reading, "rb") as file:
@@ -668,15 +673,15 @@ def attempt_alone(attempt: Attempt, known: Canaries) -> tuple[bool, str]:
 
 
 def main() -> None:
-    """Make the attempts that were asked for."""
+    """Make the attempts that standard input lists."""
     if os.geteuid() == 0:
         sys.exit("the attempts are not made as root: name another user for the children")
-    asked = json.load(sys.stdin)
+    task = json.load(sys.stdin)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     by_name = {attempt.__name__: attempt for attempt in ATTEMPTS}
     with open(RESULT_FD, "w", encoding="utf-8", closefd=False) as results:
-        for name in asked["attempts"]:
-            reached, detail = attempt_alone(by_name[name], asked["canaries"])
+        for name in task["attempts"]:
+            reached, detail = run_attempt(by_name[name], task["targets"])
             json.dump({"attempt": name, "reached": reached, "detail": detail}, results)
             results.write("\n")
             results.flush()

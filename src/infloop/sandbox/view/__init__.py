@@ -6,5 +6,5 @@ system_paths         the parts of the system that every confined child may use
 program_paths        what must be visible for a child's programs to run
 path_permissions     checks path permissions as another uid
 private_directories  a child's own home and temporary directory
-scratch              the directory that holds them
+scratch              the directory that contains them
 """

@@ -1,16 +1,16 @@
-"""What a child at level `sandbox` sees of the machine, as arguments for bubblewrap.
+"""The file view of a child at level `sandbox`, as arguments for bubblewrap (pure).
 
-Pure. The view begins empty; nothing is in it that is not named here or in the child's fence:
+The view starts empty. It contains only what is listed here or in the child's `access`:
 
-    /usr (and /bin, /lib, …)    the system's programs, read only
+    /usr (and /bin, /lib, …)    the system's programs, read-only
     /etc                        made for the child: its user, no name servers unless the network is
                                 open, certificates, the linker's cache, alternatives, fonts
-    what its programs need      installations outside /usr, read only (see programs)
-    HOME, /tmp, /dev/shm        its own, of bounded size, gone with it
-    /proc                       its own processes; kernel settings read only
+    what its programs need      installations outside /usr, read-only (see program_paths)
+    HOME, /tmp, /dev/shm        its own, of limited size, removed with it
+    /proc                       its own processes; kernel settings read-only
     /dev                        null, zero, full, random, urandom, tty, its own terminals
-    the fence                   what it may read, what it may write, the deeper path decides
-    hidden paths                empty, unless something deeper in them is in the fence
+    paths of its access         readable or writable; the deeper path decides
+    hidden paths                empty, unless a deeper path is in its access
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from infloop.sandbox.fence import Fence
+    from infloop.sandbox.access import Access
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_NEVER_SHOWN = frozenset({"/", "/proc", "/sys", "/dev", "/run", "/etc"})
+_NEVER_GRANTED = frozenset({"/", "/proc", "/sys", "/dev", "/run", "/etc"})
 _SHARED_MEMORY_BYTES = 256 << 20
 
 _Kind: TypeAlias = Literal["tmpfs", "ro", "rw", "hidden"]
@@ -32,13 +32,16 @@ _ORDER: tuple[_Kind, ...] = ("tmpfs", "ro", "rw", "hidden")
 
 
 @dataclass(frozen=True)
-class Root:
-    """What this machine's root looks like, as far as children are concerned.
+class RootLayout:
+    """The parts of this machine's root directory that children see.
 
-    `links` are directories of the root that are links and what they say; `directories` those that
-    are not. `etc` are the directories of /etc that are shown as they are, `copied` files of it with
-    what is in them, `time_zone` is what /etc/localtime points to, `name_service` what says where
-    names are asked for, `masked` what of /proc is nobody's business.
+    - `links`: directories of the root that are links, with their targets.
+    - `directories`: those that are not.
+    - `etc`: directories of /etc that are mounted as they are.
+    - `copied`: files of /etc with their content.
+    - `time_zone`: the target of /etc/localtime.
+    - `name_service`: the files that configure name resolution, with their targets.
+    - `masked`: files of /proc that children do not see.
     """
 
     links: tuple[tuple[str, str], ...]
@@ -55,53 +58,55 @@ class _Mount(NamedTuple):
     kind: _Kind
 
 
-def refuse(fence: Fence) -> str:
-    """Return why a fence cannot be put up, or nothing."""
-    for path in (*fence.read, *fence.write):
+def refusal(access: Access) -> str:
+    """Return why an access cannot be granted; empty if it can."""
+    for path in (*access.read, *access.write):
         if not path.startswith("/"):
-            return f"path {path!r} of the fence is not absolute"
-        if path in _NEVER_SHOWN:
-            return f"path {path!r} cannot be in a fence: it is more than one child's business"
-    for path in fence.write:
+            return f"path {path!r} is not absolute"
+        if path in _NEVER_GRANTED:
+            return f"path {path!r} cannot be granted to a child: name a directory inside it"
+    for path in access.write:
         if _is_in(path, _SYSTEM):
             return f"path {path!r} cannot be written by a child: it belongs to the system"
     return ""
 
 
 def can_be_home(path: str) -> bool:
-    """Say whether a child's own home may lie there."""
-    return len(path) > 1 and path[0] == "/" and not _is_in(path, (*_SYSTEM, *_NEVER_SHOWN))
+    """Return whether a child's own home may be at `path`."""
+    return len(path) > 1 and path[0] == "/" and not _is_in(path, (*_SYSTEM, *_NEVER_GRANTED))
 
 
 def view(
-    root: Root, fence: Fence, *, programs: Iterable[str], home: str, hidden: Sequence[str]
+    root: RootLayout, access: Access, *, programs: Iterable[str], home: str, hidden: Sequence[str]
 ) -> list[str]:
-    """Return the arguments that build the view; every path is real and exists."""
+    """Return the arguments that build the view; every path must be real and exist."""
     return [
-        *_root_arguments(root, open_network=fence.network == "open"),
-        *_own_arguments(root.masked),
-        *_mount_arguments(_mounts(fence, programs, home, hidden), fence),
+        *_root_arguments(root, open_network=access.network == "open"),
+        *_private_arguments(root.masked),
+        *_mount_arguments(_mounts(access, programs, home, hidden), access),
         *("--remount-ro", "/dev", "--remount-ro", "/"),
     ]
 
 
-def etc_files(root: Root, fence: Fence, *, uid: int, gid: int, home: str) -> dict[str, bytes]:
+def etc_files(
+    root: RootLayout, access: Access, *, uid: int, gid: int, home: str
+) -> dict[str, bytes]:
     """Return the files of /etc that are made for the child."""
-    made = {
+    files = {
         "/etc/passwd": f"agent:x:{uid}:{gid}:agent:{home}:/bin/sh\n"
         "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
         "/etc/group": f"agent:x:{gid}:\nnogroup:x:65534:\n",
         "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
     }
-    if fence.network != "open":
-        made |= {
+    if access.network != "open":
+        files |= {
             "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
-            "/etc/resolv.conf": "# names are resolved by the proxy alone\n",
+            "/etc/resolv.conf": "# only the proxy resolves names\n",
         }
-    return {**dict(root.copied), **{path: text.encode() for path, text in made.items()}}
+    return {**dict(root.copied), **{path: text.encode() for path, text in files.items()}}
 
 
-def _root_arguments(root: Root, *, open_network: bool) -> list[str]:
+def _root_arguments(root: RootLayout, *, open_network: bool) -> list[str]:
     arguments = ["--ro-bind", "/usr", "/usr"]
     for path, target in root.links:
         arguments += ["--symlink", target, path]
@@ -114,7 +119,7 @@ def _root_arguments(root: Root, *, open_network: bool) -> list[str]:
     return arguments
 
 
-def _own_arguments(masked: Iterable[str]) -> list[str]:
+def _private_arguments(masked: Iterable[str]) -> list[str]:
     arguments = ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"]
     for path in masked:
         arguments += ["--ro-bind", "/dev/null", path]
@@ -123,26 +128,26 @@ def _own_arguments(masked: Iterable[str]) -> list[str]:
 
 
 def _mounts(
-    fence: Fence, programs: Iterable[str], home: str, hidden: Sequence[str]
+    access: Access, programs: Iterable[str], home: str, hidden: Sequence[str]
 ) -> list[_Mount]:
-    """Return what lies where; what is deeper, or listed later, lies on top."""
-    reachable = (*fence.read, *fence.write)
+    """Return the mounts in order; later ones, and so deeper ones, cover earlier ones."""
+    reachable = (*access.read, *access.write)
     mounts = {_Mount("/tmp", "tmpfs"), _Mount("/dev/shm", "tmpfs")}  # noqa: S108  (the child's own)
-    mounts |= {_Mount(home, "rw" if fence.home else "tmpfs")}
+    mounts |= {_Mount(home, "rw" if access.home else "tmpfs")}
     outside = {path for path in programs if not _is_in(path, (*_SYSTEM, *reachable))}
     mounts |= {_Mount(path, "ro") for path in outside if not _is_in(path, outside - {path})}
-    mounts |= {_Mount(path, "ro") for path in fence.read}
-    mounts |= {_Mount(path, "rw") for path in fence.write}
-    shown = [mount.path for mount in mounts if mount.kind != "tmpfs"]
-    mounts |= {_Mount(path, "hidden") for path in hidden if _is_in(path, shown)}
+    mounts |= {_Mount(path, "ro") for path in access.read}
+    mounts |= {_Mount(path, "rw") for path in access.write}
+    visible = [mount.path for mount in mounts if mount.kind != "tmpfs"]
+    mounts |= {_Mount(path, "hidden") for path in hidden if _is_in(path, visible)}
     return sorted(mounts, key=lambda m: (m.path.count("/"), _ORDER.index(m.kind), m.path))
 
 
-def _mount_arguments(mounts: list[_Mount], fence: Fence) -> list[str]:
+def _mount_arguments(mounts: list[_Mount], access: Access) -> list[str]:
     arguments: list[str] = []
     for path, kind in mounts:
         if kind == "tmpfs":
-            size = fence.limits.temp_bytes or 1 << 40
+            size = access.limits.temp_bytes or 1 << 40
             if path == "/dev/shm":  # noqa: S108  (the child's own)
                 size = min(size, _SHARED_MEMORY_BYTES)
             mode = "0700" if path not in ("/tmp", "/dev/shm") else "1777"  # noqa: S108
@@ -150,10 +155,12 @@ def _mount_arguments(mounts: list[_Mount], fence: Fence) -> list[str]:
         elif kind == "hidden":
             arguments += ["--perms", "0500", "--size", "4096", "--tmpfs", path]
         else:
-            source = fence.home if fence.home and kind == "rw" and path not in fence.write else path
+            source = (
+                access.home if access.home and kind == "rw" and path not in access.write else path
+            )
             arguments += ["--bind" if kind == "rw" else "--ro-bind", source, path]
     return arguments
 
 
-def _is_in(path: str, places: Iterable[str]) -> bool:
-    return any(path == place or path.startswith(place + "/") for place in places)
+def _is_in(path: str, paths: Iterable[str]) -> bool:
+    return any(path == other or path.startswith(other + "/") for other in paths)

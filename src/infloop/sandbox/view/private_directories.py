@@ -1,4 +1,4 @@
-"""A child's private home and temporary directory, made before it and removed after it."""
+"""A child's private home and temporary directory, created before it and removed after it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-class Private(NamedTuple):
+class PrivateDirectories(NamedTuple):
     """The two directories, as absolute paths."""
 
     home: str
@@ -23,13 +23,15 @@ class Private(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def private_directories(parent: str, owner: tuple[int, int] | None) -> AsyncIterator[Private]:
-    """Make both in `parent`, owned by `owner`; nothing of them stays."""
+async def private_directories(
+    parent: str, owner: tuple[int, int] | None
+) -> AsyncIterator[PrivateDirectories]:
+    """Create both in `parent`, owned by `owner`; remove them with their content afterwards."""
     async with (
         _private_directory(parent, "home-", owner) as home,
         _private_directory(parent, "temp-", owner) as temp,
     ):
-        yield Private(home, temp)
+        yield PrivateDirectories(home, temp)
 
 
 @contextlib.asynccontextmanager
@@ -43,7 +45,7 @@ async def _private_directory(
         yield directory
     finally:
         try:
-            # Usually nothing was left in it.
-            os.rmdir(directory)  # noqa: PTH106  (on every child's way, no Path needed)
+            # Usually it is empty.
+            os.rmdir(directory)  # noqa: PTH106  (called for every child)
         except OSError:
             await run_uncancelled(asyncio.to_thread(remove_tree, directory))

@@ -1,12 +1,12 @@
-"""What must be visible for a child's programs to run, beyond the system's own directories.
+"""Finds what must be visible for a child's programs to run, outside the system's own directories.
 
-Interpreters and tools are often installed elsewhere: below a home, in a virtual environment, under
-/opt. They are found from what the child is given: its program, with what that is a link to and the
-interpreter its first line names, and the directories of its PATH.
+Interpreters and tools are often installed in a home, in a virtual environment or under /opt. They
+are found from the child's program, the links it is reached by, the interpreter in its first line,
+and the directories of its PATH.
 
-A directory of programs counts with the installation around it where there plainly is one (a
-virtual environment, a Python, a Node with its modules, …), and else alone: the directory above
-`~/bin` is a home. Nothing here ever names a home or a directory above one.
+A directory of programs is shown with the installation around it if there clearly is one (a virtual
+environment, a Python, a Node with its modules, …). Otherwise it is shown alone: the directory above
+`~/bin` is a home. A home, or a directory above one, is never returned.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-_BINARIES = frozenset({"bin", "sbin", "shims", ".bin"})
-_SIGNS_OF_AN_INSTALLATION = (
+_PROGRAM_DIRECTORIES = frozenset({"bin", "sbin", "shims", ".bin"})
+_INSTALLATION_MARKERS = (
     "pyvenv.cfg",
     "conda-meta",
     "lib/node_modules",
@@ -30,7 +30,7 @@ _SIGNS_OF_AN_INSTALLATION = (
     "versions",
     "installs",
 )
-_CERTIFICATES = (
+_CERTIFICATE_VARIABLES = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     *("NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"),
 )
@@ -41,44 +41,46 @@ _MAX_FIRST_LINE = 256
 def needed_paths(
     program: str, env: Mapping[str, str], homes: Collection[str], writable: Collection[str] = ()
 ) -> list[str]:
-    """Return the files and directories that `program` and the programs on PATH live in.
+    """Return the files and directories of `program` and of the programs on PATH.
 
-    `homes` are never among them, nor what they are in. What lies in a `writable` directory has no
-    say: a child could plant a link or a first line there that names whatever it wants to see.
+    `homes` and the directories above them are never among them. Links and scripts in a `writable`
+    directory are ignored: a child could create one there that names what it wants to see.
     """
     search = env.get("PATH", os.defpath).split(os.pathsep)
-    search = [each for each in search if not _lies_in(each, writable)]
-    found = [*_around_program(program, search, writable, depth=0)]
+    search = [each for each in search if not _passes_through(each, writable)]
+    found = [*_program_paths(program, search, writable, depth=0)]
     for directory in search:
         if directory.startswith("/"):
-            found += _around(directory) if _holds_programs(directory) else [directory]
-    found += [path for name in _CERTIFICATES if (path := env.get(name, "")).startswith("/")]
+            found += _installation(directory) if _is_program_directory(directory) else [directory]
+    found += [
+        path for name in _CERTIFICATE_VARIABLES if (path := env.get(name, "")).startswith("/")
+    ]
     return [
         path
         for path in dict.fromkeys(found)
-        if os.path.exists(path) and not _holds_any(path, homes)  # noqa: PTH110  (every spawn)
+        if os.path.exists(path) and not _contains_any(path, homes)  # noqa: PTH110  (every spawn)
     ]
 
 
-def _around_program(
+def _program_paths(
     program: str, search: list[str], writable: Collection[str], depth: int
 ) -> Iterator[str]:
-    """Yield where a program is, link by link, and then where its interpreter is."""
+    """Yield the paths of a program, link by link, and then those of its interpreter."""
     for path in _links(program):
-        if _lies_in(path, writable):
+        if _passes_through(path, writable):
             return
         directory = os.path.dirname(path)  # noqa: PTH120
-        yield from _around(directory) if _holds_programs(directory) else [path]
+        yield from _installation(directory) if _is_program_directory(directory) else [path]
         if module := _node_modules(path):
             yield module
     if depth < _MAX_LINKS:
         interpreter = _interpreter(program, search)
         if interpreter:
-            yield from _around_program(interpreter, search, writable, depth + 1)
+            yield from _program_paths(interpreter, search, writable, depth + 1)
 
 
 def _links(path: str) -> Iterator[str]:
-    """Yield a path and everything it is a link to, up to the file itself."""
+    """Yield a path and every link target, up to the file itself."""
     for _ in range(_MAX_LINKS):
         yield path
         try:
@@ -89,8 +91,8 @@ def _links(path: str) -> Iterator[str]:
     yield os.path.realpath(path)
 
 
-def _around(directory: str) -> list[str]:
-    """Return the installation that a directory of programs belongs to, or the directory alone."""
+def _installation(directory: str) -> list[str]:
+    """Return the installation that a directory of programs belongs to, or only the directory."""
     prefix, name = os.path.split(directory)
     if name == ".bin":
         return [prefix]
@@ -103,12 +105,12 @@ def _around(directory: str) -> list[str]:
     return list(dict.fromkeys([prefix, *(base for base in bases if _is_installation(base))]))
 
 
-def _holds_programs(directory: str) -> bool:
-    return os.path.basename(directory) in _BINARIES  # noqa: PTH119
+def _is_program_directory(directory: str) -> bool:
+    return os.path.basename(directory) in _PROGRAM_DIRECTORIES  # noqa: PTH119
 
 
 def _is_installation(prefix: str) -> bool:
-    if any(os.path.exists(f"{prefix}/{sign}") for sign in _SIGNS_OF_AN_INSTALLATION):  # noqa: PTH110
+    if any(os.path.exists(f"{prefix}/{marker}") for marker in _INSTALLATION_MARKERS):  # noqa: PTH110
         return True
     try:
         return any(name.startswith("python3.") for name in os.listdir(f"{prefix}/lib"))  # noqa: PTH208
@@ -117,13 +119,13 @@ def _is_installation(prefix: str) -> bool:
 
 
 def _node_modules(path: str) -> str:
-    """Return the outermost `node_modules` that holds the path, where packages find each other."""
+    """Return the outermost `node_modules` above the path, where packages find each other."""
     before, mark, _ = path.partition("/node_modules/")
     return f"{before}/node_modules" if mark else ""
 
 
 def _interpreter(program: str, search: list[str]) -> str:
-    """Return the program that a script's first line names."""
+    """Return the program in the first line of a script."""
     try:
         with open(program, "rb") as file:  # noqa: PTH123
             line = file.readline(_MAX_FIRST_LINE)
@@ -135,23 +137,25 @@ def _interpreter(program: str, search: list[str]) -> str:
     if os.path.basename(words[0]) != "env":  # noqa: PTH119
         return words[0]
     name = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
-    places = (f"{directory}/{name}" for directory in search if directory.startswith("/"))
-    return next((place for place in places if os.access(place, os.X_OK)), "")
+    directories = (f"{directory}/{name}" for directory in search if directory.startswith("/"))
+    return next((candidate for candidate in directories if os.access(candidate, os.X_OK)), "")
 
 
-def _lies_in(path: str, places: Collection[str]) -> bool:
-    """Return whether a path, or anything on the way to what it means, lies in one of the places."""
+def _passes_through(path: str, directories: Collection[str]) -> bool:
+    """Return whether resolving a path passes through one of the directories."""
     return any(
-        way == place or way.startswith(f"{place}/") for way in _ways(path) for place in places
+        step == candidate or step.startswith(f"{candidate}/")
+        for step in _path_and_links(path)
+        for candidate in directories
     )
 
 
-def _ways(path: str) -> Iterator[str]:
-    """Yield every path that is looked at when this one is followed, link after link."""
-    at, ahead = "", path.split("/")[::-1]
+def _path_and_links(path: str) -> Iterator[str]:
+    """Yield every path that is visited when this one is resolved, link after link."""
+    at, remaining = "", path.split("/")[::-1]
     links = 0
-    while ahead and links < _MAX_LINKS:
-        name = ahead.pop()
+    while remaining and links < _MAX_LINKS:
+        name = remaining.pop()
         if name in ("", "."):
             continue
         at = at.rpartition("/")[0] if name == ".." else f"{at}/{name}"
@@ -159,10 +163,10 @@ def _ways(path: str) -> Iterator[str]:
         with contextlib.suppress(OSError):
             target = os.readlink(at)  # noqa: PTH115
             links += 1
-            ahead += target.split("/")[::-1]
+            remaining += target.split("/")[::-1]
             at = "" if target.startswith("/") else at.rpartition("/")[0]
 
 
-def _holds_any(path: str, homes: Collection[str]) -> bool:
+def _contains_any(path: str, homes: Collection[str]) -> bool:
     real = os.path.realpath(path)
     return any(home == real or home.startswith(real.rstrip("/") + "/") for home in homes)

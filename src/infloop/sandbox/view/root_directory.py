@@ -1,32 +1,32 @@
-"""What this machine's root directory looks like, for the views of children."""
+"""Reads how this machine's root directory is laid out, for the file views of children."""
 
 from __future__ import annotations
 
 import stat
 from pathlib import Path
 
-from infloop.sandbox.view.mounts import Root
+from infloop.sandbox.view.mounts import RootLayout
 
 _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _STORES = ("/nix/store", "/gnu/store")
-_SHOWN = (
+_ETC_DIRECTORIES = (
     *("alternatives", "ssl/certs", "ca-certificates/extracted", "crypto-policies/back-ends"),
     *("pki/ca-trust/extracted", "pki/tls/certs", "fonts"),
 )
-# To copy a small file is cheaper than to mount it.
-_COPIED = ("ld.so.cache", "ssl/openssl.cnf", "pki/tls/openssl.cnf")
+# Copying a small file is cheaper than mounting it.
+_ETC_FILES = ("ld.so.cache", "ssl/openssl.cnf", "pki/tls/openssl.cnf")
 _MASKED = ("/proc/kcore", "/proc/keys", "/proc/sysrq-trigger", "/proc/timer_list")
 _NAME_SERVICE = ("hosts", "resolv.conf")
 
 
-def look_at_root() -> Root:
-    """Return what is where now; it changes only when the system itself does."""
+def read_root_layout() -> RootLayout:
+    """Return the current layout; it changes only when the system is upgraded."""
     top = [Path("/", name) for name in _TOP]
-    etc = [Path("/etc", name) for name in _SHOWN]
-    copied = [Path("/etc", name) for name in _COPIED]
+    etc = [Path("/etc", name) for name in _ETC_DIRECTORIES]
+    copied = [Path("/etc", name) for name in _ETC_FILES]
     names = [Path("/etc", name) for name in _NAME_SERVICE]
     zone = Path("/etc/localtime").resolve()
-    return Root(
+    return RootLayout(
         links=tuple((str(path), str(path.readlink())) for path in top if path.is_symlink()),
         directories=(
             *(str(path) for path in top if path.is_dir() and not path.is_symlink()),

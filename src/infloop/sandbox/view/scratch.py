@@ -1,9 +1,8 @@
-"""The directory in which children get private ones, for as long as the server lives.
+"""The directory that contains the private directories of children, while the server lives.
 
-It lies where temporary files lie, because whoever children run as must be able to enter it. A
-server that is killed leaves it behind, with whatever its children had in it; the next one removes
-it. It holds a lock file, locked before it appears under its name: one that is free has a dead
-owner.
+It is in the system's temporary directory, because the children's user must be able to enter it. A
+killed server leaves it behind, and the next one removes it. A lock file in it shows whether its
+server is alive.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ _LOCK = "lock"
 
 @contextlib.contextmanager
 def scratch_directory() -> Iterator[str]:
-    """Give a directory that others can enter and not list; remove those that nobody owns."""
+    """Create a directory that others can enter but not list; remove those of dead servers."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
-            _remove_if_left(path)
+            _remove_if_abandoned(path)
     directory = tempfile.mkdtemp(prefix=_PREFIX)
     lock = LockFile(Path(directory) / _LOCK)
     try:
@@ -42,10 +41,10 @@ def scratch_directory() -> Iterator[str]:
         lock.release()
 
 
-def _remove_if_left(directory: Path) -> None:
-    facts = directory.lstat()
-    # Anyone can make a directory there: only our own is looked into.
-    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
+def _remove_if_abandoned(directory: Path) -> None:
+    status = directory.lstat()
+    # Any user can create a directory there; only our own are examined.
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         return
     with taken_over(directory / _LOCK) as free:
         if free:
@@ -53,7 +52,7 @@ def _remove_if_left(directory: Path) -> None:
 
 
 def _remove(directory: Path) -> None:
-    """Remove a directory, its lock last: what is not finished is taken up by the next start."""
+    """Remove a directory, its lock last, so that an interrupted removal is continued later."""
     for path in list(directory.iterdir()):
         if path.name != _LOCK:
             remove_tree(path)

@@ -1,7 +1,7 @@
 """The parts of the system that every confined child may use.
 
-Lists, not the whole root: what is not here, and not in the child's fence, is refused. Whatever
-does not exist on a machine is left out.
+What is neither listed here nor in the child's `access` is refused. Paths that do not exist are left
+out.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ CONFIGURATION = tuple(
         # users and names
         *("passwd", "group", "nsswitch.conf", "hosts", "host.conf", "hostname", "resolv.conf"),
         *("gai.conf", "services", "protocols", "networks"),
-        # the loader, and which program stands for which
+        # the dynamic linker and alternatives
         *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld.so.preload", "alternatives"),
-        # whom to trust
+        # certificates
         *("ssl", "pki", "ca-certificates", "ca-certificates.conf", "crypto-policies"),
         # time, language, terminal
         *("localtime", "timezone", "locale.alias", "locale.conf", "terminfo", "inputrc"),
@@ -29,14 +29,14 @@ CONFIGURATION = tuple(
         *("magic", "os-release", "debian_version", "lsb-release", "python3", "fonts", "java"),
     )
 )
-"""What programs look up about the system; nothing that holds a secret."""
+"""System configuration that programs read; no file with secrets."""
 
 KERNEL = (
     "/proc",
     *("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/fs/cgroup"),
     "/sys/kernel/mm/transparent_hugepage",
 )
-"""What programs ask to know how many processors and how much memory they have."""
+"""What programs read to find the number of processors and the size of memory."""
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-"""Devices without memory of their own, to read and to write."""
+"""Devices that store nothing, to read and to write."""

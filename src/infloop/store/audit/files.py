@@ -1,13 +1,14 @@
 """The audit log's files: `audit.jsonl`, and those before it, `audit-000001.jsonl` and so on.
 
-Rules
-  * Whoever writes holds the lock of the directory, for one write; durability is waited for without.
-  * A full file is renamed, and an entry in the new one names it. Whoever finds an empty file behind
-    a full one writes that entry, so it does not matter when a process dies.
-  * A last line that is cut off is moved into a file of its own, named after the hash it would have
-    followed. Whoever finds such a file with the log still at that hash writes the entry that names
-    it, so it does not matter when a process dies here either.
-  * What cannot be written whole is taken back.
+Rules:
+
+- A process holds the lock of the directory during one write, but not while it waits for fsync.
+- A full file is renamed, and the first entry of the new file names it. The next writer that finds
+  an empty file after a full one writes that entry, so a crash in between does no harm.
+- A truncated last line is moved into a separate file, which is named after the hash that precedes
+  it. The next writer that finds such a file at the end of the log writes an entry that names it, so
+  a crash in between does no harm.
+- A partial write is undone.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import AuditError, StoreError
 from infloop.lowlevel.directory_lock import lock_directory, try_lock_directory
-from infloop.model.audit import SYSTEM, EventName, Fact
+from infloop.model.audit import SYSTEM, AuditEvent, EventName
 from infloop.store.audit.hash_chain import FIRST_PREV, hash_of, seal
 from infloop.store.files import FILE_MODE, private_directory, sync_directory, write_private
 
@@ -39,7 +40,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class OpenFile(NamedTuple):
-    """A file of the log as it was when the log was looked at."""
+    """A file of the log, with its size when it was opened."""
 
     name: str
     descriptor: int
@@ -47,7 +48,7 @@ class OpenFile(NamedTuple):
 
 
 class _End(NamedTuple):
-    """Where the log ends: in which file, after how many bytes, with which hash."""
+    """The end of the log: the file, its size, and the hash of the last line."""
 
     inode: int
     size: int
@@ -55,10 +56,10 @@ class _End(NamedTuple):
 
 
 class AuditFiles:
-    """Writes the log; one thread of this process at a time, and any number of processes.
+    """Writes the log. Any number of processes may do so, but only one thread of each.
 
-    A file is at most `max_bytes` long, unless what is written at once is longer; of at least two
-    files, `max_files` are kept.
+    A file has at most `max_bytes`, unless a single write is longer. `max_files` are kept, at least
+    two.
     """
 
     def __init__(self, directory: Path, *, max_bytes: int, max_files: int) -> None:
@@ -69,40 +70,39 @@ class AuditFiles:
         self._end: _End | None = None
         self._durable = True
 
-    def append(self, facts: Sequence[Fact], *, durable: bool) -> None:
-        """Write facts as the next entries, all or none; raise AuditError if that cannot be done.
+    def append(self, facts: Sequence[AuditEvent], *, durable: bool) -> None:
+        """Append entries, all or none; raises AuditError.
 
-        What is not `durable` survives the death of the process, and that of the machine from the
-        next durable entry on.
+        Without `durable` they survive the death of the process, but a power failure only after the
+        next durable append.
         """
-        with _explained(self._directory), ExitStack() as opened:
+        with _audit_errors(self._directory), ExitStack() as opened:
             if self._end is None:
                 private_directory(self._directory)
             with lock_directory(self._directory, _LOCK_SECONDS, "writing the audit log"):
                 descriptor = self._open(opened)
-                end = self._settle(descriptor)
+                end = self._find_end(descriptor)
                 own, lines, last = self._lines(end, facts)
                 if end.size and end.size + len(lines) > self._max_bytes:
                     self._rotate(descriptor)
                     descriptor = self._open(opened)
-                    end = self._settle(descriptor)
+                    end = self._find_end(descriptor)
                     own, lines, last = self._lines(end, facts)
                 self._write(descriptor, end, lines, last)
             if durable or own:
                 os.fsync(descriptor)
                 self._durable = True
 
-    def append_at_once(self, facts: Sequence[Fact]) -> bool:
-        """Write facts as `append` does, not durably, unless there is anything to wait for or to do.
+    def append_without_waiting(self, facts: Sequence[AuditEvent]) -> bool:
+        """Append entries, not durably, if that takes no waiting; return whether it was done.
 
-        Says whether they are written. There is, when another process writes or has written, and
-        when the file is full.
+        It is not done when another process is writing or has written, or when the file is full.
         """
-        with _explained(self._directory), ExitStack() as opened:
+        with _audit_errors(self._directory), ExitStack() as opened:
             if self._end is None or not opened.enter_context(try_lock_directory(self._directory)):
                 return False
             descriptor = self._open(opened)
-            end = self._settle(descriptor)
+            end = self._find_end(descriptor)
             _, lines, last = self._lines(end, facts)
             if end is not self._end or end.size + len(lines) > self._max_bytes:
                 return False
@@ -110,10 +110,10 @@ class AuditFiles:
         return True
 
     def sync(self) -> None:
-        """Make what has been written durable."""
+        """Make all written entries durable."""
         if self._durable:
             return
-        with _explained(self._directory), ExitStack() as opened, suppress(FileNotFoundError):
+        with _audit_errors(self._directory), ExitStack() as opened, suppress(FileNotFoundError):
             os.fsync(_open_to_read(self._current, opened))
 
     def _open(self, opened: ExitStack) -> int:
@@ -122,9 +122,9 @@ class AuditFiles:
         os.fchmod(descriptor, FILE_MODE)
         return descriptor
 
-    def _lines(self, end: _End, facts: Sequence[Fact]) -> tuple[bool, bytes, str]:
-        """Return whether the log says something of itself, all that it says, and the last hash."""
-        own = [*self._about_itself(end, facts[0].time)]
+    def _lines(self, end: _End, facts: Sequence[AuditEvent]) -> tuple[bool, bytes, str]:
+        """Return whether there are entries about the log itself, all lines, and the last hash."""
+        own = [*self._own_entries(end, facts[0].time)]
         last, lines = end.last, list[bytes]()
         for each in (*own, *facts):
             line, last = seal(each, last)
@@ -140,7 +140,7 @@ class AuditFiles:
         self._end = _End(end.inode, end.size + len(lines), last)
 
     def _rotate(self, descriptor: int) -> None:
-        """Give the full file its number, and remove those that are too many with it."""
+        """Rename the full file and delete the oldest files beyond `max_files`."""
         os.fsync(descriptor)
         before = earlier_files(self._directory)
         number = _number(before[-1].name) + 1 if before else 1
@@ -149,8 +149,8 @@ class AuditFiles:
             old.unlink()
         sync_directory(self._directory)
 
-    def _settle(self, descriptor: int) -> _End:
-        """Return where the log ends, after setting aside a last line that is cut off."""
+    def _find_end(self, descriptor: int) -> _End:
+        """Return the end of the log; a truncated last line is moved to a separate file first."""
         status = os.fstat(descriptor)
         known = self._end
         if known and (known.inode, known.size) == (status.st_ino, status.st_size):
@@ -173,10 +173,10 @@ class AuditFiles:
                     return hash_of(line)
         return FIRST_PREV
 
-    def _about_itself(self, end: _End, time: str) -> Iterator[Fact]:
-        """Yield what the log has to say of itself before anything else is written."""
+    def _own_entries(self, end: _End, time: str) -> Iterator[AuditEvent]:
+        """Yield the entries about a rotation or repair that must come first."""
         if end is self._end:
-            return  # nothing happened since it was last looked at
+            return  # no other process has written
         before = earlier_files(self._directory)
         if end.size == 0 and before:
             yield _own("audit.rotated", time, {"before": before[-1].name})
@@ -185,8 +185,8 @@ class AuditFiles:
             yield _own("audit.repaired", time, {"pieces": [*pieces]})
 
 
-def _own(event: EventName, time: str, details: dict[str, JsonValue]) -> Fact:
-    return Fact(time, event, SYSTEM, details=details)
+def _own(event: EventName, time: str, details: dict[str, JsonValue]) -> AuditEvent:
+    return AuditEvent(time, event, SYSTEM, details=details)
 
 
 def _piece_name(last: str, piece: bytes | None = None) -> str:
@@ -200,7 +200,7 @@ def _write_whole(descriptor: int, data: bytes, size: int) -> None:
         while left:
             left = left[os.write(descriptor, left) :]
     except OSError:
-        with suppress(OSError):  # then whoever writes next finds a line that is cut off
+        with suppress(OSError):  # if this fails, the next writer finds a truncated line
             os.ftruncate(descriptor, size)
         raise
 
@@ -218,8 +218,8 @@ def _number(name: str) -> int:
 
 @contextmanager
 def open_log(directory: Path) -> Iterator[list[OpenFile]]:
-    """Open all files of the log, oldest first, as they are at one moment."""
-    with _explained(directory), ExitStack() as opened:
+    """Open all files of the log, oldest first, as a consistent snapshot."""
+    with _audit_errors(directory), ExitStack() as opened:
         files: list[OpenFile] = []
         if directory.is_dir():
             with lock_directory(directory, _LOCK_SECONDS, "writing the audit log"):
@@ -238,7 +238,7 @@ def _open_to_read(path: Path, opened: ExitStack) -> int:
 
 
 def lines_backwards(descriptor: int, end: int) -> Iterator[bytes]:
-    """Yield the lines before `end` with their line ends, the last one first."""
+    """Yield the lines before `end` with their newlines, last line first."""
     rest = b""
     while end > 0:
         start = max(0, end - _BLOCK)
@@ -247,15 +247,15 @@ def lines_backwards(descriptor: int, end: int) -> Iterator[bytes]:
         if start and not cut:
             cut = len(data)
         rest, whole, end = data[:cut], data[cut:], start
-        *lines, unended = whole.split(b"\n")
-        if unended:
-            yield unended
+        *lines, unterminated = whole.split(b"\n")
+        if unterminated:
+            yield unterminated
         yield from (line + b"\n" for line in reversed(lines))
 
 
 @contextmanager
-def _explained(directory: Path) -> Iterator[None]:
-    """Let whatever keeps the log from being used be an AuditError."""
+def _audit_errors(directory: Path) -> Iterator[None]:
+    """Turn errors of the file system into AuditError."""
     try:
         yield
     except StoreError as error:

@@ -1,8 +1,9 @@
-"""Lines that follow one another: each holds the hash of the one before it, and its own.
+"""The hash chain: each line contains the hash of the line before it, and its own.
 
-A line is JSON in plain ASCII, so no value can begin a line of its own or steer a terminal. Its last
-member is `hash`: the SHA-256 of the same object without that member. Its last but one is `prev`.
-There is one way to write an entry, and a line that is written in another is not intact.
+- A line is JSON in plain ASCII, so no value can start a new line or control a terminal.
+- Its last member is `hash`: the SHA-256 of the same object without that member.
+- The member before it is `prev`: the hash of the line before.
+- Every entry has exactly one encoding. A line in another encoding is not intact.
 """
 
 from __future__ import annotations
@@ -13,28 +14,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from infloop.model.audit import Entry
+from infloop.model.audit import AuditEntry
 
 if TYPE_CHECKING:
-    from infloop.model.audit import Fact
+    from infloop.model.audit import AuditEvent
     from infloop.model.values import JsonObject
 
 FIRST_PREV = "0" * 64
-"""What the first line of all has in place of the hash of the line before it."""
+"""The `prev` of the very first line."""
 
-_decode = msgspec.json.Decoder(Entry).decode
+_decode = msgspec.json.Decoder(AuditEntry).decode
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Link(NamedTuple):
-    """A line, and the hash that the next one names."""
+    """A line, and its hash, which is the `prev` of the next line."""
 
     line: bytes
     hash: str
 
 
-def seal(fact: Fact, prev: str) -> Link:
-    """Return the line that says `fact` behind the line whose hash is `prev`."""
+def seal(fact: AuditEvent, prev: str) -> Link:
+    """Return the line for `fact` after the line whose hash is `prev`."""
     return _sealed({**msgspec.to_builtins(fact), "prev": prev})
 
 
@@ -44,8 +45,8 @@ def _sealed(members: JsonObject) -> Link:
     return Link(f'{body[:-1]},"hash":"{name}"}}\n'.encode("ascii"), name)
 
 
-def read_line(line: bytes) -> Entry | None:
-    """Return the entry that a line holds, intact or not; nothing if it holds none."""
+def read_line(line: bytes) -> AuditEntry | None:
+    """Return the entry of a line, intact or not, or None if it has none."""
     try:
         return _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -53,7 +54,7 @@ def read_line(line: bytes) -> Entry | None:
 
 
 def hash_of(line: bytes) -> str:
-    """Return the hash to go on from: the line's own, or of its bytes if it is no entry."""
+    """Return the hash for the next line: the line's own, or that of its bytes if not an entry."""
     entry = read_line(line)
     return entry.hash if entry else hashlib.sha256(line).hexdigest()
 
@@ -61,8 +62,8 @@ def hash_of(line: bytes) -> str:
 def flaw_of(line: bytes, prev: str | None) -> str:
     """Return what is wrong with a line that should follow `prev`, or an empty text.
 
-    Without `prev` the line is the first one left: it must be the first of all, or say that the log
-    went on in its file.
+    Without `prev` the line is the first that is left: it must be the very first, or the entry about
+    a rotation.
     """
     if not line.endswith(b"\n"):
         return "it is cut off; the next entry sets the piece aside"

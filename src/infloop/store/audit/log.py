@@ -1,7 +1,6 @@
-"""The audit log: what matters for trust, appended as it happens, each entry tied to the last.
+"""Appends to the audit log.
 
-`AuditLog` writes it, `audit_reading` reads it. What somebody is about to change is recorded first:
-when `record` raises, it must not be done.
+Record a change before making it: when `record` raises, the change must not be made.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from infloop.errors import AuditError
-from infloop.model.audit import EVENTS, Actor, EventName, Fact, fact
+from infloop.model.audit import EVENTS, Actor, AuditEvent, EventName, audit_event
 from infloop.store.audit.files import AuditFiles
 
 if TYPE_CHECKING:
@@ -23,23 +22,23 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonValue
 
 DIRECTORY = "audit"
-"""Where the log is, in the data directory."""
+"""The log's directory inside the data directory."""
 
-_MOST_AT_ONCE = 100
-_SLOW_S = 0.01
-_SLOW_FOR_S = 1.0
+_BATCH_SIZE = 100
+_SLOW_SECONDS = 0.01
+_SUSPENDED_SECONDS = 1.0
 
 
 class _Waiting(NamedTuple):
-    facts: Sequence[Fact]
+    facts: Sequence[AuditEvent]
     written: asyncio.Future[None]
 
 
 class AuditLog:
     """Appends to the log from one event loop; other processes may do the same.
 
-    What is recorded in one turn of the loop is written together, and so is what is recorded while
-    that is being made durable.
+    Entries that are recorded in one iteration of the loop, or while others are being made durable,
+    are written together.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class AuditLog:
         self._clock = clock
         self._waiting: deque[_Waiting] = deque()
         self._writing: asyncio.Task[None] | None = None
-        self._slow_until = 0.0
+        self._suspended_until = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit-writer")
         self._closed = False
 
@@ -69,11 +68,11 @@ class AuditLog:
         workflow_id: str = "",
         details: Mapping[str, JsonValue] | None = None,
     ) -> None:
-        """Write an entry; return when it is durable, or written if its event is routine.
+        """Write an entry; return when it is durable, or merely written if its event is routine.
 
-        Raises AuditError when it cannot be written. Secrets are withheld by the names of details.
+        Raises AuditError. Details whose names suggest a secret are redacted.
         """
-        happened = fact(
+        happened = audit_event(
             self._clock(),
             event,
             actor,
@@ -85,7 +84,7 @@ class AuditLog:
         )
         await self.record_all([happened])
 
-    async def record_all(self, facts: Sequence[Fact]) -> None:
+    async def record_all(self, facts: Sequence[AuditEvent]) -> None:
         """Write entries as `record` does, together."""
         if self._closed:
             raise AuditError(f"{facts[0].event!r} cannot be recorded: the audit log is closed")
@@ -96,7 +95,7 @@ class AuditLog:
         await written
 
     async def close(self) -> None:
-        """Write what waits, make everything durable, and end."""
+        """Write pending entries and make everything durable."""
         if self._closed:
             return
         self._closed = True
@@ -119,16 +118,16 @@ class AuditLog:
         await self.close()
 
     async def _write(self) -> None:
-        """Write what waits, also for those who do not wait for it any more."""
+        """Write pending entries, also those whose callers were cancelled."""
         loop = asyncio.get_running_loop()
         while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_AT_ONCE))]
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH_SIZE))]
             facts = [each for waiting in batch for each in waiting.facts]
             error = None
             try:
-                if not self._written_here(facts, loop.time):
+                if not self._write_inline(facts, loop.time):
                     await loop.run_in_executor(self._thread, self._append, facts)
-            except Exception as raised:  # noqa: BLE001  (whatever it was, none of them is written)
+            except Exception as raised:  # noqa: BLE001  (none of them was written)
                 error = str(raised)
             for each in batch:
                 if each.written.done():
@@ -139,22 +138,22 @@ class AuditLog:
                     each.written.set_exception(AuditError(error))
         self._writing = None
 
-    def _written_here(self, facts: list[Fact], now: Callable[[], float]) -> bool:
-        """Write routine entries in the event loop's thread, if nothing has to be waited for.
+    def _write_inline(self, facts: list[AuditEvent], now: Callable[[], float]) -> bool:
+        """Write routine entries on the event loop's thread, if that takes no waiting.
 
-        To change threads takes longer than to write them; a slow disk must not hold up the loop.
+        Switching threads takes longer than writing them. A slow disk suspends this for a while.
         """
         began = now()
-        if began < self._slow_until or not all(map(_is_routine, facts)):
+        if began < self._suspended_until or not all(map(_is_routine, facts)):
             return False
-        written = self._files.append_at_once(facts)
-        if now() - began > _SLOW_S:
-            self._slow_until = now() + _SLOW_FOR_S
+        written = self._files.append_without_waiting(facts)
+        if now() - began > _SLOW_SECONDS:
+            self._suspended_until = now() + _SUSPENDED_SECONDS
         return written
 
-    def _append(self, facts: list[Fact]) -> None:
+    def _append(self, facts: list[AuditEvent]) -> None:
         self._files.append(facts, durable=not all(map(_is_routine, facts)))
 
 
-def _is_routine(happened: Fact) -> bool:
-    return EVENTS[happened.event].routine  # type: ignore[index]  # `fact` made sure that it is one
+def _is_routine(happened: AuditEvent) -> bool:
+    return EVENTS[happened.event].routine  # type: ignore[index]  # `audit_event` made sure that it is one

@@ -1,7 +1,7 @@
-"""Reading the audit log: its newest entries, what is added to it, and whether it is intact.
+"""Reads the audit log: the newest entries, following it, verifying it.
 
-Everything here sees all files of the log at one moment, whoever writes and rotates meanwhile. It
-blocks: call it in a thread.
+Every function sees a consistent snapshot of all files, also while other processes write and rotate.
+They block: call them in a thread.
 """
 
 from __future__ import annotations
@@ -17,95 +17,95 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from infloop.model.audit import Entry, Wanted
+    from infloop.model.audit import AuditEntry, AuditFilter
 
-MOST_LINE = 1 << 20
-"""Bytes of a line; an entry is far shorter."""
+MAX_LINE = 1 << 20
+"""Bytes of a line that are read at once; an entry is far shorter."""
 
 
-class Found(NamedTuple):
-    """Entries, the newest first, and how many of the lines that were read hold none."""
+class Page(NamedTuple):
+    """Entries, newest first, and how many of the lines that were read are not entries."""
 
-    entries: list[Entry]
+    entries: list[AuditEntry]
     unreadable: int
 
 
-def newest(directory: Path, wanted: Wanted, limit: int) -> Found:
-    """Return the newest entries that are wanted, at most `limit`."""
-    entries: list[Entry] = []
+def newest(directory: Path, wanted: AuditFilter, limit: int) -> Page:
+    """Return the newest entries that match, at most `limit`."""
+    entries: list[AuditEntry] = []
     unreadable = 0
     with open_log(directory) as files:
         for file in reversed(files):
             for line in lines_backwards(file.descriptor, file.size):
                 if len(entries) >= limit:
-                    return Found(entries, unreadable)
+                    return Page(entries, unreadable)
                 entry = read_line(line)
                 if entry is None:
                     unreadable += 1
                 elif wanted.includes(entry):
                     entries.append(entry)
-    return Found(entries, unreadable)
+    return Page(entries, unreadable)
 
 
 class Follower:
-    """A place in the log that moves on with it; begins at the end."""
+    """Follows the log, beginning at its end."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._seen: OpenFile | None = None
+        self._position: OpenFile | None = None
         for _ in self._new_lines():
             pass
 
-    def read(self, wanted: Wanted) -> list[Entry]:
-        """Return the wanted entries since the last call, the oldest first."""
-        if self._is_where_it_was():
+    def read(self, wanted: AuditFilter) -> list[AuditEntry]:
+        """Return the matching entries since the last call, oldest first."""
+        if self._is_unchanged():
             return []
         entries = map(read_line, self._new_lines())
         return [entry for entry in entries if entry is not None and wanted.includes(entry)]
 
     def close(self) -> None:
-        """Let go of the file."""
-        if self._seen is not None:
-            os.close(self._seen.descriptor)
-            self._seen = None
+        """Close the file."""
+        if self._position is not None:
+            os.close(self._position.descriptor)
+            self._position = None
 
-    def _is_where_it_was(self) -> bool:
+    def _is_unchanged(self) -> bool:
         try:
             status = (self._directory / CURRENT).stat()
         except FileNotFoundError:
             return True
-        seen = self._seen
+        known = self._position
         return (
-            seen is not None
-            and os.fstat(seen.descriptor).st_ino == status.st_ino
-            and seen.size == status.st_size
+            known is not None
+            and os.fstat(known.descriptor).st_ino == status.st_ino
+            and known.size == status.st_size
         )
 
     def _new_lines(self) -> Iterator[bytes]:
         with open_log(self._directory) as files:
             inodes = [os.fstat(file.descriptor).st_ino for file in files]
             begin, offset = 0, 0
-            if self._seen is not None:
-                inode = os.fstat(self._seen.descriptor).st_ino
+            if self._position is not None:
+                inode = os.fstat(self._position.descriptor).st_ino
                 if inode in inodes:
-                    begin, offset = inodes.index(inode), self._seen.size
+                    begin, offset = inodes.index(inode), self._position.size
             for file in files[begin:]:
                 for line in _lines(file, offset):
-                    if line.endswith(b"\n"):  # else it was cut off, and will be set aside
+                    if line.endswith(b"\n"):  # the next writer removes a truncated line
                         offset += len(line)
                         yield line
-                self._stand_in(file, offset)
+                self._move_to(file, offset)
                 offset = 0
 
-    def _stand_in(self, file: OpenFile, offset: int) -> None:
-        # An open file keeps its number: no later one is taken for it.
+    def _move_to(self, file: OpenFile, offset: int) -> None:
+        # While the file is open, its inode number is not used for another file.
         self.close()
-        self._seen = OpenFile(file.name, os.dup(file.descriptor), offset)
+        self._position = OpenFile(file.name, os.dup(file.descriptor), offset)
 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """The first line that is not as it was written: where, and what is wrong with it."""
+    """The first line that is not intact: where it is, and what is wrong with it."""
 
     file: str
     line: int
@@ -113,7 +113,7 @@ class Flaw:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verification:
     """How many entries are intact, in how many files, and the hash of the last of them."""
 
     entries: int
@@ -122,10 +122,10 @@ class Verdict:
     flaw: Flaw | None = None
 
 
-def verify(directory: Path) -> Verdict:
-    """Read the whole log; name the first line that was changed, or does not follow the one before.
+def verify(directory: Path) -> Verification:
+    """Read the whole log and report the first line that was changed or breaks the chain.
 
-    A log that was cut off at its end is intact: compare `last` with one that was noted elsewhere.
+    A log whose end was removed is still intact: compare `last` with a hash that was kept elsewhere.
     """
     count, prev = 0, None
     with open_log(directory) as files:
@@ -134,17 +134,17 @@ def verify(directory: Path) -> Verdict:
                 why = flaw_of(line, prev)
                 if why:
                     last = prev or FIRST_PREV
-                    return Verdict(count, len(files), last, Flaw(file.name, number, why))
+                    return Verification(count, len(files), last, Flaw(file.name, number, why))
                 count, prev = count + 1, hash_of(line)
-    return Verdict(count, len(files), prev or FIRST_PREV)
+    return Verification(count, len(files), prev or FIRST_PREV)
 
 
 def _lines(file: OpenFile, offset: int) -> Iterator[bytes]:
-    """Yield the lines behind `offset`; one that is too long, in parts."""
+    """Yield the lines after `offset`; a line over `MAX_LINE` comes in parts."""
     with os.fdopen(os.dup(file.descriptor), "rb") as reader:
         reader.seek(offset)
         while offset < file.size:
-            line = reader.readline(min(MOST_LINE, file.size - offset))
+            line = reader.readline(min(MAX_LINE, file.size - offset))
             if not line:
                 return
             offset += len(line)

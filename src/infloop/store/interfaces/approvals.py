@@ -20,7 +20,7 @@ from infloop.errors import UsageError
 if TYPE_CHECKING:
     import asyncio
 
-    from infloop.model.approval import Answer, Approval, ApprovalState
+    from infloop.model.approval import AllowOrDeny, Approval, ApprovalState
     from infloop.model.audit import Actor
 
 KEPT_MS = 90 * 86_400_000
@@ -46,7 +46,7 @@ class ApprovalStore(ABC):
 
     @abstractmethod
     async def answer(
-        self, approval_id: str, answer: Answer, who: Actor, note: str, time: int
+        self, approval_id: str, answer: AllowOrDeny, actor: Actor, note: str, time: int
     ) -> Approval:
         """Answer a question. Raises NotFound, or AlreadySettled if it no longer waits."""
 

@@ -13,19 +13,19 @@ The six interfaces
 The database
 
     database           opens the file: private, migrated, shared by several processes
-    migrations         the schema, as an ordered list of steps
+    migrations         the schema, as an ordered list of migrations
     writer             one thread, one connection, group commit
-    headroom           preallocates the write-ahead log
-    readers            a few connections for reading, each in a thread
-    errors             what an SQLite error means to a person
+    headroom           keeps the write-ahead log file longer than its content
+    readers            a pool of connections for reading
+    errors             translates SQLite errors into errors with advice
 
 Parts of the run log
 
     append             the fenced writes of a run: events, output, checkpoints
-    creation           a new run, or the fork of another
+    creation           creates a run, or forks one
     ownership          taking over a run
     known_directories  directories in which runs have worked
-    reading            events in order, a run's state, pages of a long output
+    reading            events in order, what a state is rebuilt from, pages of a long output
     listing            runs, newest first
     search             full-text search
     pruning            deletes old runs and returns disk space
@@ -33,10 +33,9 @@ Parts of the run log
     outputs            many small output deltas as one compact text
     blobs              large texts, stored once by hash
     encoding           values as JSON bytes
-    compression        compresses bytes when that pays
+    compression        compresses the bytes of a row
 
-A row of a run is a batch: the neighbouring events (or output deltas) of one append, encoded
-together. Ten thousand steps without effects are a hundred rows. One row is one call into SQLite;
-each call releases Python's interpreter lock, and getting it back takes milliseconds while the
-event loop is busy. For the same reason nothing here uses `executemany`.
+Ten thousand steps without effects are a hundred rows, because the events of one append are encoded
+together (see `batches`). One row is one call into SQLite. Each call releases Python's interpreter
+lock, and while the event loop is busy it takes milliseconds to get it back.
 """

@@ -1,4 +1,4 @@
-"""The fenced writes of a run: its events, output and checkpoints."""
+"""The fenced writes of a run: events, output and checkpoints."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import msgspec
 from infloop.errors import Fenced, NotFound, StoreError
 from infloop.model.events import Recorded, RunFinished
 from infloop.store.sqlite.batches import (
-    LAST_ROW,
-    Stretch,
-    dropped,
-    encode_apart,
-    encode_stretches,
+    MAX_SEQ,
+    Batch,
+    dropped_marker,
+    encode_batches,
+    encode_separately,
     row_id,
 )
-from infloop.store.sqlite.blobs import LARGE, encode_references, store_texts, take_out
+from infloop.store.sqlite.blobs import LARGE, encode_references, extract_texts, store_texts
 from infloop.store.sqlite.compression import pack
-from infloop.store.sqlite.encoding import mended_text, to_json
+from infloop.store.sqlite.encoding import replace_surrogates, to_json
 from infloop.store.sqlite.listing import LAST_SEQ
 
 if TYPE_CHECKING:
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonObject
 
 ERROR_CHARACTERS = 4096
-"""How much of a run's error its row keeps; the event has all of it."""
+"""How much of a run's error is in its row; the event has all of it."""
 
 _ROWS_AT_ONCE = 100
 
-# One read, no write: an append then changes one page of the file, not two. BEGIN IMMEDIATE has
-# been said before, so nobody can change the epoch meanwhile.
-_FIGURES = """
+# The totals of a run are in its last batch and not in its row, so that an append changes one page
+# of the file and not two. The transaction is a write transaction already (BEGIN IMMEDIATE), so
+# no other process can change the epoch in between.
+_TOTALS = """
 SELECT run.key, max(run.last_seq, tail.last_seq), tail.events, tail.steps, tail.output_bytes
 FROM run JOIN stretch AS tail ON tail.id BETWEEN run.key << 32 AND run.key << 32 | 0xFFFFFFFF
 WHERE run.id = ? AND run.epoch = ?
@@ -44,35 +45,35 @@ ORDER BY tail.id DESC LIMIT 1
 """
 
 
-class Gaps:
-    """Keeps a failed append from becoming a hole in a run's sequence.
+class FailedAppends:
+    """Prevents gaps in a run's sequence after a failed append.
 
-    Used by the writer's thread alone, except for `first_error`.
+    Only the writer's thread uses it, except for `first_error`.
     """
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, int], tuple[int, Exception]] = {}
+        self._failures: dict[tuple[str, int], tuple[int, Exception]] = {}
         self.first_error: Exception | None = None
 
-    def open(self, run_id: str, epoch: int, seq: int, error: Exception) -> None:
-        """Note that the append beginning with `seq` failed."""
-        self._open.setdefault((run_id, epoch), (seq, error))
+    def add(self, run_id: str, epoch: int, seq: int, error: Exception) -> None:
+        """Note that the append that begins with `seq` failed."""
+        self._failures.setdefault((run_id, epoch), (seq, error))
         if self.first_error is None:
             self.first_error = error
 
     def check(self, run_id: str, epoch: int, seq: int) -> None:
-        """Raise the error of an earlier append that `seq` would leave out."""
-        gap = self._open.get((run_id, epoch))
-        if gap is None:
+        """Raise the error of an earlier failed append, unless `seq` repeats it."""
+        failure = self._failures.get((run_id, epoch))
+        if failure is None:
             return
-        missing, error = gap
-        if seq > missing:
+        failed_seq, error = failure
+        if seq > failed_seq:
             raise error
-        del self._open[run_id, epoch]
+        del self._failures[run_id, epoch]
 
 
-class Figures(NamedTuple):
-    """What a run adds up to at the end of a stretch."""
+class Totals(NamedTuple):
+    """The totals of a run after a batch; they are stored with it."""
 
     last_seq: int = 0
     events: int = 0
@@ -89,39 +90,41 @@ def append(
     output_cap: int,
 ) -> None:
     """Store `items` (in sequence order, at least one), if the run is still at `epoch`."""
-    found = connection.execute(_FIGURES, (run_id, epoch)).fetchone()
+    found = connection.execute(_TOTALS, (run_id, epoch)).fetchone()
     if found is None or found[1] >= items[0].seq:
         raise refusal(connection, run_id, epoch, items[0].seq)
-    store_items(connection, found[0], Figures(*found[1:]), items, scope, output_cap)
+    store_items(connection, found[0], Totals(*found[1:]), items, scope, output_cap)
 
 
 def store_items(
     connection: sqlite3.Connection,
     key: int,
-    figures: Figures,
+    totals: Totals,
     items: Sequence[Recorded],
     scope: JsonObject | None,
     output_cap: int,
 ) -> None:
-    """Store what follows in a run that adds up to `figures` so far."""
+    """Store items that follow in a run with these `totals` so far."""
     check_order(items)
-    stretches = encode_stretches(items)
-    if figures.output_bytes + sum([stretch.output_bytes for stretch in stretches]) > output_cap:
-        stretches = _capped(encode_apart(items), figures.output_bytes, output_cap, items)
-    if stretches:
-        figures = insert_stretches(connection, key, stretches, figures)
-    if figures.last_seq < items[-1].seq:  # nothing of the end was worth a row
-        figures = figures._replace(last_seq=items[-1].seq)
+    batches = encode_batches(items)
+    if totals.output_bytes + sum([batch.output_bytes for batch in batches]) > output_cap:
+        batches = _capped(encode_separately(items), totals.output_bytes, output_cap, items)
+    if batches:
+        totals = insert_batches(connection, key, batches, totals)
+    if totals.last_seq < items[-1].seq:  # the last items were dropped output
+        totals = totals._replace(last_seq=items[-1].seq)
         connection.execute("UPDATE run SET last_seq = ? WHERE key = ?", (items[-1].seq, key))
     finish = items[-1]
     if type(finish.event) is RunFinished:
-        settle(connection, key, finish, scope, figures)
+        settle(connection, key, finish, scope, totals)
 
 
 def check_order(items: Sequence[Recorded]) -> None:
-    """Refuse items whose sequence numbers do not grow, or are more than a row id has room for."""
-    if items[-1].seq > LAST_ROW:
-        raise StoreError(f"run {items[-1].run_id!r} is full: no run has more than {LAST_ROW} items")
+    """Refuse items whose sequence numbers do not grow or exceed the maximum."""
+    if items[-1].seq > MAX_SEQ:
+        raise StoreError(
+            f"run {items[-1].run_id!r} is full: the largest sequence number is {MAX_SEQ}"
+        )
     for before, after in pairwise(items):
         if after.seq <= before.seq:
             raise StoreError(
@@ -131,17 +134,17 @@ def check_order(items: Sequence[Recorded]) -> None:
 
 
 def refusal(connection: sqlite3.Connection, run_id: str, epoch: int, seq: int) -> StoreError:
-    """Return the reason why a write under `epoch` found no run to write to."""
+    """Return the error for a write under `epoch` that was refused."""
     row = connection.execute(
         f"SELECT epoch, owner, {LAST_SEQ} FROM run WHERE id = ?",  # noqa: S608  (a constant)
         (run_id,),
     ).fetchone()
     if row is None:
         return NotFound(f"there is no run {run_id!r}; it may have been pruned")
-    now, owner, last_seq = row
-    if now != epoch:
+    current, owner, last_seq = row
+    if current != epoch:
         return Fenced(
-            f"run {run_id!r} belongs to {owner!r} since epoch {now}; this process still had "
+            f"run {run_id!r} belongs to {owner!r} since epoch {current}; this process still had "
             f"epoch {epoch} and must stop working on it"
         )
     return StoreError(
@@ -149,13 +152,13 @@ def refusal(connection: sqlite3.Connection, run_id: str, epoch: int, seq: int) -
     )
 
 
-def insert_stretches(
-    connection: sqlite3.Connection, key: int, stretches: list[Stretch], figures: Figures
-) -> Figures:
-    """Insert rows and their blobs, many to a statement; return what the run adds up to then."""
-    _, events, steps, output_bytes = figures
-    for start in range(0, len(stretches), _ROWS_AT_ONCE):
-        rows = stretches[start : start + _ROWS_AT_ONCE]
+def insert_batches(
+    connection: sqlite3.Connection, key: int, batches: list[Batch], totals: Totals
+) -> Totals:
+    """Insert rows and their blobs, many per statement; return the new totals."""
+    _, events, steps, output_bytes = totals
+    for start in range(0, len(batches), _ROWS_AT_ONCE):
+        rows = batches[start : start + _ROWS_AT_ONCE]
         values: list[object] = []
         for row in rows:
             events += row.events
@@ -175,27 +178,25 @@ def insert_stretches(
             if row.texts:
                 store_texts(connection, key, row.texts)
         connection.execute(_insert_sql(len(rows)), values)
-    return Figures(stretches[-1].last_seq, events, steps, output_bytes)
+    return Totals(batches[-1].last_seq, events, steps, output_bytes)
 
 
 @cache
 def _insert_sql(rows: int) -> str:
-    places = ",".join(["(?,?,?,?,?,?,?,?,?)"] * rows)
-    return f"INSERT INTO stretch VALUES {places}"  # noqa: S608  (constants)
+    values = ",".join(["(?,?,?,?,?,?,?,?,?)"] * rows)
+    return f"INSERT INTO stretch VALUES {values}"  # noqa: S608  (constants)
 
 
-def _capped(
-    stretches: list[Stretch], stored: int, cap: int, items: Sequence[Recorded]
-) -> list[Stretch]:
-    """Return the rows without the output that is too much; the first such leaves a mark."""
+def _capped(batches: list[Batch], stored: int, cap: int, items: Sequence[Recorded]) -> list[Batch]:
+    """Drop the output beyond `cap`; a marker replaces the first dropped batch of the run."""
     kept = []
-    for stretch in stretches:
-        if stretch.kind != "output" or stored + stretch.output_bytes <= cap:
-            stored += stretch.output_bytes
-            kept.append(stretch)
+    for batch in batches:
+        if batch.kind != "output" or stored + batch.output_bytes <= cap:
+            stored += batch.output_bytes
+            kept.append(batch)
         elif stored <= cap:
-            first = next(item for item in items if item.seq == stretch.first_seq)
-            kept.append(dropped(first, cap + 1 - stored))
+            first = next(item for item in items if item.seq == batch.first_seq)
+            kept.append(dropped_marker(first, cap + 1 - stored))
             stored = cap + 1
     return kept
 
@@ -205,9 +206,9 @@ def settle(
     key: int,
     finish: Recorded,
     scope: JsonObject | None,
-    figures: Figures,
+    totals: Totals,
 ) -> None:
-    """Write a run's end into its row; what was asked of it is thereby done."""
+    """Write a run's end into its row and delete its stop request."""
     event = finish.event
     assert type(event) is RunFinished
     connection.execute(
@@ -215,10 +216,10 @@ def settle(
         " last_seq = ?, events = ?, steps = ?, output_bytes = ? WHERE key = ?",
         (
             event.status,
-            mended_text(event.error[:ERROR_CHARACTERS]),
-            mended_text(event.failed_step),
+            replace_surrogates(event.error[:ERROR_CHARACTERS]),
+            replace_surrogates(event.failed_step),
             finish.time,
-            *figures,
+            *totals,
             key,
         ),
     )
@@ -231,10 +232,10 @@ def _store_scope(connection: sqlite3.Connection, key: int, scope: JsonObject) ->
     data = to_json(scope)
     blobs = None
     if len(data) > LARGE:
-        parted = take_out(msgspec.json.decode(data))
-        data = to_json(parted.value)
-        blobs = encode_references(parted.references)
-        store_texts(connection, key, parted.texts)
+        extracted = extract_texts(msgspec.json.decode(data))
+        data = to_json(extracted.value)
+        blobs = encode_references(extracted.references)
+        store_texts(connection, key, extracted.texts)
     connection.execute("INSERT OR REPLACE INTO scope VALUES (?, ?, ?)", (key, blobs, pack(data)))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from infloop.errors import NotFound
-from infloop.model.approval import STATES, Answer, Approval, ApprovalState
+from infloop.model.approval import STATES, AllowOrDeny, Approval, ApprovalState
 from infloop.model.audit import Actor
 from infloop.store.interfaces.approvals import (
     KEPT_MS,
@@ -17,7 +17,7 @@ from infloop.store.interfaces.approvals import (
     refusal,
 )
 from infloop.store.sqlite.compression import pack, unpack
-from infloop.store.sqlite.encoding import mended_text, to_json
+from infloop.store.sqlite.encoding import replace_surrogates, to_json
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from infloop.store.sqlite.readers import Readers
     from infloop.store.sqlite.writer import Writer
 
-_PRUNED_AT_ONCE = 200
+_PRUNED_PER_QUESTION = 200
 
 _COLUMNS = (
     "id, kind, title, details, asked_at, expires_at, run, workflow, path, state, answered_by,"
@@ -49,9 +49,9 @@ class SqliteApprovals(ApprovalStore):
         await self._writer.submit(partial(_ask, approval=approval, owner=owner))
 
     async def answer(
-        self, approval_id: str, answer: Answer, who: Actor, note: str, time: int
+        self, approval_id: str, answer: AllowOrDeny, actor: Actor, note: str, time: int
     ) -> Approval:
-        work = partial(_answer, name=approval_id, answer=answer, who=who, note=note, time=time)
+        work = partial(_answer, name=approval_id, answer=answer, actor=actor, note=note, time=time)
         return await self._writer.submit(work)
 
     async def expire(self, approval_id: str, time: int) -> Approval:
@@ -87,7 +87,7 @@ def _ask(connection: sqlite3.Connection, approval: Approval, owner: str) -> None
     connection.execute(
         "DELETE FROM approval WHERE key IN (SELECT key FROM approval WHERE asked_at < ?"
         " AND state <> 'waiting' LIMIT ?)",
-        (approval.asked_at - KEPT_MS, _PRUNED_AT_ONCE),
+        (approval.asked_at - KEPT_MS, _PRUNED_PER_QUESTION),
     )
     connection.execute(
         "INSERT INTO approval (id, run, workflow, path, kind, title, details, asked_at, expires_at,"
@@ -96,9 +96,9 @@ def _ask(connection: sqlite3.Connection, approval: Approval, owner: str) -> None
             approval.id,
             approval.run_id,
             approval.workflow_id,
-            mended_text(approval.path),
-            mended_text(approval.kind),
-            mended_text(approval.title),
+            replace_surrogates(approval.path),
+            replace_surrogates(approval.kind),
+            replace_surrogates(approval.title),
             pack(to_json(approval.details)),
             approval.asked_at,
             approval.expires_at,
@@ -108,12 +108,17 @@ def _ask(connection: sqlite3.Connection, approval: Approval, owner: str) -> None
 
 
 def _answer(
-    connection: sqlite3.Connection, name: str, answer: Answer, who: Actor, note: str, time: int
+    connection: sqlite3.Connection,
+    name: str,
+    answer: AllowOrDeny,
+    actor: Actor,
+    note: str,
+    time: int,
 ) -> Approval:
     changed = connection.execute(
         "UPDATE approval SET state = ?, answered_by = ?, answered_at = ?, note = ?"
         " WHERE id = ? AND state = 'waiting' AND expires_at > ?",
-        (STATES[answer], to_json(who).decode(), time, mended_text(note), name, time),
+        (STATES[answer], to_json(actor).decode(), time, replace_surrogates(note), name, time),
     ).rowcount
     found = _read(connection, name)
     if not changed:
@@ -141,14 +146,14 @@ def _withdraw(connection: sqlite3.Connection, whose: str, name: str, note: str, 
     connection.execute(
         "UPDATE approval SET state = 'withdrawn', note = ?, answered_at = ?, details = ?"  # noqa: S608  (constants)
         f" WHERE state = 'waiting' AND {whose}",
-        (mended_text(note), time, _NOTHING, name),
+        (replace_surrogates(note), time, _NOTHING, name),
     )
 
 
 def _read(connection: sqlite3.Connection, name: str) -> Approval:
     row = connection.execute(
         f"SELECT {_COLUMNS} FROM approval WHERE id = ?",  # noqa: S608  (constants)
-        (mended_text(name),),
+        (replace_surrogates(name),),
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no question {name!r}; `infloop approvals` lists those that wait")
@@ -172,19 +177,19 @@ def _read_owners(connection: sqlite3.Connection) -> list[str]:
 
 def _approval(row: tuple[Any, ...]) -> Approval:
     name, kind, title, details, asked_at, expires_at, run, workflow, path, state, *rest = row
-    who, answered_at, note = rest
+    actor, answered_at, note = rest
     return Approval(
-        name,
-        kind,
-        title,
-        msgspec.json.decode(unpack(details)),
-        asked_at,
-        expires_at,
-        run,
-        workflow,
-        path,
-        state,
-        _actor(who) if who else None,
-        answered_at,
-        note,
+        id=name,
+        kind=kind,
+        title=title,
+        details=msgspec.json.decode(unpack(details)),
+        asked_at=asked_at,
+        expires_at=expires_at,
+        run_id=run,
+        workflow_id=workflow,
+        path=path,
+        state=state,
+        answered_by=_actor(actor) if actor else None,
+        answered_at=answered_at,
+        note=note,
     )

@@ -1,9 +1,10 @@
 """Large texts, stored once by hash.
 
-A text over 64 KiB inside a JSON value is taken out before the value is stored: its place becomes
-null, and place, hash and length go into a column of their own. What a user writes can therefore
-never be mistaken for a reference. A text is stored in parts of equal length in characters, so a
-page is found without reading what is before it, and no page splits a character.
+- A text over 64 KiB inside a JSON value is replaced by null before the value is stored. Its path,
+  hash and length go into a separate column, so no value that a user writes can be mistaken for a
+  reference.
+- A text is stored in chunks of equal length in characters, so a page of it is read without the rest
+  and splits no character.
 """
 
 from __future__ import annotations
@@ -26,26 +27,26 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonObject, JsonValue
 
 LARGE = 64 << 10
-"""Bytes from which a text is taken out of the value it is in."""
+"""A text with more bytes is extracted from its value."""
 
-STILL_LARGE = 1 << 20
-"""Bytes from which, after that, whole members of the value are taken out as JSON."""
+LARGE_VALUE = 1 << 20
+"""If a value has more bytes after that, its large members are extracted as JSON."""
 
-_PART_CHARACTERS = 64 << 10
+_CHUNK_CHARACTERS = 64 << 10
 
-Step: TypeAlias = str | int
+Key: TypeAlias = str | int
 
 
 class Reference(msgspec.Struct, frozen=True, array_like=True):
-    """Where a stored text belongs in a value, and how it is to be read."""
+    """A stored text: its path inside the value, and whether it is the text itself or JSON."""
 
-    place: tuple[Step, ...]
+    path: tuple[Key, ...]
     hash: str
     characters: int
     form: Literal["text", "json"] = "text"
 
 
-class Parted(msgspec.Struct, frozen=True):
+class Extracted(msgspec.Struct, frozen=True):
     """A value without its large texts, the references to them, and the texts by hash."""
 
     value: JsonValue
@@ -57,112 +58,116 @@ _references = msgspec.json.Decoder(list[Reference])
 
 
 def encode_references(references: list[Reference]) -> str | None:
-    """Return the column that remembers `references`."""
+    """Return the column for `references`."""
     return compact_json(references) if references else None
 
 
 def decode_references(column: str) -> list[Reference]:
-    """Return what `encode_references` wrote."""
+    """Return the references in a column."""
     return _references.decode(column)
 
 
-def take_out(value: JsonValue) -> Parted:
-    """Return `value` (which is changed) without its large texts.
+def extract_texts(value: JsonValue) -> Extracted:
+    """Extract the large texts from `value`, which is changed.
 
-    If it is still very large after that, its large members are taken out whole.
+    If the value is still large after that, its large members are extracted whole.
     """
     root: JsonObject = {"value": value}
-    parted = Parted(None, [], {})
-    for holder, key, place, text in _large_texts(root):
-        _remember(parted, place[1:], text, "text")
+    extracted = Extracted(None, [], {})
+    for holder, key, path, text in _large_texts(root):
+        _add(extracted, path[1:], text, "text")
         holder[key] = None
     value = root["value"]
-    if isinstance(value, dict) and len(to_json(value)) > STILL_LARGE:
+    if isinstance(value, dict) and len(to_json(value)) > LARGE_VALUE:
         for name, member in value.items():
             data = to_json(member)
             if len(data) > LARGE:
-                _remember(parted, (name,), data.decode(), "json")
+                _add(extracted, (name,), data.decode(), "json")
                 value[name] = None
-    return msgspec.structs.replace(parted, value=value)
+    return msgspec.structs.replace(extracted, value=value)
 
 
-def put_back(
+def restore_texts(
     value: JsonValue, references: list[Reference], read: Callable[[Reference], str]
 ) -> JsonValue:
-    """Return `value` (which is changed) with every referenced text in its place."""
+    """Return `value`, which is changed, with every referenced text restored."""
     root: JsonObject = {"value": value}
-    for reference in reversed(references):  # members taken out whole hold places of texts
+    # In reverse order: a member that was extracted whole contains the paths of extracted texts.
+    for reference in reversed(references):
         text = read(reference)
         holder: Any = root
-        *way, key = ("value", *reference.place)
-        for step in way:
-            holder = holder[step]
+        *parents, key = ("value", *reference.path)
+        for parent in parents:
+            holder = holder[parent]
         holder[key] = msgspec.json.decode(text) if reference.form == "json" else text
     return root["value"]
 
 
-def _remember(
-    parted: Parted, place: tuple[Step, ...], text: str, form: Literal["text", "json"]
+def _add(
+    extracted: Extracted, path: tuple[Key, ...], text: str, form: Literal["text", "json"]
 ) -> None:
     name = hashlib.sha256(text.encode()).hexdigest()
-    parted.references.append(Reference(place, name, len(text), form))
-    parted.texts[name] = text
+    extracted.references.append(Reference(path, name, len(text), form))
+    extracted.texts[name] = text
 
 
-def _large_texts(root: JsonObject) -> Iterator[tuple[Any, Step, tuple[Step, ...], str]]:
-    """Return each large text with the object or list that holds it, its key there, its place."""
-    # Walks without recursion: a value may be nested deeper than Python's stack.
-    waiting: list[tuple[Any, tuple[Step, ...]]] = [(root, ())]
-    while waiting:
-        holder, place = waiting.pop()
+def _large_texts(root: JsonObject) -> Iterator[tuple[Any, Key, tuple[Key, ...], str]]:
+    """Return each large text with the object or list that holds it, its key there, its path."""
+    # Without recursion: a value may be nested deeper than Python's stack.
+    unvisited: list[tuple[Any, tuple[Key, ...]]] = [(root, ())]
+    while unvisited:
+        holder, path = unvisited.pop()
         for key, member in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
             if isinstance(member, dict | list):
-                # A scope has thousands of small members; what is deeper is not measured again.
-                if len(place) != 1 or len(to_json(member)) > LARGE:
-                    waiting.append((member, (*place, key)))
-            elif isinstance(member, str) and len(member.encode()) > LARGE:
-                yield holder, key, (*place, key), member
+                unvisited.append((member, (*path, key)))
+            elif isinstance(member, str) and _is_large(member):
+                yield holder, key, (*path, key), member
+
+
+def _is_large(text: str) -> bool:
+    # A character has at most four bytes, so most texts need not be encoded.
+    return len(text) > LARGE // 4 and len(text.encode()) > LARGE
 
 
 def store_texts(connection: sqlite3.Connection, run: int, texts: Mapping[str, str]) -> None:
-    """Store each text unless it is there already, and note that the run uses it."""
+    """Store each text unless it is stored already, and note that the run uses it."""
     for name, text in texts.items():
         added = connection.execute(
             "INSERT OR IGNORE INTO blob (hash, characters) VALUES (?, ?)", (name, len(text))
         ).rowcount
         if added:
-            _store_parts(connection, name, text)
+            _store_chunks(connection, name, text)
         connection.execute("INSERT OR IGNORE INTO blob_use (run, hash) VALUES (?, ?)", (run, name))
 
 
-def _store_parts(connection: sqlite3.Connection, name: str, text: str) -> None:
-    for number, start in enumerate(range(0, len(text), _PART_CHARACTERS)):
-        part = text[start : start + _PART_CHARACTERS].encode()
-        connection.execute("INSERT INTO blob_part VALUES (?, ?, ?)", (name, number, pack(part)))
+def _store_chunks(connection: sqlite3.Connection, name: str, text: str) -> None:
+    for number, start in enumerate(range(0, len(text), _CHUNK_CHARACTERS)):
+        chunk = text[start : start + _CHUNK_CHARACTERS].encode()
+        connection.execute("INSERT INTO blob_part VALUES (?, ?, ?)", (name, number, pack(chunk)))
 
 
-def whole_texts(connection: sqlite3.Connection) -> Callable[[Reference], str]:
-    """Return the reader for `put_back` that restores everything."""
+def text_reader(connection: sqlite3.Connection) -> Callable[[Reference], str]:
+    """Return what reads a whole text, for `restore_texts`."""
     return lambda reference: read_page(connection, reference.hash, 0, reference.characters).text
 
 
 def read_page(connection: sqlite3.Connection, name: str, offset: int, limit: int) -> TextPage:
-    """Return `limit` characters of a stored text from `offset` on, reading only what holds them."""
+    """Return `limit` characters of a stored text from `offset` on, reading only their chunks."""
     total = _length(connection, name)
     start = min(max(offset, 0), total)
     end = min(start + max(limit, 0), total)
-    first = start // _PART_CHARACTERS
-    parts = connection.execute(
+    first = start // _CHUNK_CHARACTERS
+    chunks = connection.execute(
         "SELECT body FROM blob_part WHERE hash = ? AND number BETWEEN ? AND ? ORDER BY number",
-        (name, first, end // _PART_CHARACTERS),
+        (name, first, end // _CHUNK_CHARACTERS),
     )
-    text = "".join(unpack(body).decode() for (body,) in parts)
-    skipped = first * _PART_CHARACTERS
+    text = "".join(unpack(body).decode() for (body,) in chunks)
+    skipped = first * _CHUNK_CHARACTERS
     return TextPage(text[start - skipped : end - skipped], start, total)
 
 
-def cut_page(text: str, offset: int, limit: int) -> TextPage:
-    """Return the same page of a text that is at hand."""
+def slice_page(text: str, offset: int, limit: int) -> TextPage:
+    """Return the same page of a text in memory."""
     start = min(max(offset, 0), len(text))
     return TextPage(text[start : start + max(limit, 0)], start, len(text))
 

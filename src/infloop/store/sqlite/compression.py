@@ -1,24 +1,25 @@
-"""Bytes in a row, compressed when that pays.
+"""Compresses the bytes of a row when that makes them smaller.
 
-Compression is cheaper than the disk here: written pages cost more time than zlib's fastest level.
+Writing pages to disk takes longer than zlib's fastest level.
 """
 
 from __future__ import annotations
 
 import zlib
 
-WORTH_COMPRESSING = 4096
+MIN_COMPRESSED = 4096
+"""Shorter data is stored as it is."""
 
 _PLAIN = b"\0"
 _ZLIB = b"z"
 
 
 def pack(data: bytes) -> bytes:
-    """Return the stored form of `data`: a byte that says how, and the bytes."""
-    if len(data) > WORTH_COMPRESSING:
-        small = zlib.compress(data, 1)
-        if len(small) < len(data):
-            return _ZLIB + small
+    """Return the stored form of `data`: a byte for the format, and the bytes."""
+    if len(data) > MIN_COMPRESSED:
+        compressed = zlib.compress(data, 1)
+        if len(compressed) < len(data):
+            return _ZLIB + compressed
     return _PLAIN + data
 
 

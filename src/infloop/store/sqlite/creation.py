@@ -1,4 +1,4 @@
-"""A new run: from nothing, or from the beginning of another."""
+"""Creates a run, or forks one from another run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from infloop.errors import NotFound, StoreError
 from infloop.model.events import Recorded, RunStarted
 from infloop.model.values import compact_json
 from infloop.store.interfaces.run_log import NewRun, Ownership, definition_hash
-from infloop.store.sqlite.append import Figures, insert_stretches, store_items
-from infloop.store.sqlite.batches import LAST_ROW, decode_stretch, encode_stretches, row_id
-from infloop.store.sqlite.blobs import whole_texts
+from infloop.store.sqlite.append import Totals, insert_batches, store_items
+from infloop.store.sqlite.batches import MAX_SEQ, decode_batch, encode_batches, row_id
+from infloop.store.sqlite.blobs import text_reader
 from infloop.store.sqlite.compression import pack
-from infloop.store.sqlite.encoding import mended_text
+from infloop.store.sqlite.encoding import replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,15 +39,15 @@ def create_run(
             f"{name!r}, not with {first!r:.200}"
         )
     key = _insert_run(connection, run, name)
-    store_items(connection, key, Figures(), items, scope, output_cap)
+    store_items(connection, key, Totals(), items, scope, output_cap)
     return FIRST_EPOCH
 
 
 def fork(connection: sqlite3.Connection, run_id: str, before_seq: int, run: NewRun) -> Ownership:
-    """Store `run` with the other run's stretches, checkpoints and blob uses below `before_seq`."""
+    """Store `run` with copies of another run's items and checkpoints below `before_seq`."""
     row = connection.execute("SELECT key FROM run WHERE id = ?", (run_id,)).fetchone()
     if row is None:
-        raise NotFound(f"there is no run {run_id!r} to begin from")
+        raise NotFound(f"there is no run {run_id!r} to fork")
     source: int = row[0]
     key = _insert_run(connection, run, definition_hash(run.definition))
     connection.execute(
@@ -64,25 +64,25 @@ def fork(connection: sqlite3.Connection, run_id: str, before_seq: int, run: NewR
             before_seq,
         ),
     )
-    _copy_part(connection, source, key, before_seq, run)
+    _copy_partial_batch(connection, source, key, before_seq, run)
     connection.execute(
         "INSERT INTO checkpoint SELECT ?, seq, state FROM checkpoint WHERE run = ? AND seq < ?",
         (key, source, before_seq),
     )
-    last_seq = _figures(connection, key).last_seq
+    last_seq = _totals(connection, key).last_seq
     if last_seq == 0:
-        raise StoreError(f"run {run_id!r} has nothing before sequence {before_seq} to begin from")
+        raise StoreError(f"run {run_id!r} has nothing before sequence {before_seq} to fork")
     return Ownership(FIRST_EPOCH, last_seq)
 
 
-def _figures(connection: sqlite3.Connection, key: int) -> Figures:
-    """Return what a run's stretches add up to."""
+def _totals(connection: sqlite3.Connection, key: int) -> Totals:
+    """Return the totals after a run's last batch."""
     row = connection.execute(
         "SELECT last_seq, events, steps, output_bytes FROM stretch WHERE id BETWEEN ? AND ?"
         " ORDER BY id DESC LIMIT 1",
-        (row_id(key, 0), row_id(key, LAST_ROW)),
+        (row_id(key, 0), row_id(key, MAX_SEQ)),
     ).fetchone()
-    return Figures(*row) if row else Figures()
+    return Totals(*row) if row else Totals()
 
 
 def _insert_run(connection: sqlite3.Connection, run: NewRun, definition: str) -> int:
@@ -97,7 +97,7 @@ def _insert_run(connection: sqlite3.Connection, run: NewRun, definition: str) ->
             (
                 run.id,
                 run.workflow_id,
-                mended_text(run.workflow_name),
+                replace_surrogates(run.workflow_name),
                 definition,
                 run.correlation_id,
                 compact_json(run.cause),
@@ -108,22 +108,22 @@ def _insert_run(connection: sqlite3.Connection, run: NewRun, definition: str) ->
         ).lastrowid
     except sqlite3.IntegrityError as error:
         raise StoreError(
-            f"a run {run.id!r} exists already; give each run an id of its own"
+            f"a run {run.id!r} exists already; every run needs an id of its own"
         ) from error
     assert key is not None
     return key
 
 
-def _copy_part(
+def _copy_partial_batch(
     connection: sqlite3.Connection, source: int, key: int, before_seq: int, run: NewRun
 ) -> None:
-    """Copy the beginning of the one stretch that `before_seq` may cut in two."""
+    """Copy the beginning of the batch that contains `before_seq`, if there is one."""
     row = connection.execute(
         "SELECT id & 0xFFFFFFFF, kind, ?, blobs, body FROM stretch"
         " WHERE id BETWEEN ? AND ? AND last_seq >= ?",
         (run.correlation_id, row_id(source, 0), row_id(source, before_seq - 1), before_seq),
     ).fetchone()
     if row is not None:
-        items = decode_stretch(run.id, row, whole_texts(connection))
+        items = decode_batch(run.id, row, text_reader(connection))
         kept = [item for item in items if item.seq < before_seq]
-        insert_stretches(connection, key, encode_stretches(kept), _figures(connection, key))
+        insert_batches(connection, key, encode_batches(kept), _totals(connection, key))

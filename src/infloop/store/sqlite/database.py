@@ -1,4 +1,4 @@
-"""Opening the database file: private, migrated once, safe for several processes."""
+"""Opens the database file: private, migrated once, safe for several processes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 Synchronous: TypeAlias = Literal["FULL", "NORMAL"]
 
 BUSY_MS = 30_000
-"""How long a statement waits for another process before it gives up."""
+"""How long a statement waits for another process before it fails."""
 
 _OLDEST_SQLITE = (3, 37, 0)  # strict tables
 _OPENING_SECONDS = 60
-_LOG_PAGES = 4_000  # a page that is written again and again is then moved into the file once
+_LOG_PAGES = 4_000  # a page that is written repeatedly is copied to the file once per checkpoint
 LOG_BYTES = 16 << 20
-"""How long the write-ahead log is when its pages are moved into the file."""
+"""The length of the write-ahead log at a checkpoint."""
 
 
 def open_for_writing(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
-    """Create or open the database at `path`, bring its schema up to date, and return a connection.
+    """Create or open the database at `path`, migrate its schema, and return a connection.
 
     The file is 0600, and a directory made for it 0700. Blocks: call it in a thread.
     """
@@ -39,7 +39,7 @@ def open_for_writing(path: Path, synchronous: Synchronous) -> sqlite3.Connection
     try:
         private_directory(path.parent)
         private_file(path)
-        # Turning a new file into a WAL database is not safe for two.
+        # Two processes cannot safely turn one new file into a WAL database.
         with lock_directory(path.parent, _OPENING_SECONDS, "opening the database"):
             return _prepare(path, synchronous)
     except sqlite3.Error as error:
@@ -60,12 +60,14 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 def _prepare(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
     connection = _connect(path)
     try:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only counts before the first table
+        # Only effective before the first table is created.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-        connection.execute("PRAGMA secure_delete = FAST")  # wipe what is rewritten anyway
+        # Overwrites deleted content in pages that are written anyway.
+        connection.execute("PRAGMA secure_delete = FAST")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         migrate(connection, str(path))
     except BaseException:
@@ -75,7 +77,7 @@ def _prepare(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # Transactions are written out, and a connection is used by one thread at a time, not one ever.
+    # No implicit transactions; several threads use a connection, but never at the same time.
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     return connection

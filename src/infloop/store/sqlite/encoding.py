@@ -1,4 +1,4 @@
-"""Values as JSON bytes, whatever text they hold."""
+"""Values as JSON bytes, whatever text they contain."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _encode = msgspec.json.Encoder().encode
 def to_json(value: object) -> bytes:
     """Return `value` as JSON.
 
-    Half a surrogate pair is no text and has no JSON; a child can put one into a result, and
-    the run must not fail of it: it becomes a question mark.
+    A lone surrogate, which a child can put into a result, cannot be encoded. It becomes a question
+    mark, so that it does not fail the run.
     """
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return _encode(_mended(msgspec.to_builtins(value)))
+        return _encode(_replaced(msgspec.to_builtins(value)))
 
 
-def mended_text(text: str) -> str:
-    """Return `text` as something a database takes."""
+def replace_surrogates(text: str) -> str:
+    """Return `text` with question marks for lone surrogates, which no database stores."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def _mended(value: JsonValue) -> JsonValue:
+def _replaced(value: JsonValue) -> JsonValue:
     match value:
         case str():
-            return mended_text(value)
+            return replace_surrogates(value)
         case list() | tuple():
-            return [_mended(member) for member in value]
+            return [_replaced(member) for member in value]
         case dict():
-            return {mended_text(key): _mended(member) for key, member in value.items()}
+            return {replace_surrogates(key): _replaced(member) for key, member in value.items()}
         case _:
             return value

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import NotFound
-from infloop.policy.spending import MOST_USD, used_up
+from infloop.policy.spending import MAX_USD, used_up
 from infloop.store.interfaces.ledger import (
     Bill,
     CallFilter,
@@ -21,7 +21,7 @@ from infloop.store.interfaces.ledger import (
     Spending,
     TrackedCall,
 )
-from infloop.store.sqlite.encoding import mended_text
+from infloop.store.sqlite.encoding import replace_surrogates
 
 if TYPE_CHECKING:
     import asyncio
@@ -90,7 +90,7 @@ class SqliteLedger(CallLedger):
         if not tracked.unwritten:
             tracked.unwritten = True
             self._unwritten.append(tracked)
-        self._writer.ride(self._take_unwritten, urgent=urgent)
+        self._writer.defer(self._take_unwritten, urgent=urgent)
 
     def _take_unwritten(self) -> Callable[[sqlite3.Connection], None]:
         changes = [each.take_change() for each in self._unwritten]
@@ -101,15 +101,15 @@ class SqliteLedger(CallLedger):
         return await self._writer.submit(partial(_abandon, instance=instance, time=time))
 
     async def owners(self) -> list[str]:
-        await self._writer.settle()
+        await self._writer.flush_deferred()
         return await self._readers.run(_read_owners)
 
     async def total(self, calls: CallFilter | None = None) -> Spending:
-        await self._writer.settle()
+        await self._writer.flush_deferred()
         return await self._readers.run(_read_total, calls or CallFilter())
 
     async def totals(self, by: Grouping, calls: CallFilter | None = None) -> list[Spending]:
-        await self._writer.settle()
+        await self._writer.flush_deferred()
         return await self._readers.run(_read_totals, by, calls or CallFilter())
 
 
@@ -184,10 +184,10 @@ def _row(call: NewCall, bill: Bill, *, known: bool, settled_at: int | None) -> t
     return (
         call.run_id,
         call.workflow_id,
-        mended_text(call.path),
+        replace_surrogates(call.path),
         call.attempt,
-        mended_text(call.provider),
-        mended_text(bill.model or call.model),
+        replace_surrogates(call.provider),
+        replace_surrogates(bill.model or call.model),
         call.kind,
         call.instance,
         call.reserved_at,
@@ -200,7 +200,7 @@ def _row(call: NewCall, bill: Bill, *, known: bool, settled_at: int | None) -> t
 
 def _amounts(bill: Bill) -> tuple[int, int, int, int]:
     return (
-        round(min(bill.usd, MOST_USD) * BILLION),
+        round(min(bill.usd, MAX_USD) * BILLION),
         min(bill.input_tokens, MOST_TOKENS),
         min(bill.output_tokens, MOST_TOKENS),
         min(bill.cached_tokens, MOST_TOKENS),
@@ -212,7 +212,7 @@ def _update(connection: sqlite3.Connection, call: int, bill: Bill) -> bool:
         "UPDATE call SET cost = max(cost, ?), input_tokens = max(input_tokens, ?),"
         " output_tokens = max(output_tokens, ?), cached_tokens = max(cached_tokens, ?),"
         " model = coalesce(nullif(?, ''), model) WHERE id = ?",
-        (*_amounts(bill), mended_text(bill.model), call),
+        (*_amounts(bill), replace_surrogates(bill.model), call),
     ).rowcount
     return found > 0
 

@@ -1,4 +1,4 @@
-"""Runs, newest first."""
+"""Lists runs, newest first."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def _now(figure: str) -> str:
-    """Return the SQL for a figure of a run: of one that is running, as of its last stretch."""
-    tail = (
-        f"(SELECT {figure} FROM stretch"  # noqa: S608  (constants)
+def _current(total: str) -> str:
+    """Return the SQL for a total of a run; while it is running, that is in its last batch."""
+    last_batch = (
+        f"(SELECT {total} FROM stretch"  # noqa: S608  (constants)
         " WHERE stretch.id BETWEEN run.key << 32 AND run.key << 32 | 0xFFFFFFFF"
         " ORDER BY stretch.id DESC LIMIT 1)"
     )
-    return f"CASE status WHEN 'running' THEN max(run.{figure}, {tail}) ELSE run.{figure} END"
+    return f"CASE status WHEN 'running' THEN max(run.{total}, {last_batch}) ELSE run.{total} END"
 
 
-LAST_SEQ = _now("last_seq")
+LAST_SEQ = _current("last_seq")
 
 RUN_COLUMNS = (
     "run.id, workflow_id, workflow_name, definition, run.correlation_id, cause, owner, epoch,"
     " status, error, failed_step, started_at, finished_at,"
-    f" {LAST_SEQ}, {_now('events')}, {_now('steps')}, {_now('output_bytes')}"
+    f" {LAST_SEQ}, {_current('events')}, {_current('steps')}, {_current('output_bytes')}"
 )
 
 _CAUSE = 5

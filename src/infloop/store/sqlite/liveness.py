@@ -23,7 +23,7 @@ from infloop.store.interfaces.liveness import (
     OwnerState,
     StopRequest,
 )
-from infloop.store.sqlite.encoding import mended_text
+from infloop.store.sqlite.encoding import replace_surrogates
 
 if TYPE_CHECKING:
     import sqlite3
@@ -155,7 +155,7 @@ def _delete_instance(connection: sqlite3.Connection, instance_id: str) -> None:
 def _request_stop(connection: sqlite3.Connection, run_id: str, reason: str, time: int) -> None:
     stored = connection.execute(
         "INSERT OR REPLACE INTO stop_request SELECT key, ?, ? FROM run WHERE id = ?",
-        (mended_text(reason), time, run_id),
+        (replace_surrogates(reason), time, run_id),
     ).rowcount
     if not stored:
         raise NotFound(f"there is no run {run_id!r} to stop")

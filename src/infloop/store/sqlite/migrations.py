@@ -1,7 +1,7 @@
-"""The schema, as an ordered list of steps.
+"""The schema, as an ordered list of migrations.
 
-A step never changes once it was released; a new need is a new step at the end. The number of
-steps a database has seen is its version.
+A migration never changes after it was released; add a new one at the end. The number of applied
+migrations is the schema version of a database. Table `stretch` has the batches of `batches.py`.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ CREATE TRIGGER document_removed AFTER DELETE ON document BEGIN
 END;
 """
 
-# A call has its run's id, not its key: what was spent stays spent when the run is forgotten. The
-# indexes hold the cost, so that a sum reads nothing else.
+# A call has its run's id and not its key, because it stays when the run is deleted. The indexes
+# contain the cost, so that a sum reads nothing else.
 _LEDGER = """
 CREATE TABLE call (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -163,7 +163,7 @@ CREATE INDEX call_by_run ON call (run, cost);
 CREATE INDEX call_open ON call (instance) WHERE outcome IS NULL;
 """
 
-# A row stays for a day after it left the queue, for who asks again; its inputs do not.
+# A row stays for a day after the entry left the queue, without its inputs, for repeated requests.
 _QUEUE = """
 CREATE TABLE queued (
     key INTEGER PRIMARY KEY AUTOINCREMENT, -- the order of arrival
@@ -194,7 +194,7 @@ CREATE TABLE queue_hold (
 ) STRICT, WITHOUT ROWID;
 """
 
-# A question has its run's id, not its key: who allowed what stays known when the run is forgotten.
+# A question has its run's id and not its key, because it stays when the run is deleted.
 _APPROVALS = """
 CREATE TABLE approval (
     key INTEGER PRIMARY KEY AUTOINCREMENT, -- the order in which they were asked
@@ -218,8 +218,8 @@ CREATE INDEX approval_by_state ON approval (state, key);
 CREATE INDEX approval_by_time ON approval (asked_at);
 """
 
-# Rows are appended to a table with row ids without moving the ones before them, which halves the
-# pages that a step writes. The id is the run's key and the stretch's first sequence number.
+# Appending to a table with row ids moves no other rows, which halves the pages that a step writes.
+# The id is the run's key and the first sequence number of the batch.
 _ROW_IDS = """
 CREATE TABLE row_stretch (
     id INTEGER PRIMARY KEY, -- run key << 32 | first sequence number
@@ -243,40 +243,39 @@ CREATE TRIGGER run_forgotten AFTER DELETE ON run BEGIN
 END;
 """
 
-# Bytes, because that is what a path is.
-_PLACES = """
+# Paths are bytes: they need not be valid text.
+_KNOWN_DIRECTORIES = """
 CREATE TABLE place (
     key INTEGER PRIMARY KEY, -- the order in which they became known
     path BLOB NOT NULL UNIQUE
 ) STRICT;
 """
 
-MIGRATIONS = (_JOURNAL, _SEARCH, _LEDGER, _QUEUE, _APPROVALS, _ROW_IDS, _PLACES)
+MIGRATIONS = (_JOURNAL, _SEARCH, _LEDGER, _QUEUE, _APPROVALS, _ROW_IDS, _KNOWN_DIRECTORIES)
 
 
 def migrate(connection: sqlite3.Connection, path: str, upto: int = len(MIGRATIONS)) -> None:
-    """Bring the database to version `upto`; each step happens whole or not at all.
+    """Apply the migrations up to version `upto`, each in a transaction.
 
-    The caller keeps other processes from doing the same at the same time. A database of a
-    newer infloop is refused.
+    The caller must hold a lock against other processes. A database of a newer infloop is refused.
     """
     version = schema_version(connection)
     if version > len(MIGRATIONS):
         raise StoreError(
             f"{path!r} was written by a newer infloop: it has schema version {version} and this "
-            f"one knows up to {len(MIGRATIONS)}; use an infloop that knows schema version "
+            f"one supports up to {len(MIGRATIONS)}; use an infloop that supports schema version "
             f"{version}, or another data directory"
         )
-    for number, step in enumerate(MIGRATIONS[version:upto], version + 1):
+    for number, migration in enumerate(MIGRATIONS[version:upto], version + 1):
         connection.executescript(
-            f"BEGIN IMMEDIATE;\n{step}\nUPDATE schema SET version = {number:d};\nCOMMIT;"
+            f"BEGIN IMMEDIATE;\n{migration}\nUPDATE schema SET version = {number:d};\nCOMMIT;"
         )
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """Return how many steps the database has seen; an empty one has seen none."""
-    known = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'schema'").fetchone()
-    if known is None:
+    """Return the number of applied migrations; 0 for an empty database."""
+    exists = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'schema'").fetchone()
+    if exists is None:
         return 0
     version: int = connection.execute("SELECT version FROM schema").fetchone()[0]
     return version

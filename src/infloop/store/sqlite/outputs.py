@@ -1,8 +1,8 @@
-"""How many small deltas become one compact text, and deltas again.
+"""Many small output deltas as one compact text, and back.
 
-The form: one line of JSON, then all texts joined. The line holds the first sequence number (the
-others follow without a gap), who spoke how often in a row, the time of each delta as the distance
-to the one before, and the length of each in characters.
+The format is one line of JSON, then all texts joined. The line has the first sequence number (the
+others follow without a gap), the sources with the number of successive deltas of each, the time of
+each delta relative to the one before, and the length of each in characters.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from infloop.model.events import Output, Recorded
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_SURROGATES = "surrogatepass"  # a child's bytes may have been decoded to anything
+_SURROGATES = "surrogatepass"  # the output of a child need not be valid text
 
 
-class _Speaker(msgspec.Struct, array_like=True):
+class _Source(msgspec.Struct, array_like=True):
     path: str
     node: str
     stream: Literal["stdout", "stderr", "tool"]
@@ -29,7 +29,7 @@ class _Speaker(msgspec.Struct, array_like=True):
 
 class _Header(msgspec.Struct, array_like=True):
     first_seq: int
-    speakers: list[_Speaker]
+    sources: list[_Source]
     times: list[int]
     lengths: list[int]
 
@@ -38,33 +38,33 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Header).decode
 
 
-def batches(deltas: Sequence[Recorded], characters: int) -> Iterator[Sequence[Recorded]]:
-    """Cut deltas where a sequence number is missing, or before more than `characters` gather."""
-    begin = gathered = 0
+def split_deltas(deltas: Sequence[Recorded], characters: int) -> Iterator[Sequence[Recorded]]:
+    """Split deltas where a sequence number is missing, and into parts of about `characters`."""
+    begin = size = 0
     expected = deltas[0].seq
     for index, delta in enumerate(deltas):
         assert type(delta.event) is Output
         length = len(delta.event.text)
-        if index > begin and (delta.seq != expected or gathered + length > characters):
+        if index > begin and (delta.seq != expected or size + length > characters):
             yield deltas[begin:index]
-            begin, gathered = index, 0
-        gathered += length
+            begin, size = index, 0
+        size += length
         expected = delta.seq + 1
     yield deltas[begin:]
 
 
-def encode_batch(deltas: Sequence[Recorded]) -> bytes:
-    """Return the stored form of deltas whose sequence numbers follow each other."""
+def encode_deltas(deltas: Sequence[Recorded]) -> bytes:
+    """Return the stored form of deltas whose sequence numbers have no gap."""
     header = _Header(deltas[0].seq, [], [], [])
     texts = []
-    who = None
+    source = None
     before = 0
     for delta in deltas:
         event = delta.event
         assert type(event) is Output
-        if who != (who := (event.path, event.node, event.stream, event.iteration)):
-            header.speakers.append(_Speaker(*who))
-        header.speakers[-1].deltas += 1
+        if source != (source := (event.path, event.node, event.stream, event.iteration)):
+            header.sources.append(_Source(*source))
+        header.sources[-1].deltas += 1
         header.times.append(delta.time - before)
         before = delta.time
         header.lengths.append(len(event.text))
@@ -72,20 +72,20 @@ def encode_batch(deltas: Sequence[Recorded]) -> bytes:
     return _encode(header) + b"\n" + "".join(texts).encode(errors=_SURROGATES)
 
 
-def decode_batch(data: bytes, run_id: str, correlation_id: str) -> list[Recorded]:
-    """Return the deltas that `encode_batch` was given."""
+def decode_deltas(data: bytes, run_id: str, correlation_id: str) -> list[Recorded]:
+    """Return the deltas that `encode_deltas` was given."""
     line, _, encoded = data.partition(b"\n")
     header = _decode(line)
     text = encoded.decode(errors=_SURROGATES)
-    speakers = (speaker for speaker in header.speakers for _ in range(speaker.deltas))
+    sources = (source for source in header.sources for _ in range(source.deltas))
     deltas = []
     time = position = 0
-    for index, (who, wait, length) in enumerate(
-        zip(speakers, header.times, header.lengths, strict=True)
+    for index, (source, interval, length) in enumerate(
+        zip(sources, header.times, header.lengths, strict=True)
     ):
-        time += wait
+        time += interval
         piece = text[position : position + length]
         position += length
-        output = Output(who.path, who.node, piece, who.stream, who.iteration)
+        output = Output(source.path, source.node, piece, source.stream, source.iteration)
         deltas.append(Recorded(run_id, header.first_seq + index, time, correlation_id, output))
     return deltas

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def take_over(
     connection: sqlite3.Connection, run_id: str, owner: str, expect_dead: str | None
 ) -> Ownership:
-    """Give the run to `owner` under the next epoch; `expect_dead` must still own it, if given."""
+    """Give a run to `owner` under the next epoch, if `expect_dead` (when given) still owns it."""
     taken = connection.execute(
         "UPDATE run SET owner = ?1, epoch = epoch + 1, status = 'running', finished_at = NULL,"  # noqa: S608
         " error = '', failed_step = '' WHERE id = ?2 AND (?3 IS NULL OR owner = ?3)"
@@ -28,5 +28,5 @@ def take_over(
     if row is None:
         raise NotFound(f"there is no run {run_id!r} to take over")
     raise Fenced(
-        f"run {run_id!r} was to be taken from {expect_dead!r} but belongs to {row[0]!r} by now"
+        f"run {run_id!r} now belongs to {row[0]!r} and cannot be taken over from {expect_dead!r}"
     )

@@ -1,4 +1,4 @@
-"""Forgetting old runs, and giving the disk back."""
+"""Deletes old runs and returns disk space."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-RUNS_AT_ONCE = 20
-"""So many are forgotten in one transaction; then others get their turn."""
+RUNS_PER_TRANSACTION = 20
 
-WORTH_RETURNING = 256
-"""Free pages from which the file is made smaller; below, the next runs use them."""
+MIN_FREE_PAGES = 256
+"""With fewer free pages the file is not shrunk: the next runs use them."""
 
-_PAGES_AT_ONCE = 512
+_PAGES_PER_VACUUM = 512
 
 
-def runs_to_forget(connection: sqlite3.Connection, workflow_id: str, keep: int) -> list[str]:
+def prunable_runs(connection: sqlite3.Connection, workflow_id: str, keep: int) -> list[str]:
     """Return the ids of a workflow's finished runs beyond the newest `keep`."""
     rows = connection.execute(
         "SELECT id FROM run WHERE workflow_id = ? AND status NOT IN ('running', 'paused')"
@@ -27,18 +26,18 @@ def runs_to_forget(connection: sqlite3.Connection, workflow_id: str, keep: int) 
     return [run_id for (run_id,) in rows]
 
 
-def forget_runs(connection: sqlite3.Connection, run_ids: Sequence[str]) -> int:
-    """Delete finished runs and all that only they need; return how many were there."""
-    return sum(forget_run(connection, run_id) for run_id in run_ids)
+def delete_runs(connection: sqlite3.Connection, run_ids: Sequence[str]) -> int:
+    """Delete finished runs and everything that only they use; return how many existed."""
+    return sum(delete_run(connection, run_id) for run_id in run_ids)
 
 
-def forget_run(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Delete a finished run and all that only it needs; say whether it was there."""
+def delete_run(connection: sqlite3.Connection, run_id: str) -> bool:
+    """Delete a finished run and everything that only it uses; return whether it existed."""
     row = connection.execute(
         "SELECT key, definition FROM run WHERE id = ? AND status NOT IN ('running', 'paused')",
         (run_id,),
     ).fetchone()
-    if row is None:  # resumed in the meantime, or another process was faster
+    if row is None:  # resumed, or deleted by another process
         return False
     key, definition = row
     connection.execute(
@@ -56,23 +55,23 @@ def forget_run(connection: sqlite3.Connection, run_id: str) -> bool:
 
 
 def free_pages(connection: sqlite3.Connection) -> int:
-    """Return how many pages of the file hold nothing."""
+    """Return the number of unused pages in the file."""
     count: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
     return count
 
 
-def return_pages(connection: sqlite3.Connection) -> int:
-    """Cut some free pages off the file; return how many are left. Runs outside a transaction."""
-    # executescript, because it goes through the pages without taking the interpreter lock for each
-    connection.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
+def vacuum_some(connection: sqlite3.Connection) -> int:
+    """Remove some free pages from the file; return how many are left. Not in a transaction."""
+    # executescript does not take the interpreter lock for every page.
+    connection.executescript(f"PRAGMA incremental_vacuum({_PAGES_PER_VACUUM})")
     return free_pages(connection)
 
 
-def empty_log(connection: sqlite3.Connection) -> None:
-    """Move the write-ahead log into the file and cut it, if no reader is in the way."""
-    (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
+def truncate_log(connection: sqlite3.Connection) -> None:
+    """Checkpoint the write-ahead log and truncate it, unless a reader still uses it."""
+    (timeout,) = connection.execute("PRAGMA busy_timeout").fetchone()
     connection.execute("PRAGMA busy_timeout = 0")
     try:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
-        connection.execute(f"PRAGMA busy_timeout = {patience}")
+        connection.execute(f"PRAGMA busy_timeout = {timeout}")

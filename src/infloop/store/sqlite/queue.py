@@ -22,7 +22,7 @@ from infloop.store.interfaces.queue import (
 )
 from infloop.store.sqlite import creation
 from infloop.store.sqlite.compression import pack, unpack
-from infloop.store.sqlite.encoding import mended_text, to_json
+from infloop.store.sqlite.encoding import replace_surrogates, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from infloop.store.sqlite.readers import Readers
     from infloop.store.sqlite.writer import Writer
 
-_PRUNED_AT_ONCE = 200
+_PRUNED_PER_PUT = 200
 
 _COLUMNS = (
     "id, run, workflow, correlation_id, cause, priority, coalesce(idempotency_key, ''), queued_at,"
@@ -68,9 +68,9 @@ class SqliteQueue(RunQueue):
 
     async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
         def work(connection: sqlite3.Connection) -> int:
-            promised = _leave(connection, entry_id, run.owner, "started")
+            promised = _finish(connection, entry_id, run.owner, "started")
             if promised != run.id:
-                raise StoreError(f"{entry_id!r} was to become {promised!r} and not {run.id!r}")
+                raise StoreError(f"the run of {entry_id!r} is {promised!r} and not {run.id!r}")
             return creation.create_run(connection, run, (first,), None, self._output_cap)
 
         return await self._writer.submit(work)
@@ -79,7 +79,7 @@ class SqliteQueue(RunQueue):
         await self._writer.submit(partial(_requeue, entry_id=entry_id, owner=owner))
 
     async def drop(self, entry_id: str, owner: str, reason: str) -> None:
-        await self._writer.submit(lambda c: _leave(c, entry_id, owner, "dropped", reason))
+        await self._writer.submit(lambda c: _finish(c, entry_id, owner, "dropped", reason))
 
     async def remove(self, entry_id: str) -> bool:
         return await self._writer.submit(partial(_remove, entry_id=entry_id))
@@ -94,7 +94,7 @@ class SqliteQueue(RunQueue):
         return await self._readers.run(_count)
 
     async def hold(self, owner: str, reason: str, since: int) -> None:
-        row = (owner, mended_text(reason), since)
+        row = (owner, replace_surrogates(reason), since)
         await self._writer.submit(partial(_hold, row=row))
 
     async def release(self, owner: str) -> None:
@@ -111,11 +111,11 @@ class SqliteQueue(RunQueue):
 
 
 def _put(connection: sqlite3.Connection, run: QueuedRun, limit: int) -> Enqueued | QueueFull:
-    forgotten = run.queued_at - KEPT_MS
-    _prune(connection, forgotten)
-    known = _answered(connection, mended_text(run.idempotency_key), forgotten)
-    if known is not None:
-        return known
+    oldest_kept = run.queued_at - KEPT_MS
+    _prune(connection, oldest_kept)
+    first_answer = _first_answer(connection, replace_surrogates(run.idempotency_key), oldest_kept)
+    if first_answer is not None:
+        return first_answer
     waiting, taken, behind = connection.execute(
         "SELECT (SELECT count(*) FROM queued WHERE state = 'waiting'),"
         " (SELECT count(*) FROM queued WHERE state = 'taken'),"
@@ -130,21 +130,22 @@ def _put(connection: sqlite3.Connection, run: QueuedRun, limit: int) -> Enqueued
 
 
 def _prune(connection: sqlite3.Connection, before: int) -> None:
-    """Forget some of those that left the queue and were added before that time."""
+    """Delete some entries that have left the queue and were added before `before`."""
     connection.execute(
         "DELETE FROM queued WHERE key IN (SELECT key FROM queued WHERE queued_at < ?"
         " AND state NOT IN ('waiting', 'taken') LIMIT ?)",
-        (before, _PRUNED_AT_ONCE),
+        (before, _PRUNED_PER_PUT),
     )
 
 
-def _answered(connection: sqlite3.Connection, key: str, forgotten: int) -> Enqueued | None:
+def _first_answer(connection: sqlite3.Connection, key: str, oldest_kept: int) -> Enqueued | None:
+    """Return the answer to the first request with this idempotency key, if there was one."""
     if not key:
         return None
     row = connection.execute(
         "SELECT id, run, first_position FROM queued WHERE idempotency_key = ?"
         " AND (queued_at >= ? OR state IN ('waiting', 'taken'))",
-        (key, forgotten),
+        (key, oldest_kept),
     ).fetchone()
     return Enqueued(row[0], row[1], row[2], repeated=True) if row else None
 
@@ -162,7 +163,7 @@ def _insert(connection: sqlite3.Connection, run: QueuedRun, position: int) -> No
                 run.correlation_id,
                 compact_json(run.cause),
                 run.priority,
-                mended_text(run.idempotency_key) or None,
+                replace_surrogates(run.idempotency_key) or None,
                 run.queued_at,
                 position,
                 pack(to_json({"inputs": run.inputs, "extra": run.extra})),
@@ -170,12 +171,12 @@ def _insert(connection: sqlite3.Connection, run: QueuedRun, position: int) -> No
         )
     except sqlite3.IntegrityError as error:
         raise StoreError(
-            f"{run.id!r} or its run {run.run_id!r} has been in the queue already; "
-            "give each entry ids of its own"
+            f"{run.id!r} or its run {run.run_id!r} was already in the queue; "
+            "every entry needs ids of its own"
         ) from error
 
 
-# -- handing out -----------------------------------------------------------------------------------
+# -- taking ----------------------------------------------------------------------------------------
 
 
 def _take(
@@ -214,32 +215,32 @@ def _take_one(
     return _entry(rows[0], 0) if rows else None
 
 
-def _leave(
+def _finish(
     connection: sqlite3.Connection, entry_id: str, owner: str, state: str, reason: str = ""
 ) -> str:
-    """Let an entry leave the queue that `owner` took; return the run that it was to become."""
-    left = connection.execute(
+    """End an entry that `owner` took; return the id of its run."""
+    finished = connection.execute(
         "UPDATE queued SET state = ?, reason = ?, body = ?"
         " WHERE id = ? AND state = 'taken' AND owner = ? RETURNING run",
-        (state, mended_text(reason), _NOTHING, entry_id, owner),
+        (state, replace_surrogates(reason), _NOTHING, entry_id, owner),
     ).fetchall()
-    if not left:
+    if not finished:
         raise _not_taken(entry_id, owner)
-    return str(left[0][0])
+    return str(finished[0][0])
 
 
 def _requeue(connection: sqlite3.Connection, entry_id: str, owner: str) -> None:
-    given = connection.execute(
+    requeued = connection.execute(
         "UPDATE queued SET state = 'waiting', owner = ''"
         " WHERE id = ? AND state = 'taken' AND owner = ?",
         (entry_id, owner),
     ).rowcount
-    if not given:
+    if not requeued:
         raise _not_taken(entry_id, owner)
 
 
 def _not_taken(entry_id: str, owner: str) -> Fenced:
-    return Fenced(f"{entry_id!r} is not in the queue as taken by {owner!r}; leave it alone")
+    return Fenced(f"{owner!r} has not taken {entry_id!r} from the queue, so it must not use it")
 
 
 def _remove(connection: sqlite3.Connection, entry_id: str) -> bool:
@@ -276,7 +277,7 @@ def _read_owners(connection: sqlite3.Connection) -> list[str]:
     return [owner for (owner,) in rows]
 
 
-# -- looking ---------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def _count(connection: sqlite3.Connection) -> int:
@@ -301,7 +302,7 @@ def _read_entry(connection: sqlite3.Connection, entry_id: str) -> QueueEntry:
         (entry_id,),
     ).fetchone()
     if row is None:
-        raise NotFound(f"the queue knows nothing of {entry_id!r}")
+        raise NotFound(f"there is no queue entry {entry_id!r}; it may have left the queue days ago")
     entry = _entry(row, 0)
     if entry.state != "waiting":
         return entry
@@ -316,23 +317,23 @@ def _read_entries(connection: sqlite3.Connection, limit: int) -> list[QueueEntry
     ).fetchall()
     taken = [_entry(row, 0) for row in rows if row[8] == "taken"]
     waiting = (row for row in rows if row[8] == "waiting")
-    return [*taken, *(_entry(row, place) for place, row in enumerate(waiting, 1))]
+    return [*taken, *(_entry(row, position) for position, row in enumerate(waiting, 1))]
 
 
 def _entry(row: tuple[Any, ...], position: int) -> QueueEntry:
     entry_id, run_id, workflow, correlation, cause, priority, key, queued_at, *rest, body, _ = row
     state, owner, reason = rest
-    held: dict[str, JsonObject] = msgspec.json.decode(unpack(body))
+    content: dict[str, JsonObject] = msgspec.json.decode(unpack(body))
     run = QueuedRun(
-        entry_id,
-        run_id,
-        workflow,
-        held.get("inputs", {}),
-        correlation,
-        queued_at,
-        _cause(cause),
-        priority,
-        key,
-        held.get("extra", {}),
+        id=entry_id,
+        run_id=run_id,
+        workflow_id=workflow,
+        inputs=content.get("inputs", {}),
+        correlation_id=correlation,
+        queued_at=queued_at,
+        cause=_cause(cause),
+        priority=priority,
+        idempotency_key=key,
+        extra=content.get("extra", {}),
     )
     return QueueEntry(run, state, position, owner, reason)

@@ -1,4 +1,4 @@
-"""A few connections for reading, each used by one thread at a time."""
+"""A pool of connections for reading, each used by one thread at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _THREADS = 2
 
 
 class Readers:
-    """Runs reading functions away from the event loop, each on one snapshot of the database."""
+    """Runs functions that read in threads, each on one snapshot of the database."""
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
@@ -32,7 +32,7 @@ class Readers:
         self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
         for connection in self._connections:
             self._idle.put(connection)
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="journal-reader")
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="sqlite-reader")
         self._closed = False
 
     async def run(
@@ -41,16 +41,16 @@ class Readers:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Return what `read` makes of a connection and these arguments."""
+        """Call `read` with a connection and these arguments; return its result."""
         if self._closed:
-            raise StoreError(f"the journal {self._path!r} is closed")
+            raise StoreError(f"the database {self._path!r} is closed")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
             self._threads, lambda: self._on_snapshot(lambda c: read(c, *args, **kwargs))
         )
 
     async def close(self) -> None:
-        """Wait for reads under way and close the connections."""
+        """Wait for running reads and close the connections."""
         self._closed = True
         await asyncio.to_thread(self._threads.shutdown)
         for connection in self._connections:

@@ -1,4 +1,4 @@
-"""Events in order, a run as it was, pages of a long output."""
+"""Reads a run: events in order, what its state is rebuilt from, pages of a long output."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from infloop.errors import NotFound
 from infloop.model.events import Output, Recorded, StepFinished, StepPassed
 from infloop.model.values import JsonObject, JsonValue, compact_json
 from infloop.store.interfaces.run_log import Checkpoint, LoadedRun, TextPage
-from infloop.store.sqlite.batches import LAST_ROW, Kind, decode_stretch, row_id
-from infloop.store.sqlite.blobs import cut_page, decode_references, put_back, read_page, whole_texts
+from infloop.store.sqlite.batches import MAX_SEQ, Kind, decode_batch, row_id
+from infloop.store.sqlite.blobs import (
+    Reference,
+    decode_references,
+    read_page,
+    restore_texts,
+    slice_page,
+    text_reader,
+)
 from infloop.store.sqlite.compression import unpack
 from infloop.store.sqlite.listing import read_run
 
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ANSWER_BYTES = 16 << 20
-"""About how much one answer of `read_events` may hold."""
+"""The approximate limit of one answer of `read_events`."""
 
 _END = 2**63 - 1
 
@@ -38,21 +45,21 @@ def read_events(
     until = _END if until_seq is None else until_seq
     found: list[Recorded] = []
     size = 0
-    for weight, items in _stretches(connection, key, run_id, after_seq, until, include_output):
+    for batch_size, items in _batches(connection, key, run_id, after_seq, until, include_output):
         found += (item for item in items if after_seq < item.seq <= until)
-        size += weight
+        size += batch_size
         if len(found) >= limit or size > ANSWER_BYTES:
             break
     return found[:limit]
 
 
-def every_event(connection: sqlite3.Connection, key: int, run_id: str) -> Iterator[Recorded]:
-    """Return all items of a run, a stretch at a time in memory."""
-    for _, items in _stretches(connection, key, run_id, 0, _END, include_output=True):
+def all_items(connection: sqlite3.Connection, key: int, run_id: str) -> Iterator[Recorded]:
+    """Yield all items of a run, with one batch at a time in memory."""
+    for _, items in _batches(connection, key, run_id, 0, _END, include_output=True):
         yield from items
 
 
-def _stretches(
+def _batches(
     connection: sqlite3.Connection,
     key: int,
     run_id: str,
@@ -60,26 +67,26 @@ def _stretches(
     until: int,
     include_output: bool,
 ) -> Iterator[tuple[int, list[Recorded]]]:
-    """Return the size and the items of each stretch that reaches into the range."""
+    """Yield the size and the items of each batch that overlaps the range."""
     rows = connection.execute(
         "SELECT id & 0xFFFFFFFF, kind, correlation_id, blobs, body FROM stretch"
         " WHERE id >= coalesce((SELECT max(id) FROM stretch WHERE id BETWEEN ?1 AND ?2), ?1)"
         " AND id <= ?3 AND (?4 OR kind = 'events') ORDER BY id",
         (
             row_id(key, 0),
-            row_id(key, min(after_seq + 1, LAST_ROW)),
-            row_id(key, min(until, LAST_ROW)),
+            row_id(key, min(after_seq + 1, MAX_SEQ)),
+            row_id(key, min(until, MAX_SEQ)),
             include_output,
         ),
     )
     for row in rows:
-        items = decode_stretch(run_id, row, whole_texts(connection))
+        items = decode_batch(run_id, row, text_reader(connection))
         if not include_output:
             items = [item for item in items if type(item.event) is not Output]
-        yield _weight(row), items
+        yield _size(row), items
 
 
-def _weight(row: tuple[int, Kind, str, str | None, bytes]) -> int:
+def _size(row: tuple[int, Kind, str, str | None, bytes]) -> int:
     blobs = row[3]
     texts = 0 if blobs is None else sum(text.characters for text in decode_references(blobs))
     return len(row[4]) + texts
@@ -100,7 +107,7 @@ def load_run(connection: sqlite3.Connection, run_id: str, until_seq: int | None)
     after_seq = 0 if checkpoint is None else checkpoint.seq
     events = [
         item
-        for _, items in _stretches(connection, key, run_id, after_seq, until, include_output=False)
+        for _, items in _batches(connection, key, run_id, after_seq, until, include_output=False)
         for item in items
         if after_seq < item.seq <= until
     ]
@@ -108,7 +115,7 @@ def load_run(connection: sqlite3.Connection, run_id: str, until_seq: int | None)
 
 
 def read_scope(connection: sqlite3.Connection, run_id: str) -> JsonObject | None:
-    """Return the scope the run ended with."""
+    """Return the scope with which the run ended."""
     key, _ = read_run(connection, run_id)
     row = connection.execute("SELECT blobs, body FROM scope WHERE run = ?", (key,)).fetchone()
     if row is None:
@@ -116,7 +123,7 @@ def read_scope(connection: sqlite3.Connection, run_id: str) -> JsonObject | None
     blobs, body = row
     scope: JsonValue = msgspec.json.decode(unpack(body))
     if blobs is not None:
-        scope = put_back(scope, decode_references(blobs), whole_texts(connection))
+        scope = restore_texts(scope, decode_references(blobs), text_reader(connection))
     assert isinstance(scope, dict)
     return scope
 
@@ -124,43 +131,42 @@ def read_scope(connection: sqlite3.Connection, run_id: str) -> JsonObject | None
 def output_page(
     connection: sqlite3.Connection, run_id: str, path: str, field: str, offset: int, limit: int
 ) -> TextPage:
-    """Return part of one output of the step's latest end."""
+    """Return part of an output field of the latest visit of a step."""
     key, _ = read_run(connection, run_id)
     rows = connection.execute(
         "SELECT id & 0xFFFFFFFF, kind, correlation_id, blobs, body FROM stretch"
         " WHERE id BETWEEN ? AND ? AND kind = 'events' ORDER BY id DESC",
-        (row_id(key, 0), row_id(key, LAST_ROW)),
+        (row_id(key, 0), row_id(key, MAX_SEQ)),
     )
     needle = compact_json(path).encode()
     for row in rows:
         if needle not in unpack(row[4]):
             continue
-        page = _page_of_row(connection, run_id, row, path, field, offset, limit)
-        if page is not None:
-            return page
+        found = _output_of(connection, run_id, row, path, field)
+        if isinstance(found, Reference):
+            return read_page(connection, found.hash, offset, limit)
+        if found is not None:
+            return slice_page(found, offset, limit)
     raise NotFound(f"run {run_id!r} has no finished step {path!r}; `infloop show` lists its steps")
 
 
-def _page_of_row(
+def _output_of(
     connection: sqlite3.Connection,
     run_id: str,
     row: tuple[int, Kind, str, str | None, bytes],
     path: str,
     field: str,
-    offset: int,
-    limit: int,
-) -> TextPage | None:
-    place = ("outputs", field)
+) -> str | Reference | None:
+    """Return the output, or the reference to it if it is a large text; None if it is elsewhere."""
+    wanted = ("outputs", field)
     blobs = [] if row[3] is None else decode_references(row[3])
-    large = next((text for text in blobs if text.place == place and text.form == "text"), None)
-    whole = whole_texts(connection)
-    items = decode_stretch(run_id, row, lambda text: "" if text == large else whole(text))
+    large = next((text for text in blobs if text.path == wanted and text.form == "text"), None)
+    whole = text_reader(connection)
+    items = decode_batch(run_id, row, lambda text: "" if text == large else whole(text))
     for item in reversed(items):
         event = item.event
         if isinstance(event, StepFinished | StepPassed) and event.path == path:
-            if large is not None:
-                return read_page(connection, large.hash, offset, limit)
-            return cut_page(_text_of(event.outputs, path, field), offset, limit)
+            return large or _text_of(event.outputs, path, field)
     return None
 
 

@@ -47,7 +47,7 @@ class SqliteRunLog(RunLog):
         self._writer = writer
         self._readers = readers
         self._output_cap = output_cap
-        self._gaps = append.Gaps()
+        self._failed_appends = append.FailedAppends()
 
     async def create_run(
         self,
@@ -76,11 +76,11 @@ class SqliteRunLog(RunLog):
         first_seq = items[0].seq
 
         def work(connection: sqlite3.Connection) -> None:
-            self._gaps.check(run_id, epoch, first_seq)
+            self._failed_appends.check(run_id, epoch, first_seq)
             append.append(connection, run_id, epoch, items, scope, self._output_cap)
 
-        failed = partial(self._gaps.open, run_id, epoch, first_seq)
-        return self._writer.submit(work, failed=failed, small=True)
+        on_failure = partial(self._failed_appends.add, run_id, epoch, first_seq)
+        return self._writer.submit(work, on_failure=on_failure, small=True)
 
     def checkpoint(self, run_id: str, epoch: int, seq: int, state: bytes) -> asyncio.Future[None]:
         return self._writer.submit(
@@ -102,11 +102,11 @@ class SqliteRunLog(RunLog):
         )
 
     def expect_runs(self, count: int) -> None:
-        self._writer.alone = count == 1
+        self._writer.single_run = count == 1
 
     async def flush(self) -> None:
         await self._writer.submit(_nothing)
-        error, self._gaps.first_error = self._gaps.first_error, None
+        error, self._failed_appends.first_error = self._failed_appends.first_error, None
         if error is not None:
             raise error
 
@@ -157,49 +157,52 @@ class SqliteRunLog(RunLog):
         return await self._readers.run(listing.count_runs, workflow_id, status)
 
     async def prune(self, workflow_id: str, keep: int) -> int:
-        doomed = await self._readers.run(pruning.runs_to_forget, workflow_id, keep)
-        gone = 0
-        for start in range(0, len(doomed), pruning.RUNS_AT_ONCE):
-            some = doomed[start : start + pruning.RUNS_AT_ONCE]
-            gone += await self._writer.submit(partial(pruning.forget_runs, run_ids=some))
-        if gone:
+        doomed = await self._readers.run(pruning.prunable_runs, workflow_id, keep)
+        deleted = 0
+        for start in range(0, len(doomed), pruning.RUNS_PER_TRANSACTION):
+            some = doomed[start : start + pruning.RUNS_PER_TRANSACTION]
+            deleted += await self._writer.submit(partial(pruning.delete_runs, run_ids=some))
+        if deleted:
             await self._shrink()
-        return gone
+        return deleted
 
     async def _shrink(self) -> None:
-        if await self._readers.run(pruning.free_pages) < pruning.WORTH_RETURNING:
+        if await self._readers.run(pruning.free_pages) < pruning.MIN_FREE_PAGES:
             return
-        await self._writer.submit(search.tidy)
+        await self._writer.submit(search.merge_index)
+        # In small steps, so that appends are not held up. It ends when a step makes no progress:
+        # other processes may be freeing pages at the same time.
         before = inf
-        # In pieces, so that appends get their turn in between, and not for ever, because other
-        # runs may come and go at the same time.
-        while 0 < (free := await self._writer.submit(pruning.return_pages, bare=True)) < before:
+        while 0 < (free := await self._vacuum_some()) < before:
             before = free
-        await self._writer.submit(pruning.empty_log, bare=True)
+        await self._writer.submit(pruning.truncate_log, outside_transaction=True)
+
+    async def _vacuum_some(self) -> int:
+        return await self._writer.submit(pruning.vacuum_some, outside_transaction=True)
 
     async def index_runs(self, *run_ids: str) -> None:
-        left = await self._readers.run(search.still_there, run_ids)
+        left = await self._readers.run(search.existing_runs, run_ids)
         while left:
-            gathered = await self._readers.run(search.gather, left)
-            await self._index(gathered)
-            left = left[len(gathered) :]
+            documents = await self._readers.run(search.read_documents, left)
+            await self._index(documents)
+            left = left[len(documents) :]
 
-    async def _index(self, gathered: list[search.Documents]) -> None:
+    async def _index(self, documents: list[search.RunDocuments]) -> None:
         def work(connection: sqlite3.Connection) -> None:
-            for documents in gathered:
-                search.replace_documents(connection, documents)
+            for each in documents:
+                search.replace_documents(connection, each)
 
         await self._writer.submit(work)
 
     async def search(self, query: str, *, limit: int = 20) -> list[SearchHit]:
-        words = search.words_query(query)
-        if not words:
+        expression = search.match_expression(query)
+        if not expression:
             return []
         key = 0
-        while gathered := await self._readers.run(search.gather_unindexed, key):
-            await self._index(gathered)
-            key = gathered[-1].key
-        return await self._readers.run(search.find, words, limit)
+        while documents := await self._readers.run(search.read_unindexed, key):
+            await self._index(documents)
+            key = documents[-1].key
+        return await self._readers.run(search.find, expression, limit)
 
     async def has_worked_in(self, path: str) -> bool:
         return await self._readers.run(known_directories.is_known, path)
@@ -209,4 +212,4 @@ class SqliteRunLog(RunLog):
 
 
 def _nothing(_connection: sqlite3.Connection) -> None:
-    """Work that only waits its turn."""
+    """Do nothing, when all work that was submitted before is committed."""

@@ -1,8 +1,8 @@
 """Full-text search over inputs, outputs, errors and logs.
 
-A run is indexed after it has settled, so that nothing of this is on a run's way; a search first
-catches up on runs that grew since. A *document* is what one step had as input, gave as output,
-printed or failed with. Of a very large run only its beginning is searchable, and its error.
+A run is indexed after it has settled, so that indexing does not slow it down. A search first
+indexes the runs that have changed since. A document is one text of one step: its input, output, log
+or error. Only the beginning of a very large run is indexed, and its error.
 """
 
 from __future__ import annotations
@@ -10,22 +10,30 @@ from __future__ import annotations
 import json
 from collections import deque
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from infloop.model.events import (
+    BudgetExceeded,
+    GuardFailed,
     Notice,
     Output,
     Recorded,
+    Remark,
+    RunFinished,
+    RunResumed,
     RunStarted,
     StepFinished,
     StepPassed,
     StepStarted,
+    StepWaiting,
+    StopRequested,
+    WaitOver,
 )
 from infloop.model.values import as_text
 from infloop.store.interfaces.run_log import RunRow, SearchHit, TextKind
-from infloop.store.sqlite.encoding import mended_text
+from infloop.store.sqlite.encoding import replace_surrogates
 from infloop.store.sqlite.listing import LAST_SEQ, RUN_COLUMNS, read_run, run_row
-from infloop.store.sqlite.reading import every_event
+from infloop.store.sqlite.reading import all_items
 
 if TYPE_CHECKING:
     import sqlite3
@@ -43,14 +51,14 @@ _QUERY_CHARACTERS = 1000
 _SNIPPET_WORDS = 16
 _ROWS_AT_ONCE = 50
 _RUNS_AT_ONCE = 100
-_TIDY_PAGES = 500
+_MERGED_PAGES = 500
 
-_BEGIN, _END = "\x02", "\x03"  # documents hold no control characters, so these mark only matches
+_BEGIN, _END = "\x02", "\x03"  # they mark matches; documents have no control characters
 _CONTROLS = {code: " " for code in (*range(32), 127, *range(128, 160)) if chr(code) not in "\n\t"}
 
 
-class Documents(NamedTuple):
-    """What is searchable of a run, as of `last_seq`."""
+class RunDocuments(NamedTuple):
+    """The documents of a run as of `last_seq`: step path, kind and text of each."""
 
     key: int
     last_seq: int
@@ -58,7 +66,7 @@ class Documents(NamedTuple):
 
 
 class _Excerpt:
-    """The head and the tail of a text that arrives in pieces."""
+    """The beginning and the end of a text that arrives in pieces."""
 
     def __init__(self) -> None:
         self._head: list[str] = []
@@ -67,7 +75,6 @@ class _Excerpt:
         self._tail_size = 0
 
     def add(self, piece: str) -> None:
-        """Take the next piece."""
         if self._room:
             self._head.append(piece[: self._room])
             piece = piece[self._room :]
@@ -79,41 +86,41 @@ class _Excerpt:
                 self._tail_size -= len(self._tail.popleft())
 
     def text(self) -> str:
-        """Return what is kept, without control characters."""
+        """Return the beginning and the end, without control characters."""
         head, tail = "".join(self._head), "".join(self._tail)
-        return mended_text(head + tail[-DOCUMENT_CHARACTERS // 2 :]).translate(_CONTROLS)
+        return replace_surrogates(head + tail[-DOCUMENT_CHARACTERS // 2 :]).translate(_CONTROLS)
 
 
-def gather_unindexed(connection: sqlite3.Connection, after_key: int) -> list[Documents]:
-    """Return the texts of some runs that grew since they were indexed, in the order of keys."""
+def read_unindexed(connection: sqlite3.Connection, after_key: int) -> list[RunDocuments]:
+    """Return the documents of some runs that changed since they were indexed, ordered by key."""
     rows = connection.execute(
         f"SELECT id FROM run WHERE key > ? AND indexed_seq < {LAST_SEQ} ORDER BY key LIMIT ?",  # noqa: S608
         (after_key, _RUNS_AT_ONCE),
     ).fetchall()
-    return gather(connection, [run_id for (run_id,) in rows])
+    return read_documents(connection, [run_id for (run_id,) in rows])
 
 
-def gather(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[Documents]:
-    """Return the searchable texts of runs: not too much at once, so perhaps not of all of them."""
-    gathered: list[Documents] = []
+def read_documents(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[RunDocuments]:
+    """Return the documents of the first of these runs, up to a total size."""
+    found: list[RunDocuments] = []
     size = 0
     for run_id in run_ids:
-        gathered.append(_gather_run(connection, run_id))
-        size += sum(len(text) for _, _, text in gathered[-1].texts)
+        found.append(_read_run_documents(connection, run_id))
+        size += sum(len(text) for _, _, text in found[-1].texts)
         if size > RUN_CHARACTERS:
             break
-    return gathered
+    return found
 
 
-def still_there(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[str]:
-    """Return which of these runs are not forgotten."""
+def existing_runs(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[str]:
+    """Return those of these runs that were not deleted."""
     rows = connection.execute(
         "SELECT id FROM run WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(run_ids),)
     )
     return [run_id for (run_id,) in rows]
 
 
-def _gather_run(connection: sqlite3.Connection, run_id: str) -> Documents:
+def _read_run_documents(connection: sqlite3.Connection, run_id: str) -> RunDocuments:
     key, run = read_run(connection, run_id)
     texts: list[tuple[str, TextKind, str]] = []
     room = RUN_CHARACTERS
@@ -121,29 +128,30 @@ def _gather_run(connection: sqlite3.Connection, run_id: str) -> Documents:
         text = excerpt.text()[:room]
         room -= len(text)
         if text.strip():
-            texts.append((mended_text(path), kind, text))
-    return Documents(key, run.last_seq, texts)
+            texts.append((replace_surrogates(path), kind, text))
+    return RunDocuments(key, run.last_seq, texts)
 
 
 def _excerpts(
     connection: sqlite3.Connection, key: int, run: RunRow
 ) -> dict[tuple[str, TextKind], _Excerpt]:
     excerpts: dict[tuple[str, TextKind], _Excerpt] = {}
-    if run.error:  # first, so that no limit can leave it out
+    if run.error:  # first, so that no limit excludes it
         excerpts[run.failed_step, "error"] = _Excerpt()
         excerpts[run.failed_step, "error"].add(run.error)
-    seen = 0
-    for recorded in every_event(connection, key, run.id):
+    characters = 0
+    for recorded in all_items(connection, key, run.id):
         for path, kind, text in _texts(recorded):
             excerpts.setdefault((path, kind), _Excerpt()).add(text)
-            seen += len(text)
-        if len(excerpts) >= RUN_DOCUMENTS or seen > READ_CHARACTERS:
+            characters += len(text)
+        if len(excerpts) >= RUN_DOCUMENTS or characters > READ_CHARACTERS:
             break
     return excerpts
 
 
 def _texts(recorded: Recorded) -> Iterator[tuple[str, TextKind, str]]:
-    match recorded.event:
+    event = recorded.event
+    match event:
         case Output(path=path, text=text):
             yield path, "log", text
         case RunStarted(inputs=inputs):
@@ -159,33 +167,37 @@ def _texts(recorded: Recorded) -> Iterator[tuple[str, TextKind, str]]:
             yield path, "error", error
         case Notice(path=path, message=message):
             yield path, "log", f"\n{message}\n"
-        case _:
+        case RunResumed() | RunFinished() | StepWaiting() | WaitOver():
             pass
+        case StopRequested() | BudgetExceeded() | GuardFailed() | Remark():
+            pass
+        case _:
+            assert_never(event)
 
 
 def _words(value: JsonValue) -> str:
-    """Return the names and texts of a JSON value, a line each."""
+    """Return the keys and values of a JSON value, one per line."""
     lines: list[str] = []
-    waiting = [("", value)]
-    while waiting:
-        name, member = waiting.pop()
+    unvisited = [("", value)]
+    while unvisited:
+        name, member = unvisited.pop()
         if isinstance(member, dict):
-            waiting += reversed(member.items())
+            unvisited += reversed(member.items())
         elif isinstance(member, list):
-            waiting += reversed([(name, item) for item in member])
+            unvisited += reversed([(name, item) for item in member])
         elif member is not None and member != "":
             lines.append(f"{name}: {as_text(member)}\n")
     return "".join(lines)
 
 
-def replace_documents(connection: sqlite3.Connection, documents: Documents) -> None:
-    """Make these the run's documents, unless the run is gone or already indexed further."""
+def replace_documents(connection: sqlite3.Connection, documents: RunDocuments) -> None:
+    """Replace the documents of a run, unless it was deleted or is already indexed further."""
     key, last_seq, texts = documents
-    behind = connection.execute(
+    updated = connection.execute(
         "UPDATE run SET indexed_seq = ?1 WHERE key = ?2 AND indexed_seq < ?1",
         (last_seq, key),
     ).rowcount
-    if not behind:
+    if not updated:
         return
     connection.execute("DELETE FROM document WHERE run = ?", (key,))
     for start in range(0, len(texts), _ROWS_AT_ONCE):
@@ -194,36 +206,33 @@ def replace_documents(connection: sqlite3.Connection, documents: Documents) -> N
         connection.execute(_insert_sql(len(rows)), values)
 
 
-def tidy(connection: sqlite3.Connection) -> None:
-    """Let the index drop the words of documents that are gone; a bounded piece of work."""
+def merge_index(connection: sqlite3.Connection) -> None:
+    """Remove the words of deleted documents from the index, in a bounded amount of work."""
     connection.execute(
-        "INSERT INTO document_words (document_words, rank) VALUES ('merge', ?)", (-_TIDY_PAGES,)
+        "INSERT INTO document_words (document_words, rank) VALUES ('merge', ?)", (-_MERGED_PAGES,)
     )
 
 
 @cache
 def _insert_sql(rows: int) -> str:
-    places = ",".join(["(?,?,?,?)"] * rows)
-    return f"INSERT INTO document (run, path, kind, body) VALUES {places}"  # noqa: S608  (constants)
+    values = ",".join(["(?,?,?,?)"] * rows)
+    return f"INSERT INTO document (run, path, kind, body) VALUES {values}"  # noqa: S608  (constants)
 
 
-def words_query(text: str) -> str:
-    """Return the user's text as a query in which nothing has a meaning but words and quotes.
-
-    Empty when there is nothing to look for.
-    """
-    pieces = mended_text(text[:_QUERY_CHARACTERS]).translate(_CONTROLS).split('"')
+def match_expression(text: str) -> str:
+    """Return a user's query as an FTS5 expression of words and phrases only; it may be empty."""
+    pieces = replace_surrogates(text[:_QUERY_CHARACTERS]).translate(_CONTROLS).split('"')
     terms: list[str] = []
     for number, piece in enumerate(pieces):
         quoted = number % 2 == 1
         terms += [piece] if quoted else piece.split()
     terms = [f'"{term}"' for term in terms if term.strip()][:_QUERY_TERMS]
-    unfinished = bool(pieces[-1].strip())  # what follows the last quote, or has no closing one
-    return " ".join(terms) + ("*" if terms and unfinished else "")
+    last_is_prefix = bool(pieces[-1].strip())  # the query does not end with a closed quote
+    return " ".join(terms) + ("*" if terms and last_is_prefix else "")
 
 
 def find(connection: sqlite3.Connection, query: str, limit: int) -> list[SearchHit]:
-    """Return the newest runs that match a query made by `words_query`, each with its best place."""
+    """Return the newest runs that match an expression, each with its best matching document."""
     rows = connection.execute(
         "WITH matching AS MATERIALIZED ("  # noqa: S608  (constants)
         "  SELECT rowid AS id, rank FROM document_words WHERE document_words MATCH ?"

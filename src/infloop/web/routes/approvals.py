@@ -8,7 +8,7 @@ from fastapi import Path, Query
 from pydantic import Field
 
 from infloop.application.approvals import ApprovalAnswer, ApprovalList
-from infloop.model.approval import LONGEST_NOTE, ApprovalState
+from infloop.model.approval import MAX_NOTE_CHARS, ApprovalState
 from infloop.web.errors import documented
 from infloop.web.routing import App, Body, Who, router
 
@@ -21,7 +21,7 @@ class Decision(Body):
     """The answer to a question."""
 
     decision: Literal["allow", "deny"]
-    note: str = Field("", max_length=LONGEST_NOTE)
+    note: str = Field("", max_length=MAX_NOTE_CHARS)
 
 
 @ROUTER.get("/api/approvals")

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query
 
 from infloop.application.audit import AuditPage
-from infloop.model.audit import Wanted
+from infloop.model.audit import AuditFilter
 from infloop.web.routing import App, router
 
 ROUTER = router("audit")
@@ -29,5 +29,5 @@ async def read_audit(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> AuditPage:
     """Return the newest matching entries; `event` is a name, or an area such as `login`."""
-    wanted = Wanted(event, actor, run, correlation_id, since, until)
+    wanted = AuditFilter(event, actor, run, correlation_id, since, until)
     return await app.audit.newest(wanted, limit)

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from fastapi import Header, Path, Query
 from starlette.responses import Response
 
-from infloop.application.live import BusItem
 from infloop.application.models import to_json
+from infloop.application.runs.live import BusItem
 from infloop.model.events import Recorded
 from infloop.model.values import JsonValue
 from infloop.web.dependencies import WebDependencies
@@ -82,10 +82,10 @@ async def _encoded(web: WebDependencies, item: BusItem, prefix: str) -> bytes:
     """Return an item's frame, which is encoded once for all clients."""
     if not item.frame:
         name = f"{prefix}{item.number}"
-        if isinstance(item.said, Recorded):
-            item.frame = await web.frames.named(item.said, name)
+        if isinstance(item.message, Recorded):
+            item.frame = await web.frames.named(item.message, name)
         else:
-            item.frame = frame(item.said, name)
+            item.frame = frame(item.message, name)
     return item.frame
 
 

@@ -1,4 +1,4 @@
-"""What a browser sees: one page, until there is a console."""
+"""The first page, until there is a console."""
 
 from __future__ import annotations
 

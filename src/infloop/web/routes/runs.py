@@ -7,14 +7,14 @@ from typing import Annotated
 from fastapi import Path, Query
 from pydantic import Field
 
-from infloop.application.run_models import (
-    Begun,
+from infloop.application.runs.models import (
     Cancellation,
     Diff,
     EventPage,
     RunAnswer,
     RunPage,
     RunStatus,
+    StartedRun,
 )
 from infloop.web.errors import documented
 from infloop.web.routing import App, Body, Who, router
@@ -85,7 +85,9 @@ async def cancel_run(run_id: RunId, app: App, who: Who) -> Cancellation:
 
 
 @ROUTER.post("/api/runs/{run_id}/resume", status_code=202, responses=documented(404, 409))
-async def resume_run(run_id: RunId, app: App, who: Who, body: ResumeRequest | None = None) -> Begun:
+async def resume_run(
+    run_id: RunId, app: App, who: Who, body: ResumeRequest | None = None
+) -> StartedRun:
     """Go on with a run that paused or whose process died; no finished step runs again."""
     chosen = body or ResumeRequest()
     return await app.runs.resume(
@@ -94,7 +96,7 @@ async def resume_run(run_id: RunId, app: App, who: Who, body: ResumeRequest | No
 
 
 @ROUTER.post("/api/runs/{run_id}/rewind", status_code=202, responses=documented(404, 409))
-async def rewind_run(run_id: RunId, body: RewindRequest, app: App, who: Who) -> Begun:
+async def rewind_run(run_id: RunId, body: RewindRequest, app: App, who: Who) -> StartedRun:
     """Begin a new run from a step of this one, with the files as they were then."""
     return await app.runs.rewind(run_id, body.step, who)
 

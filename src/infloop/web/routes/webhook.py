@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
-
+from infloop.application.trigger_models import WebhookAccepted
 from infloop.web.routing import router
 
 ROUTER = router("webhooks")
 
 _ANSWERS: dict[int | str, dict[str, Any]] = {
-    202: {"description": "A run is in the queue, durably."},
     204: {"description": "Not what the trigger waits for."},
     **{
         status: {"description": text}
@@ -44,10 +42,10 @@ _ASKED: dict[str, Any] = {
 
 @ROUTER.post(
     "/api/webhook/{trigger_id}",
-    response_class=JSONResponse,
+    status_code=202,
     responses=_ANSWERS,
     openapi_extra=_ASKED,
 )
-async def receive() -> Response:
-    """Take a webhook; what it asks for is durable before it is acknowledged."""
-    raise AssertionError("webhooks are answered before routes are looked for: see `directly`")
+async def receive() -> WebhookAccepted:
+    """Accept a webhook; its run is queued durably before it is acknowledged."""
+    raise AssertionError("webhooks are answered before routing: see `fast_path`")

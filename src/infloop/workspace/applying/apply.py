@@ -1,16 +1,14 @@
-"""Bringing an agent's work home: a clean merge, or nothing and the reasons.
+"""Applies an agent's changes to the user's tree or to a branch, completely or not at all.
 
-What is applied is what changed between the worktree as it was given out and as it was saved,
-without ignored files and repositories inside it, as git would do. It goes into the user's present
-tree as uncommitted changes, with index and HEAD untouched, or onto a branch as one commit, with
-the tree untouched.
-
-Changes to protected paths (see `infloop.policy.protected_paths`) are applied only if they are
-allowed by name: other programs act on such files without being asked. So are links that lead
-out of the tree (see `infloop.policy.links`).
-
-A tree is never left half changed: an error in the middle takes back what was done, and so does
-`pending.recover` after a crash.
+- The changes are the difference between the worktree's first and last snapshot, without ignored
+  files and nested repositories.
+- They go to the user's work tree as uncommitted changes, with index and HEAD untouched, or to a
+  branch as one commit, with the work tree untouched.
+- Changes to protected paths are applied only if they are allowed by name, because other programs
+  act on such files (see `infloop.policy.protected_paths`). The same holds for links out of the tree
+  (see `infloop.policy.links`).
+- A tree is never left half changed. An error rolls back the changes; after a crash
+  `rollback.recover` does.
 """
 
 from __future__ import annotations
@@ -24,19 +22,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import UsageError
 from infloop.lowlevel.directory_lock import hold_directory
-from infloop.workspace.applying.merge import NOBODY, Clash, Conflict, commit, edited, merge
+from infloop.workspace.applying.merge import (
+    DEFAULT_AUTHOR,
+    MergeConflict,
+    PathConflict,
+    commit,
+    edit_tree,
+    merge,
+)
 from infloop.workspace.applying.review import protected_changes
-from infloop.workspace.applying.rollback import Pending, recover_in, take_back
+from infloop.workspace.applying.rollback import PendingApply, recover_repository, roll_back
 from infloop.workspace.snapshots.changes import Change, changes
-from infloop.workspace.snapshots.objects import PROGRAM
-from infloop.workspace.snapshots.restore_plan import merged_work
+from infloop.workspace.snapshots.objects import EXECUTABLE
+from infloop.workspace.snapshots.restore_plan import merge_update
 from infloop.workspace.worktrees import checkout
 from infloop.workspace.worktrees.repository import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from infloop.workspace.snapshots.restore_plan import Read, State
+    from infloop.workspace.snapshots.restore_plan import ScannedTree, StoredTree
     from infloop.workspace.snapshots.store import SnapshotStore
     from infloop.workspace.snapshots.trees import Difference
     from infloop.workspace.worktrees.records import Saved
@@ -46,11 +51,11 @@ _BRANCH = "refs/heads/"
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """An agent's work, brought home.
+    """The result of a successful apply.
 
-    `before` is a snapshot of the user's tree that undoes it, or `commit` what `branch` now points
-    at. `left_out` are paths that changed and that git ignores, or that are in a repository of
-    their own.
+    - `before` is a snapshot of the user's tree that undoes it, if the tree was changed.
+    - `branch` and `commit` are set if a branch was changed.
+    - `left_out` are changed paths that git ignores or that are in a nested repository.
     """
 
     changes: tuple[Change, ...]
@@ -61,8 +66,8 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Protected:
-    """Nothing was changed, because these paths are protected; each with the reason."""
+class ProtectedChanges:
+    """Nothing was applied, because these paths are protected; the values are the reasons."""
 
     paths: dict[str, str]
 
@@ -73,48 +78,50 @@ async def apply(
     *,
     to_branch: str | None = None,
     message: str | None = None,
-    author: str = NOBODY,
+    author: str = DEFAULT_AUTHOR,
     allow: Collection[str] = (),
-) -> Applied | Conflict | Protected:
-    """Apply what was saved of a worktree to the user's tree, or to a branch, new or existing.
+) -> Applied | MergeConflict | ProtectedChanges:
+    """Apply the saved changes of a worktree to the user's tree, or to a new or existing branch.
 
-    `allow` are protected paths that may change, directories with all that is in them.
+    `allow` are protected paths that may change; a directory includes everything in it.
     """
     repo = Repository(store.git, Path(saved.repository), Path(saved.common))
-    base, final = await store.state(saved.base), await store.state(saved.final)
+    base, final = await store.stored_tree(saved.base), await store.stored_tree(saved.final)
     found = await store.trees.leaves(base.files, final.files)
-    apart = (*saved.ignored, *(path.removesuffix(".git") for path in final.notes.repositories))
+    apart = (*saved.ignored, *(path.removesuffix(".git") for path in final.metadata.repositories))
     left_out = tuple(os.fsdecode(each.path) for each in found if _is_within(each.path, apart))
     wanted = [each for each in found if not _is_within(each.path, apart)]
     if not wanted:
         return Applied((), left_out=left_out)
-    guarded = await protected_changes(store.trees, base.files, wanted)
-    if refused := {path: why for path, why in guarded.items() if not _allows(allow, path)}:
-        return Protected(refused)
-    # Held, so that nobody prunes what is made on the way.
-    async with repo.turn(), hold_directory(store.directory, shared=True):
+    protected = await protected_changes(store.trees, base.files, wanted)
+    if refused := {path: why for path, why in protected.items() if not _allows(allow, path)}:
+        return ProtectedChanges(refused)
+    # The lock keeps new objects from being pruned before a ref protects them.
+    async with repo.lock(), hold_directory(store.directory, shared=True):
         if to_branch is None:
             done = await _to_tree(store, repo, base, wanted)
         else:
-            said = _Message(message or f"Apply run {saved.run_id} ({saved.node})", author)
-            done = await _to_branch(store, repo, saved.commit, wanted, to_branch, said)
-    return done if isinstance(done, Conflict) else replace(done, left_out=left_out)
+            text = message or f"Apply run {saved.run_id} ({saved.node})"
+            done = await _to_branch(
+                store, repo, saved.commit, wanted, to_branch, _Message(text, author)
+            )
+    return done if isinstance(done, MergeConflict) else replace(done, left_out=left_out)
 
 
-async def in_the_way(store: SnapshotStore, saved: Saved) -> tuple[str, ...]:
-    """Return the files that the work changes and in which the user has uncommitted changes too.
+async def overlapping_edits(store: SnapshotStore, saved: Saved) -> tuple[str, ...]:
+    """Return the files that the agent changed and in which the user has uncommitted changes.
 
-    Not those whose changes came along into the worktree, nor those that are as the agent left them.
+    Changes that were copied into the worktree do not count, nor do files that equal the agent's.
     """
     repo = Repository(store.git, Path(saved.repository), Path(saved.common))
-    base, final = await store.state(saved.base), await store.state(saved.final)
+    base, final = await store.stored_tree(saved.base), await store.stored_tree(saved.final)
     touched = {each.path for each in await store.trees.leaves(base.files, final.files)}
-    async with store.turn(repo.root) as root:
-        now = (await store.read(root, keep=False)).state.files
+    async with store.lock_root(repo.root) as root:
+        now = (await store.read(root, keep=False)).stored.files
     for known in (base.files, final.files):
         touched &= {each.path for each in await store.trees.leaves(known, now)}
     head = await repo.commit("HEAD") if touched else None
-    edits = await checkout.uncommitted(store, repo, head) if head else []
+    edits = await checkout.uncommitted_paths(store, repo, head) if head else []
     return tuple(os.fsdecode(path) for path in edits if path in touched)
 
 
@@ -128,52 +135,52 @@ class _Message(NamedTuple):
 
 
 async def _to_tree(
-    store: SnapshotStore, repo: Repository, base: State, wanted: Sequence[Difference]
-) -> Applied | Conflict:
-    await recover_in(store, repo.common)
-    theirs = await edited(store, store.trees, base.files, wanted, to="new")
-    async with store.turn(repo.root) as root:
-        read = await store.read(root)
-        merged = await merge(store, store.trees, base.files, read.state.files, theirs)
-        if isinstance(merged, Conflict):
+    store: SnapshotStore, repo: Repository, base: StoredTree, wanted: Sequence[Difference]
+) -> Applied | MergeConflict:
+    await recover_repository(store, repo.common)
+    theirs = await edit_tree(store, store.trees, base.files, wanted, to="new")
+    async with store.lock_root(repo.root) as root:
+        scan = await store.read(root)
+        merged = await merge(store, store.trees, base.files, scan.stored.files, theirs)
+        if isinstance(merged, MergeConflict):
             return merged
-        found = await store.trees.leaves(read.state.files, merged)
-        if clashes := _unsaved_clashes(read.state, found):
-            return Conflict(clashes)
-        lines = await store.trees.lines(read.state.files, merged)
+        found = await store.trees.leaves(scan.stored.files, merged)
+        if conflicts := _unsaved_conflicts(scan.stored, found):
+            return MergeConflict(conflicts)
+        lines = await store.trees.lines(scan.stored.files, merged)
         if found:
-            await _change(store, repo, root, read, merged, found)
-    return Applied(tuple(changes(found, lines, ())), before=read.state.id)
+            await _change(store, repo, root, scan, merged, found)
+    return Applied(tuple(changes(found, lines, ())), before=scan.stored.id)
 
 
 async def _change(
     store: SnapshotStore,
     repo: Repository,
     root: Path,
-    read: Read,
+    scan: ScannedTree,
     merged: str,
     found: Sequence[Difference],
 ) -> None:
-    """Change the tree, all of it or nothing."""
-    pending = Pending(str(root), str(repo.common), read.state.id, merged)
+    """Change the tree completely, or roll back and raise."""
+    pending = PendingApply(str(root), str(repo.common), scan.stored.id, merged)
     pending.begin(store)
     try:
-        await store.make(root, merged_work(read, found, _merged_mode(read)))
+        await store.update_tree(root, merge_update(scan, found, _merged_mode(scan)))
     except BaseException:
-        await take_back(store, root, pending)
+        await roll_back(store, root, pending)
         raise
     pending.end(store)
 
 
-def _merged_mode(read: Read) -> Callable[[Difference], int | None]:
-    """Return what gives a changed file the permissions it had, but for the right to execute."""
+def _merged_mode(scan: ScannedTree) -> Callable[[Difference], int | None]:
+    """Return a function that keeps a file's permissions and sets its execute bits."""
 
     def mode(each: Difference) -> int | None:
-        leaf = read.folder.leaf(each.path)
+        leaf = scan.folder.leaf(each.path)
         if leaf is None or each.new is None or not stat.S_ISREG(leaf.mode):
             return None
         had = stat.S_IMODE(leaf.mode)
-        return had | (had & 0o444) >> 2 if each.new.mode == PROGRAM else had & ~0o111
+        return had | (had & 0o444) >> 2 if each.new.mode == EXECUTABLE else had & ~0o111
 
     return mode
 
@@ -184,21 +191,23 @@ async def _to_branch(
     start: str,
     wanted: Sequence[Difference],
     branch: str,
-    said: _Message,
-) -> Applied | Conflict:
+    message: _Message,
+) -> Applied | MergeConflict:
     ref = await _branch_ref(repo, branch)
     tip = await repo.ref(ref)
     parent = tip or start
     trees = store.trees.with_objects(repo.objects)
     ours = await repo.git.text(repo.shared, "rev-parse", "--verify", f"{parent}^{{tree}}")
-    base, theirs = [await edited(store, trees, start, wanted, to=side) for side in ("old", "new")]
+    base, theirs = [
+        await edit_tree(store, trees, start, wanted, to=side) for side in ("old", "new")
+    ]
     merged = await merge(store, trees, base, ours, theirs)
-    if isinstance(merged, Conflict):
+    if isinstance(merged, MergeConflict):
         return merged
     if merged == ours and tip:
         return Applied((), branch=branch, commit=tip)
-    made = await commit(store, merged, (parent,), said.text, said.author, store.now_ms())
-    await _hand_over(store, repo, made, parent)
+    made = await commit(store, merged, (parent,), message.text, message.author, store.now_ms())
+    await _copy_commit(store, repo, made, parent)
     await repo.advance_branch(ref, made, tip, "infloop: apply")
     found = await trees.leaves(ours, merged)
     done = changes(found, await trees.lines(ours, merged), ())
@@ -209,42 +218,43 @@ async def _branch_ref(repo: Repository, branch: str) -> str:
     ref = _BRANCH + branch
     checked = await repo.git.call(repo.shared, "check-ref-format", ref, accept=(0, 1))
     if checked.exit_code or branch.startswith("-"):
-        raise UsageError(f"{branch!r} cannot be the name of a branch")
-    place = (await repo.checked_out()).get(ref)
-    if place is not None:
+        raise UsageError(f"{branch!r} is not a valid branch name")
+    work_tree = (await repo.checked_out()).get(ref)
+    if work_tree is not None:
         raise UsageError(
-            f"branch {branch!r} is checked out in {place!r}: name another one, or apply without one"
+            f"branch {branch!r} is checked out in {work_tree!r}: name another one, or apply "
+            "without one"
         )
     return ref
 
 
-async def _hand_over(store: SnapshotStore, repo: Repository, made: str, parent: str) -> None:
-    """Copy a commit and what is new in it from the private store to the user's repository."""
-    place = store.trees.with_objects(repo.objects).place
+async def _copy_commit(store: SnapshotStore, repo: Repository, made: str, parent: str) -> None:
+    """Copy a commit and its new objects from the private store to the user's repository."""
+    context = store.trees.with_objects(repo.objects).context
     scratch = store.directory / f"scratch-{secrets.token_hex(8)}"
     wanted = f"{made}\n^{parent}\n".encode()
     try:
-        await store.git.call(place, "pack-objects", "--revs", "-q", str(scratch), stdin=wanted)
-        pack = b"".join(path.read_bytes() for path in _beside(scratch, "*.pack"))
+        await store.git.call(context, "pack-objects", "--revs", "-q", str(scratch), stdin=wanted)
+        pack = b"".join(path.read_bytes() for path in _scratch_files(scratch, "*.pack"))
         await store.git.call(repo.shared, "unpack-objects", "-q", "--strict", stdin=pack)
     finally:
-        for path in _beside(scratch, "*"):
+        for path in _scratch_files(scratch, "*"):
             path.unlink()
 
 
-def _beside(path: Path, ending: str) -> list[Path]:
+def _scratch_files(path: Path, ending: str) -> list[Path]:
     return list(path.parent.glob(f"{path.name}-{ending}"))
 
 
 def _is_within(path: bytes, places: Sequence[str]) -> bool:
-    """Say whether a path is one of the places, or in one that ends with a slash."""
+    """Tell whether a path is in `places`, or below one that ends with a slash."""
     name = os.fsdecode(path)
     return any(name.startswith(each) if each.endswith("/") else name == each for each in places)
 
 
-def _unsaved_clashes(now: State, found: Sequence[Difference]) -> tuple[Clash, ...]:
-    """Return the paths at which there is something that no snapshot could bring back."""
-    unsaved = {each.path for each in now.notes.skipped}
+def _unsaved_conflicts(now: StoredTree, found: Sequence[Difference]) -> tuple[PathConflict, ...]:
+    """Return conflicts for changed paths whose present content no snapshot can hold."""
+    unsaved = {each.path for each in now.metadata.skipped}
     names = [os.fsdecode(each.path) for each in found]
-    detail = "there is something that cannot be kept: too large, unreadable or no file"
-    return tuple(Clash(name, "not kept", detail) for name in names if name in unsaved)
+    detail = "no snapshot can hold what is there: too large, unreadable or not a file"
+    return tuple(PathConflict(name, "not kept", detail) for name in names if name in unsaved)

@@ -1,7 +1,7 @@
-"""Three trees made into one, by git, in the private store: a clean result or the reasons why not.
+"""Merges three trees with git in the private store, and returns a tree or the conflicts.
 
-Paths are merged by name: renames are not guessed, so that nothing turns up in a file that nobody
-meant. The result is only stored; nothing else changes.
+Renames are not detected, so a change never ends up in another file. Nothing but the private store
+changes.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from infloop.lowlevel.directory_lock import hold_directory
 from infloop.workspace.snapshots.changes import EMPTY_TREE, printable
-from infloop.workspace.snapshots.trees import Entry, write_tree
+from infloop.workspace.snapshots.trees import PathEntry, write_tree
 from infloop.workspace.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from infloop.workspace.snapshots.store import SnapshotStore
-    from infloop.workspace.snapshots.trees import Difference, Trees
+    from infloop.workspace.snapshots.trees import Difference, TreeReader
 
-NOBODY = "infloop <infloop@localhost>"
+DEFAULT_AUTHOR = "infloop <infloop@localhost>"
 _YOURS, _THEIRS = "your version", "the agent's"
-_EXPLAINED = {
+_EXPLANATIONS = {
     "content": "both changed the same lines",
     "add/add": "both added it, with different content",
     "modify/delete": "one side changed it, the other deleted it",
@@ -32,8 +32,8 @@ _EXPLAINED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Clash:
-    """A path (as `os.fsdecode` gives it) that cannot be merged; `kind` is git's word for why."""
+class PathConflict:
+    """A path (decoded with `os.fsdecode`) that cannot be merged; `kind` is git's name for it."""
 
     path: str
     kind: str
@@ -41,36 +41,36 @@ class Clash:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
-    """Nothing was changed, because these paths cannot be merged."""
+class MergeConflict:
+    """Nothing was applied, because these paths cannot be merged."""
 
-    clashes: tuple[Clash, ...]
+    paths: tuple[PathConflict, ...]
 
     @property
     def report(self) -> str:
-        """What a person needs to know, one line for each path."""
-        lines = [
-            f"{printable(clash.path)}: {_EXPLAINED.get(clash.kind, clash.detail or clash.kind)}"
-            for clash in self.clashes
-        ]
-        return "\n".join(lines)
+        """An explanation for people, one line for each path."""
+        return "\n".join(f"{printable(each.path)}: {_explanation(each)}" for each in self.paths)
+
+
+def _explanation(conflict: PathConflict) -> str:
+    return _EXPLANATIONS.get(conflict.kind, conflict.detail or conflict.kind)
 
 
 async def merge(
-    store: SnapshotStore, trees: Trees, base: str, ours: str, theirs: str
-) -> str | Conflict:
-    """Merge what changed from `base` to `theirs` into `ours`; return the tree, or the conflicts."""
+    store: SnapshotStore, trees: TreeReader, base: str, ours: str, theirs: str
+) -> str | MergeConflict:
+    """Merge the changes from `base` to `theirs` into `ours`; return the tree or the conflicts."""
     root = await commit(store, base, (), "base")
     sides = [await commit(store, tree, (root,), "side") for tree in (ours, theirs)]
     asked = ("merge-tree", "--write-tree", "-z", *sides)
-    answer = await store.git.call(trees.place, *asked, accept=(0, 1))
+    answer = await store.git.call(trees.context, *asked, accept=(0, 1))
     tree, _, rest = answer.stdout.partition(b"\0")
     if answer.exit_code == 0:
         return tree.decode()
-    said = rest.decode("utf-8", "surrogateescape")
+    output = rest.decode("utf-8", "surrogateescape")
     for side, name in zip(sides, (_YOURS, _THEIRS), strict=True):
-        said = said.replace(side, name)
-    return Conflict(tuple(_clashes(said)))
+        output = output.replace(side, name)
+    return MergeConflict(tuple(_parse_conflicts(output)))
 
 
 async def commit(
@@ -78,7 +78,7 @@ async def commit(
     tree: str,
     parents: Iterable[str],
     message: str,
-    author: str = NOBODY,
+    author: str = DEFAULT_AUTHOR,
     at_ms: int = 0,
 ) -> str:
     """Write a commit to the private store; return its id."""
@@ -88,40 +88,40 @@ async def commit(
     return await _write(store, "\n".join(lines).encode("utf-8", "replace"))
 
 
-async def edited(
-    store: SnapshotStore, trees: Trees, tree: str, changes: Collection[Difference], *, to: str
+async def edit_tree(
+    store: SnapshotStore, trees: TreeReader, tree: str, changes: Collection[Difference], *, to: str
 ) -> str:
-    """Write the tree that has the `old` or the `new` of each change, and else is like `tree`."""
+    """Write a copy of `tree` in which each changed path has its `old` or `new` entry."""
     listing = await trees.listing(tree)
     folders = {path for path, entry in listing.items() if entry.is_folder}
-    kept = {
+    entries = {
         path: entry
         for path, entry in listing.items()
         if not entry.is_folder or entry.id == EMPTY_TREE
     }
-    # What goes first, so that a file can take the place of a directory that it ends.
+    # Removals first, so that a file can replace a directory that becomes empty.
     chosen = [(each.path, each.new if to == "new" else each.old) for each in changes]
     for path, entry in sorted(chosen, key=lambda each: each[1] is not None):
-        kept.pop(path, None)
+        entries.pop(path, None)
         if entry is not None:
-            _make_room(kept, folders, path)
-            kept[path] = entry
+            _remove_obstacles(entries, folders, path)
+            entries[path] = entry
     store.objects.prepare()
     async with hold_directory(store.directory, shared=True):
-        return await in_thread(lambda _: _write_tree(store, kept))
+        return await in_thread(lambda _: _write_tree(store, entries))
 
 
-def _make_room(kept: dict[bytes, Entry], folders: set[bytes], path: bytes) -> None:
-    """Take away what cannot be beside a file at `path`: files above it, files below it."""
+def _remove_obstacles(entries: dict[bytes, PathEntry], folders: set[bytes], path: bytes) -> None:
+    """Remove what cannot exist next to a file at `path`: files at its parents, entries below it."""
     if path in folders:
-        for below in [other for other in kept if other.startswith(path + b"/")]:
-            del kept[below]
+        for below in [other for other in entries if other.startswith(path + b"/")]:
+            del entries[below]
     while b"/" in path:
         path = path.rpartition(b"/")[0]
-        kept.pop(path, None)
+        entries.pop(path, None)
 
 
-def _write_tree(store: SnapshotStore, entries: dict[bytes, Entry]) -> str:
+def _write_tree(store: SnapshotStore, entries: dict[bytes, PathEntry]) -> str:
     store.objects.refresh()
     with store.objects.batch() as batch:
         return write_tree(batch, entries)
@@ -137,10 +137,10 @@ async def _write(store: SnapshotStore, content: bytes) -> str:
         return await in_thread(lambda _: work())
 
 
-def _clashes(said: str) -> Iterator[Clash]:
-    """Take apart what `merge-tree -z` says: the stages of each path, then note after note."""
+def _parse_conflicts(output: str) -> Iterator[PathConflict]:
+    """Parse the output of `merge-tree -z`: the stages of each path, then the messages."""
     seen: set[str] = set()
-    tokens = iter(said.partition("\0\0")[2].split("\0"))
+    tokens = iter(output.partition("\0\0")[2].split("\0"))
     for count in tokens:
         if not count.strip():
             continue
@@ -151,4 +151,4 @@ def _clashes(said: str) -> Iterator[Clash]:
             specific, _, detail = note.partition(": ")
             named = specific if specific.startswith("CONFLICT") else kind
             name = named.removeprefix("CONFLICT (").removesuffix(")")
-            yield Clash(paths[-1], name, " ".join(detail.split()))
+            yield PathConflict(paths[-1], name, " ".join(detail.split()))

@@ -1,42 +1,47 @@
-"""Which changes a person has to allow before they come home: protected paths, and stray links."""
+"""Finds the changes that a person must allow: protected paths, and links out of the tree."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
-from infloop.policy.links import astray
-from infloop.policy.protected_paths import SCRIPTS, changes_scripts, is_package, protected
+from infloop.policy.links import links_out_of_tree
+from infloop.policy.protected_paths import (
+    SCRIPTS,
+    changes_scripts,
+    is_package_manifest,
+    protection_reason,
+)
 from infloop.workspace.snapshots.objects import LINK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from infloop.workspace.snapshots.trees import Difference, Entry, Trees
+    from infloop.workspace.snapshots.trees import Difference, PathEntry, TreeReader
 
 
 async def protected_changes(
-    trees: Trees, base: str, differences: Sequence[Difference]
+    trees: TreeReader, base: str, differences: Sequence[Difference]
 ) -> dict[str, str]:
-    """Return the paths that a person has to allow when a tree changes so, each with the reason."""
+    """Return the paths of a change that a person must allow, each with the reason."""
     found: dict[str, str] = {}
     for each in differences:
         path = os.fsdecode(each.path)
-        why = protected(path)
-        if not why and is_package(path):
+        why = protection_reason(path)
+        if not why and is_package_manifest(path):
             old, new = [await _content(trees, entry) for entry in (each.old, each.new)]
             why = SCRIPTS if changes_scripts(old, new) else ""
         if why:
             found[path] = why
-    return dict(sorted({**await _stray_links(trees, base, differences), **found}.items()))
+    return dict(sorted({**await _outgoing_links(trees, base, differences), **found}.items()))
 
 
-async def _content(trees: Trees, entry: Entry | None) -> bytes | None:
+async def _content(trees: TreeReader, entry: PathEntry | None) -> bytes | None:
     return await trees.object(entry.id) if entry else None
 
 
-async def _stray_links(
-    trees: Trees, base: str, differences: Sequence[Difference]
+async def _outgoing_links(
+    trees: TreeReader, base: str, differences: Sequence[Difference]
 ) -> dict[str, str]:
     if not any(_is_link(each.old) or _is_link(each.new) for each in differences):
         return {}
@@ -48,16 +53,16 @@ async def _stray_links(
         after.pop(each.path, None)
         if each.new and _is_link(each.new):
             after[each.path] = each.new.id
-    words = await _words(trees, {*before.values(), *after.values()})
-    return astray(_told(before, words), _told(after, words))
+    targets = await _link_targets(trees, {*before.values(), *after.values()})
+    return links_out_of_tree(_with_targets(before, targets), _with_targets(after, targets))
 
 
-def _is_link(entry: Entry | None) -> bool:
+def _is_link(entry: PathEntry | None) -> bool:
     return entry is not None and entry.mode == LINK
 
 
-async def _words(trees: Trees, ids: set[str]) -> dict[str, str]:
-    """Return what links say, by the ids of their blobs."""
+async def _link_targets(trees: TreeReader, ids: set[str]) -> dict[str, str]:
+    """Return the targets of links by the ids of their blobs."""
     return {
         name: os.fsdecode(content)
         async for some in trees.blobs(sorted(ids))
@@ -65,5 +70,5 @@ async def _words(trees: Trees, ids: set[str]) -> dict[str, str]:
     }
 
 
-def _told(links: Mapping[bytes, str], words: Mapping[str, str]) -> dict[str, str]:
-    return {os.fsdecode(path): words[name] for path, name in links.items()}
+def _with_targets(links: Mapping[bytes, str], targets: Mapping[str, str]) -> dict[str, str]:
+    return {os.fsdecode(path): targets[name] for path, name in links.items()}

@@ -1,8 +1,7 @@
-"""Taking back what was being applied to a tree when something went wrong, a crash included.
+"""Rolls back an apply that failed or was interrupted by a crash.
 
-A note is written before the first change to a tree, and removed after the last. With it, what is
-half done is undone path by path: what is as the merge made it becomes what it was; what somebody
-edited since is theirs and stays.
+A journal file is written before the first change to a tree, and removed after the last. A rollback
+restores each path that is still as the merge wrote it. A path that was edited since is left alone.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from infloop.lowlevel.directory_lock import hold_directory
 from infloop.lowlevel.remove_tree import remove_tree_at
 from infloop.workspace import beneath
-from infloop.workspace.snapshots.restore import STAGE
-from infloop.workspace.snapshots.restore_plan import leading_to, merged_work
+from infloop.workspace.snapshots.restore import STAGING_NAME
+from infloop.workspace.snapshots.restore_plan import merge_update, parent_paths
 from infloop.workspace.snapshots.trees import Difference
 from infloop.workspace.threads import in_thread
 
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from infloop.workspace.snapshots.store import SnapshotStore
 
 
-class Pending(NamedTuple):
-    """A tree that is being changed: from which snapshot, to which tree."""
+class PendingApply(NamedTuple):
+    """An apply in progress: the tree, its snapshot before, and the merged tree."""
 
     root: str
     common: str
@@ -39,103 +38,103 @@ class Pending(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What its note is called: there is one for a tree."""
+        """The name of its journal file; there is one for each tree."""
         return "apply-" + hashlib.sha256(os.fsencode(self.root)).hexdigest()[:32]
 
-    def is_there(self) -> bool:
-        """Say whether there still is such a tree, and a repository of it."""
+    def exists(self) -> bool:
+        """Tell whether the tree and its repository still exist."""
         return Path(self.root).is_dir() and Path(self.common).is_dir()
 
     def begin(self, store: SnapshotStore) -> None:
-        """Write the note."""
+        """Write the journal file."""
         store.pin(self.name, self.ours, self.merged)
         directory = store.directory / "pending"
         directory.mkdir(mode=0o700, exist_ok=True)
-        unseen = directory / f".{secrets.token_hex(8)}"
-        with unseen.open("x", encoding="ascii") as file:
+        temporary = directory / f".{secrets.token_hex(8)}"
+        with temporary.open("x", encoding="ascii") as file:
             json.dump(self._asdict(), file)
             file.flush()
             os.fsync(file.fileno())
-        unseen.replace(directory / self.name)
+        temporary.replace(directory / self.name)
 
     def end(self, store: SnapshotStore) -> None:
-        """Remove the note."""
+        """Remove the journal file."""
         (store.directory / "pending" / self.name).unlink(missing_ok=True)
         store.unpin(self.name)
 
 
 async def recover(store: SnapshotStore) -> list[Path]:
-    """Take back what was being applied when a process died; return the trees it was done in."""
+    """Roll back the applies of processes that died; return the trees that were changed."""
     recovered: list[Path] = []
     for pending in _all(store):
-        if not pending.is_there():
+        if not pending.exists():
             pending.end(store)
             continue
         async with hold_directory(Path(pending.common)):
             # Its own process may have finished in the meantime.
             if pending in _all(store):
-                await _take_back_alone(store, pending)
+                await _lock_and_roll_back(store, pending)
                 recovered.append(Path(pending.root))
     return recovered
 
 
-async def recover_in(store: SnapshotStore, common: Path) -> None:
-    """Take back what was left half done in one repository; the caller has its turn there."""
+async def recover_repository(store: SnapshotStore, common: Path) -> None:
+    """Roll back interrupted applies in one repository; the caller holds its lock."""
     for pending in _all(store):
-        if pending.common == str(common) and pending.is_there():
-            await _take_back_alone(store, pending)
+        if pending.common == str(common) and pending.exists():
+            await _lock_and_roll_back(store, pending)
 
 
-async def take_back(store: SnapshotStore, root: Path, pending: Pending) -> None:
-    """Undo what is as the merge made it; the caller has its turn at the root."""
-    await in_thread(lambda _: _remove_stages(root))
-    ours = await store.state(pending.ours)
-    read = await store.read(root)
-    others = {each.path for each in await store.trees.leaves(read.state.files, pending.merged)}
+async def roll_back(store: SnapshotStore, root: Path, pending: PendingApply) -> None:
+    """Undo the paths that are as the merge wrote them; the caller holds the lock of the root."""
+    await in_thread(lambda _: _remove_staging(root))
+    ours = await store.stored_tree(pending.ours)
+    scan = await store.read(root)
+    others = {each.path for each in await store.trees.leaves(scan.stored.files, pending.merged)}
     applied = await store.trees.leaves(ours.files, pending.merged)
     back = [
         Difference(each.path, each.new, each.old) for each in applied if each.path not in others
     ]
 
     def mode(each: Difference) -> int | None:
-        return ours.notes.permissions(each.path, each.new.mode) if each.new else None
+        return ours.metadata.permissions(each.path, each.new.mode) if each.new else None
 
-    await store.make(root, merged_work(read, back, mode))
+    await store.update_tree(root, merge_update(scan, back, mode))
     known = await store.trees.listing(ours.files)
-    made = {place for each in applied for place in _above(each.path) if place not in known}
-    await in_thread(lambda _: _remove_hollow(root, made))
+    made = {parent for each in applied for parent in _parents(each.path) if parent not in known}
+    await in_thread(lambda _: _remove_empty(root, made))
     pending.end(store)
 
 
-async def _take_back_alone(store: SnapshotStore, pending: Pending) -> None:
-    async with store.turn(Path(pending.root)) as root:
-        await take_back(store, root, pending)
+async def _lock_and_roll_back(store: SnapshotStore, pending: PendingApply) -> None:
+    async with store.lock_root(Path(pending.root)) as root:
+        await roll_back(store, root, pending)
 
 
-def _all(store: SnapshotStore) -> list[Pending]:
-    found: list[Pending] = []
+def _all(store: SnapshotStore) -> list[PendingApply]:
+    found: list[PendingApply] = []
     for path in sorted((store.directory / "pending").glob("apply-*")):
         with suppress(OSError, ValueError, TypeError):
-            found.append(Pending(**json.loads(path.read_text(encoding="ascii"))))
+            found.append(PendingApply(**json.loads(path.read_text(encoding="ascii"))))
     return found
 
 
-def _above(path: bytes) -> list[bytes]:
-    return [os.fsencode(place) for place in leading_to(os.fsdecode(path))]
+def _parents(path: bytes) -> list[bytes]:
+    return [os.fsencode(parent) for parent in parent_paths(os.fsdecode(path))]
 
 
-def _remove_hollow(root: Path, folders: Collection[bytes]) -> None:
-    """Remove those of the directories in which there is nothing."""
-    with beneath.opened(root) as directory:
+def _remove_empty(root: Path, folders: Collection[bytes]) -> None:
+    """Remove those of the directories that are empty."""
+    with beneath.open_root(root) as directory:
         for path in sorted(folders, reverse=True):
-            with suppress(OSError), beneath.parent(directory, path) as (above, name):
+            with suppress(OSError), beneath.open_parent(directory, path) as (above, name):
                 os.rmdir(name, dir_fd=above)
 
 
-def _remove_stages(root: Path) -> None:
-    """Remove staging directories that a process which died has left."""
-    with beneath.opened(root) as directory:
+def _remove_staging(root: Path) -> None:
+    """Remove the staging directories of processes that died."""
+    with beneath.open_root(root) as directory:
         for entry in os.scandir(directory):
             name = os.fsencode(entry.name)
-            if STAGE.fullmatch(name) and entry.is_dir(follow_symlinks=False):
+            if STAGING_NAME.fullmatch(name) and entry.is_dir(follow_symlinks=False):
                 remove_tree_at(directory, name)

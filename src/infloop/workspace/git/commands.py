@@ -1,18 +1,17 @@
-"""Our own git calls. Nothing that a tree or a repository says is ever executed by them.
+"""Runs git so that it executes nothing a tree or a repository configures.
 
-Three walls, each enough for most attacks:
+Three defences, each of which stops most attacks:
 
-- Wherever the user's repository is not needed, git is given a repository of our own (`GIT_DIR`),
-  whose configuration and attributes we wrote. What is needed of the user's is its objects, and
-  they are only data. All calls that look at files of a work tree are of this kind, so that
-  no clean, smudge, diff or merge driver is ever configured.
-- In the user's repository only names are resolved, worktrees registered, refs set and objects
-  stored. Hooks, the file system monitor, helpers, pagers and editors are switched off for these
-  on the command line, which outranks every configuration file.
-- Whatever a repository asks for, git may speak no protocol at all: nothing is fetched, so no
-  transport helper, ssh command, proxy or credential helper is ever started.
+- Calls that read files of a work tree use our own repository (`GIT_DIR`) with configuration and
+  attributes that we wrote. They take only objects from the user's repository. Objects are data,
+  so no clean, smudge, diff or merge driver is configured.
+- Calls in the user's repository only resolve names, register worktrees, set refs and store
+  objects. Hooks, the file system monitor, helpers, pagers and editors are disabled on the command
+  line, which overrides every configuration file.
+- No protocol is allowed, so git starts no transport helper, ssh command, proxy or credential
+  helper.
 
-A call that does not answer (a configuration that includes a pipe, say) is ended at a deadline.
+A deadline ends calls that hang, for example when a configuration file includes a pipe.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from infloop.errors import MissingPart, StepError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from infloop.workspace.git.program import Finished, RunProgram
+    from infloop.workspace.git.program import ProgramResult, RunProgram
 
 OLDEST = (2, 38)
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
 DEADLINE_S = 300.0
-_SHOWN_OF_STDERR = 600
+_MAX_STDERR = 600
 _ROOT = Path("/")
 
 _ENVIRONMENT = {
@@ -47,7 +46,7 @@ _ENVIRONMENT = {
     "GIT_LITERAL_PATHSPECS": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_NO_LAZY_FETCH": "1",
-    # A list of allowed protocols in the environment outranks protocol.*.allow in any file.
+    # A list of allowed protocols in the environment overrides protocol.*.allow in any file.
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_ASKPASS": "false",
@@ -81,10 +80,10 @@ _CONFIGURATION = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a git call looks: a directory, and what takes the place of what git would find there.
+class GitContext:
+    """The directory of a git call, and the paths that replace those git would discover.
 
-    `objects` are object directories of other repositories, read beside the repository's own.
+    `objects` are object directories of other repositories, read in addition to its own.
     """
 
     cwd: Path
@@ -94,7 +93,7 @@ class Place:
     objects: tuple[Path, ...] = ()
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that tell git so."""
+        """Return the environment variables that pass these paths to git."""
         named = {
             "GIT_DIR": self.git_dir,
             "GIT_WORK_TREE": self.work_tree,
@@ -102,86 +101,86 @@ class Place:
         }
         found = {name: str(path) for name, path in named.items() if path is not None}
         if self.objects:
-            listed = os.pathsep.join(_listed(path) for path in self.objects)
-            found["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = listed
+            quoted = os.pathsep.join(_quoted(path) for path in self.objects)
+            found["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = quoted
         return found
 
 
 class Git:
-    """The git program, called so that it executes nothing but itself."""
+    """The git program; it executes no other program."""
 
     def __init__(self, run: RunProgram, *, path: str = SEARCH_PATH) -> None:
         self._run = run
         self._path = path
-        self._fits = False
+        self._checked = False
 
     async def call(
         self,
-        place: Place,
+        context: GitContext,
         *args: str,
         stdin: bytes | None = None,
         accept: Collection[int] = (0,),
         deadline_s: float = DEADLINE_S,
-    ) -> Finished:
-        """Run a git command; raise StepError unless it leaves with one of the exit codes."""
+    ) -> ProgramResult:
+        """Run a git command; raise StepError if its exit code is not in `accept`."""
         await self.check()
-        finished = await self._start(place, args, stdin, deadline_s)
+        finished = await self._start(context, args, stdin, deadline_s)
         if finished.exit_code not in accept:
-            raise StepError(f"git {args[0]} failed in {str(place.cwd)!r}: {reason(finished)}")
+            raise StepError(f"git {args[0]} failed in {str(context.cwd)!r}: {reason(finished)}")
         return finished
 
-    async def text(self, place: Place, *args: str, accept: Collection[int] = (0,)) -> str:
-        """Return what a command prints, which is one line that may hold any character."""
-        finished = await self.call(place, *args, accept=accept)
+    async def text(self, context: GitContext, *args: str, accept: Collection[int] = (0,)) -> str:
+        """Return the output of a command without its final newline."""
+        finished = await self.call(context, *args, accept=accept)
         return os.fsdecode(finished.stdout.removesuffix(b"\n"))
 
     async def check(self) -> None:
-        """Raise MissingPart unless there is a git that is new enough; asked once."""
-        if self._fits:
+        """Raise MissingPart if git is missing or too old; the result is remembered."""
+        if self._checked:
             return
-        finished = await self._start(Place(_ROOT), ("version",), None, DEADLINE_S)
+        finished = await self._start(GitContext(_ROOT), ("version",), None, DEADLINE_S)
         if finished.exit_code != 0:
             raise MissingPart(f"git is needed and does not run here: {reason(finished)}")
         found = finished.stdout.decode("utf-8", "replace").strip()
         if version_of(found) < OLDEST:
             wanted = ".".join(map(str, OLDEST))
             raise MissingPart(f"{found!r} is too old: install git {wanted} or newer")
-        self._fits = True
+        self._checked = True
 
     async def _start(
-        self, place: Place, args: tuple[str, ...], stdin: bytes | None, deadline_s: float
-    ) -> Finished:
+        self, context: GitContext, args: tuple[str, ...], stdin: bytes | None, deadline_s: float
+    ) -> ProgramResult:
         options = [word for setting in _CONFIGURATION for word in ("-c", setting)]
         argv = ["git", "--no-pager", *options, *args]
-        env = {"PATH": self._path, **_ENVIRONMENT, **place.environment()}
+        env = {"PATH": self._path, **_ENVIRONMENT, **context.environment()}
         try:
             async with asyncio.timeout(deadline_s):
-                return await self._run(argv, str(place.cwd), env, stdin)
+                return await self._run(argv, str(context.cwd), env, stdin)
         except TimeoutError:
             raise StepError(
-                f"git {args[0]} did not answer within {deadline_s:g} s in {str(place.cwd)!r}"
+                f"git {args[0]} did not answer within {deadline_s:g} s in {str(context.cwd)!r}"
             ) from None
 
 
 def is_id(text: str) -> bool:
-    """Say whether a text can be the id of an object."""
+    """Tell whether `text` is a full SHA-1 object id."""
     return len(text) == 40 and not set(text) - set("0123456789abcdef")
 
 
-def reason(finished: Finished) -> str:
-    """Return why a program failed, in its own words."""
-    said = finished.stderr.strip()[-_SHOWN_OF_STDERR:]
-    return said or finished.error or f"it left with exit code {finished.exit_code}"
+def reason(finished: ProgramResult) -> str:
+    """Return why a program failed: the end of its error output, if it printed any."""
+    stderr = finished.stderr.strip()[-_MAX_STDERR:]
+    return stderr or finished.error or f"it exited with code {finished.exit_code}"
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """Return the first two numbers of what `git version` prints; what is not one counts as 0."""
+    """Parse the first two numbers of the output of `git version`; others count as 0."""
     number = text.removeprefix("git version ").split()
     parts = number[0].split(".") if number else []
     return tuple(int(part) if part.isdecimal() else 0 for part in parts[:2])
 
 
-def _listed(path: Path) -> str:
-    """Quote a path as git reads it in a list of paths."""
+def _quoted(path: Path) -> str:
+    """Quote a path for a list of paths in a git environment variable."""
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

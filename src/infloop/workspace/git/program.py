@@ -1,4 +1,4 @@
-"""How this package has a program run: it starts none itself, it is given someone who does."""
+"""The interface through which this package runs programs; the implementation is passed in."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-class Finished(NamedTuple):
-    """How a program ended.
+class ProgramResult(NamedTuple):
+    """The result of a program.
 
-    `exit_code` is None when it did not end by itself or never started; `error` then says why.
-    `stdout` is whole and exactly what was written: a runner that cannot hold it answers with
-    `exit_code` None instead.
+    - `exit_code` is None if the program was killed or did not start; `error` then says why.
+    - `stdout` is complete. A runner that cannot hold all of it returns `exit_code` None.
     """
 
     exit_code: int | None
@@ -23,20 +22,20 @@ class Finished(NamedTuple):
 
 
 class RunProgram(Protocol):
-    """Runs a program to its end with exactly the environment given.
+    """Runs a program to its end with exactly the given environment.
 
-    The program is looked for on the `PATH` of that environment. Cancelled, the program is gone
-    before CancelledError leaves.
+    The program is searched on the `PATH` of that environment. On cancellation, the program has
+    ended before CancelledError is raised.
     """
 
     async def __call__(
         self, argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes | None
-    ) -> Finished:
-        """Run `argv` in `cwd`; without `stdin` it reads nothing."""
+    ) -> ProgramResult:
+        """Run `argv` in `cwd`; without `stdin` its standard input is empty."""
 
 
 class Confine(Protocol):
-    """Makes somebody who runs programs that reach nothing but the paths given, and no network."""
+    """Makes a runner whose programs can reach only the given paths and no network."""
 
     def __call__(self, *, read: Sequence[str], write: Sequence[str]) -> RunProgram:
-        """Return a runner for programs that may read and write there."""
+        """Return a runner for programs that may read `read` and write `write`."""

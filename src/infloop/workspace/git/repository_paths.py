@@ -1,7 +1,7 @@
-"""Where the git repository around a directory keeps its files, for a fence that must let it work.
+"""Finds the paths of a git repository that a confined child needs.
 
-Read from the files themselves, without git and without following what they name any further: a
-directory may have been made by somebody who wants to be shown more than is theirs.
+The paths are read from the repository's own files. Git is not run, and a path named in a file is
+not followed further: the directory may be written by an attacker who wants to see more.
 """
 
 from __future__ import annotations
@@ -12,45 +12,45 @@ from typing import NamedTuple
 _LONGEST = 4096
 
 
-class Places(NamedTuple):
-    """What is changed, and what is only read, by work in a directory of a repository.
+class GitPaths(NamedTuple):
+    """The paths that work in a repository writes, and those it only reads.
 
-    What is read may lie in what is changed: the deeper path counts, where the level can do that.
-    `is_its_own` if the repository belongs to whoever works there.
+    A read path may lie inside a write path; the deeper path wins where the isolation level can
+    do that. `is_private` means that the repository belongs to the agent alone.
     """
 
     write: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
-    is_its_own: bool = False
+    is_private: bool = False
 
 
-def git_places(directory: str) -> Places:
-    """Return the places of the repository around a directory; none if there is none.
+def git_paths(directory: str) -> GitPaths:
+    """Return the paths of the repository that contains `directory`; empty if there is none.
 
-    That is the top of its tree, whose `.git` is only read; of a worktree the repository's own
-    directory too.
+    The work tree is writable and its `.git` is read-only. For a worktree, the directory of the
+    main repository is read-only too.
     """
     start = Path(directory).resolve()
     for top in (start, *start.parents):
         mark = top / ".git"
         if mark.is_symlink():
-            return Places()
+            return GitPaths()
         if mark.is_dir():
-            return Places((str(top),), (str(mark),))
+            return GitPaths((str(top),), (str(mark),))
         if mark.is_file():
             return _worktree(top, mark)
-    return Places()
+    return GitPaths()
 
 
-def _worktree(top: Path, mark: Path) -> Places:
+def _worktree(top: Path, mark: Path) -> GitPaths:
     admin = _named(mark, "gitdir: ", top)
     if admin is None or admin.parent.name != "worktrees" or not _points_back(admin, mark):
-        return Places((str(top),), (str(mark),))
-    return Places((str(top),), (str(mark), str(admin.parent.parent)))
+        return GitPaths((str(top),), (str(mark),))
+    return GitPaths((str(top),), (str(mark), str(admin.parent.parent)))
 
 
 def _points_back(admin: Path, mark: Path) -> bool:
-    """Say whether the repository knows the worktree as its own."""
+    """Tell whether the repository lists this worktree as its own."""
     named = _named(admin / "gitdir", "", admin)
     return named is not None and named == mark.resolve()
 

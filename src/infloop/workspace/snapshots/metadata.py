@@ -1,7 +1,7 @@
-"""What a snapshot keeps beside the files: permissions, and what was not read.
+"""Snapshot metadata: permissions, and the paths that were not read.
 
-A git tree knows one permission, whether the owner may execute. The rest is kept as a umask that
-explains most of the tree, and the paths that it does not explain.
+A git tree stores only one permission, the owner's execute bit. The others are stored as the umask
+that fits most of the tree, plus a list of paths it does not fit.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from infloop.workspace.snapshots.walk import Skipped
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from infloop.workspace.snapshots.index import Folder
-    from infloop.workspace.snapshots.walk import Seen
+    from infloop.workspace.snapshots.stat_cache import Folder
+    from infloop.workspace.snapshots.walk import WalkReport
 
 _UMASKS = (0o022, 0o002, 0o077, 0o027, 0o007)
 _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Notes:
-    """Beside the files; paths as `os.fsdecode` gives them, the root's own being empty."""
+class Metadata:
+    """The metadata of a snapshot; paths are decoded with `os.fsdecode`, the root is empty."""
 
     umask: int = 0o022
     modes: dict[str, int] = field(default_factory=dict)
@@ -37,15 +37,15 @@ class Notes:
     files: int = 0
 
     def permissions(self, path: bytes, git_mode: bytes) -> int | None:
-        """Return the permission bits of a path; a link has none."""
+        """Return the permission bits of a path; None for a link."""
         if git_mode == LINK:
             return None
         given = self.modes.get(os.fsdecode(path))
         whole = 0o666 if git_mode == FILE else 0o777
         return whole & ~self.umask if given is None else given
 
-    def encoded(self) -> bytes:
-        """Return the notes as they are stored: the same notes, the same bytes."""
+    def encode(self) -> bytes:
+        """Return the stored form; equal metadata gives equal bytes."""
         return json.dumps(
             {
                 "version": _VERSION,
@@ -60,12 +60,15 @@ class Notes:
         ).encode("ascii")
 
 
-def decode(data: bytes) -> Notes:
-    """Read stored notes."""
+def decode(data: bytes) -> Metadata:
+    """Decode stored metadata; raise StoreError for a newer format."""
     stored = json.loads(data)
     if stored["version"] != _VERSION:
-        raise StoreError(f"a snapshot was taken by a newer infloop (notes {stored['version']!r})")
-    return Notes(
+        raise StoreError(
+            f"the snapshot has metadata version {stored['version']!r}, which this infloop cannot "
+            "read: upgrade infloop"
+        )
+    return Metadata(
         stored["umask"],
         stored["modes"],
         tuple(Skipped(*each) for each in stored["skipped"]),
@@ -74,8 +77,8 @@ def decode(data: bytes) -> Notes:
     )
 
 
-def note(root: Folder, seen: Seen) -> Notes:
-    """Return the notes of a tree that was just walked."""
+def collect(root: Folder, report: WalkReport) -> Metadata:
+    """Return the metadata of a tree that was just scanned."""
     umask = max(_UMASKS, key=lambda each: _explained(root.counts, each))
     modes: dict[str, int] = {}
     if any(not _explains(umask, mode) for mode in root.counts):
@@ -84,7 +87,7 @@ def note(root: Folder, seen: Seen) -> Notes:
             for path, mode in root.modes()
             if not _explains(umask, mode)
         }
-    return Notes(umask, modes, tuple(seen.skipped), tuple(seen.repositories), seen.files)
+    return Metadata(umask, modes, tuple(report.skipped), tuple(report.repositories), report.files)
 
 
 def _explained(modes: Mapping[int, int], umask: int) -> int:

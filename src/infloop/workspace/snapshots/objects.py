@@ -1,11 +1,10 @@
-"""The private object store: a bare git repository that is written here and read by git.
+"""The private object store: a bare git repository that this module writes and git reads.
 
-Objects are written as packs, one for each batch: two files and a few syncs, however many objects.
-A pack appears under its name only when it is whole, so a crash leaves at most a temporary file.
-git merges small packs into larger ones from time to time (see `snapshot`).
-
-What the store holds is known by heart, from the packs' own lists of names, so that nothing is
-written twice and a pack that somebody removed is noticed.
+- Objects are written as one pack for each batch: two files and a few syncs.
+- A pack gets its final name when it is complete. A crash leaves at most a temporary file.
+- git merges small packs into larger ones from time to time (see `store`).
+- The ids of all objects are kept in memory, read from the pack indexes. So no object is written
+  twice, and a pack that was removed is noticed.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-Kind: TypeAlias = Literal["commit", "tree", "blob"]
+ObjectKind: TypeAlias = Literal["commit", "tree", "blob"]
 
 ID_BYTES = 20
-FILE, PROGRAM, LINK, FOLDER = b"100644", b"100755", b"120000", b"40000"
+FILE, EXECUTABLE, LINK, FOLDER = b"100644", b"100755", b"120000", b"40000"
 
-_KINDS: dict[Kind, int] = {"commit": 1, "tree": 2, "blob": 3}
-_FULL_PACK = 1 << 30  # beyond 2 GiB a pack's list of names would need longer offsets
+_KINDS: dict[ObjectKind, int] = {"commit": 1, "tree": 2, "blob": 3}
+_MAX_PACK_BYTES = 1 << 30  # over 2 GiB, a pack index needs longer offsets
 _BLOCK = 1 << 20
-_NAMES_AT = 8 + 256 * 4
+_IDS_OFFSET = 8 + 256 * 4
 
 _CONFIG = """\
 [core]
@@ -50,13 +49,13 @@ _CONFIG = """\
 \tconflictStyle = merge
 """
 
-# What the trees' own .gitattributes say must change no byte and start no driver. Unlike `-diff`
-# and `-merge`, which mean "binary", `!` takes git back to what it does without attributes.
+# A .gitattributes in a tree must change no byte and start no driver. `-diff` and `-merge` would
+# mean "binary"; `!` restores the behaviour without attributes.
 _ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding !diff !merge !whitespace\n"
 
 
 class TreeEntry(NamedTuple):
-    """One line of a tree."""
+    """One entry of a tree object."""
 
     name: bytes
     mode: bytes
@@ -64,61 +63,61 @@ class TreeEntry(NamedTuple):
 
 
 class Objects:
-    """The repository at `directory`; it is made when it is first written to."""
+    """The repository at `directory`; it is created before the first write."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._packs = directory / "objects" / "pack"
         self._lock = threading.Lock()
-        self._seen: set[str] = set()
+        self._packs_known: set[str] = set()
         self.known: set[bytes] = set()
-        """The ids of all objects, as of the last `refresh`."""
+        """The ids of all objects at the last `refresh`."""
 
     def prepare(self) -> None:
-        """Make sure the repository is there."""
+        """Create the repository if it does not exist."""
         if (self.directory / "HEAD").exists():
             return
         for below in ("objects/pack", "objects/info", "refs/heads", "info"):
             (self.directory / below).mkdir(mode=0o700, parents=True, exist_ok=True)
         self.directory.chmod(0o700)
-        _put(self.directory / "config", _CONFIG)
-        _put(self.directory / "info" / "attributes", _ATTRIBUTES)
-        # Last, because it is what says that the rest is there.
-        _put(self.directory / "HEAD", "ref: refs/heads/none\n")
+        _write_atomically(self.directory / "config", _CONFIG)
+        _write_atomically(self.directory / "info" / "attributes", _ATTRIBUTES)
+        # Last, because its existence means that the repository is complete.
+        _write_atomically(self.directory / "HEAD", "ref: refs/heads/none\n")
 
     def refresh(self) -> None:
-        """Learn what other processes, and git, did to the packs."""
+        """Read the indexes of packs that other processes or git added or removed."""
         with self._lock:
             names = (entry.name for entry in os.scandir(self._packs))
             present = {name for name in names if name.startswith("pack-") and name.endswith(".idx")}
-            if self._seen - present:
-                self._seen, self.known = set(), set()
-            for name in present - self._seen:
-                self.known.update(names_in((self._packs / name).read_bytes()))
-            self._seen = present
+            if self._packs_known - present:
+                self._packs_known, self.known = set(), set()
+            for name in present - self._packs_known:
+                self.known.update(object_ids_in((self._packs / name).read_bytes()))
+            self._packs_known = present
 
     def pack_count(self) -> int:
-        """Return how many packs there were at the last `refresh`."""
-        return len(self._seen)
+        """Return the number of packs at the last `refresh`."""
+        return len(self._packs_known)
 
     def batch(self) -> Batch:
-        """Begin to write objects; they are there when the `with` block has been left."""
-        return Batch(self._packs, self.known, self._note)
+        """Start writing objects; they become readable when the `with` block ends."""
+        return Batch(self._packs, self.known, self._add_known)
 
-    def _note(self, name: str, ids: set[bytes]) -> None:
+    def _add_known(self, name: str, ids: set[bytes]) -> None:
         with self._lock:
-            self._seen.add(name)
+            self._packs_known.add(name)
             self.known |= ids
 
-    def sweep(self) -> None:
-        """Remove what writers that died have left."""
+    def remove_temporary_files(self) -> None:
+        """Remove the files of writers that died; no writer may be active."""
         for entry in os.scandir(self._packs):
             if entry.name.startswith("tmp_"):
                 os.unlink(entry.path)  # noqa: PTH108  (an entry's path is a string)
 
 
 class Batch:
-    """Objects being written; nothing of it can be read before it has been left without error."""
+    """Objects being written; none can be read until the block ends without an error."""
 
     def __init__(
         self, packs: Path, known: set[bytes], on_stored: Callable[[str, set[bytes]], None]
@@ -149,8 +148,8 @@ class Batch:
     def __contains__(self, object_id: bytes) -> bool:
         return object_id in self._known or object_id in self._added
 
-    def add(self, kind: Kind, data: bytes) -> bytes:
-        """Write an object unless it is there; return its id."""
+    def add(self, kind: ObjectKind, data: bytes) -> bytes:
+        """Write an object unless it exists; return its id."""
         digest = hashlib.sha1(b"%s %d\0" % (kind.encode(), len(data)), usedforsecurity=False)
         digest.update(data)
         object_id = digest.digest()
@@ -160,7 +159,7 @@ class Batch:
             self._pack = _Pack(self._packs)
         self._pack.add(kind, data, object_id)
         self._added.add(object_id)
-        if self._pack.size > _FULL_PACK:
+        if self._pack.size > _MAX_PACK_BYTES:
             pack, self._pack = self._pack, None
             self._finish(pack)
         return object_id
@@ -179,8 +178,6 @@ def _tree_order(entry: TreeEntry) -> bytes:
 
 
 class _Pack:
-    """A pack being written."""
-
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._path = directory / f"tmp_{secrets.token_hex(8)}.pack"
@@ -189,18 +186,18 @@ class _Pack:
         self._entries: list[tuple[bytes, int, int]] = []
         self.size = 12
 
-    def add(self, kind: Kind, data: bytes, object_id: bytes) -> None:
+    def add(self, kind: ObjectKind, data: bytes, object_id: bytes) -> None:
         packed = _entry_head(_KINDS[kind], len(data)) + zlib.compress(data, 1)
         self._entries.append((object_id, zlib.crc32(packed), self.size))
         self._file.write(packed)
         self.size += len(packed)
 
     def finish(self) -> str:
-        """Make the pack part of the store; return the name of its list."""
+        """Give the pack its final name; return the name of its index."""
         checksum = self._sign()
         listing = self._path.with_suffix(".idx")
         with listing.open("xb") as file:
-            file.write(_listing(sorted(self._entries), checksum))
+            file.write(_pack_index(sorted(self._entries), checksum))
             _sync(file.fileno())
         name = f"pack-{checksum.hex()}"
         self._path.replace(self._directory / f"{name}.pack")
@@ -213,7 +210,7 @@ class _Pack:
         self._path.unlink(missing_ok=True)
 
     def _sign(self) -> bytes:
-        """Put in the number of objects, which is known only now, and the checksum over all."""
+        """Write the number of objects, which is known only now, and the checksum."""
         self._file.seek(8)
         self._file.write(struct.pack(">L", len(self._entries)))
         self._file.seek(0)
@@ -237,8 +234,8 @@ def _entry_head(kind: int, size: int) -> bytes:
     return bytes(head)
 
 
-def _listing(entries: list[tuple[bytes, int, int]], pack_checksum: bytes) -> bytes:
-    """Return a pack's list of names (version 2) for sorted entries of (id, crc32, offset)."""
+def _pack_index(entries: list[tuple[bytes, int, int]], pack_checksum: bytes) -> bytes:
+    """Return a pack index (version 2) for sorted entries of (id, crc32, offset)."""
     counts = [0] * 256
     for object_id, _, _ in entries:
         counts[object_id[0]] += 1
@@ -259,17 +256,17 @@ def _listing(entries: list[tuple[bytes, int, int]], pack_checksum: bytes) -> byt
     return body + hashlib.sha1(body, usedforsecurity=False).digest()
 
 
-def names_in(listing: bytes) -> Iterable[bytes]:
-    """Return the ids of the objects in a pack, by its list of names."""
-    (count,) = struct.unpack_from(">L", listing, _NAMES_AT - 4)
-    end = _NAMES_AT + count * ID_BYTES
-    return (listing[at : at + ID_BYTES] for at in range(_NAMES_AT, end, ID_BYTES))
+def object_ids_in(listing: bytes) -> Iterable[bytes]:
+    """Return the object ids in a pack index."""
+    (count,) = struct.unpack_from(">L", listing, _IDS_OFFSET - 4)
+    end = _IDS_OFFSET + count * ID_BYTES
+    return (listing[at : at + ID_BYTES] for at in range(_IDS_OFFSET, end, ID_BYTES))
 
 
-def _put(path: Path, text: str) -> None:
-    unseen = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    unseen.write_text(text, encoding="ascii")
-    unseen.replace(path)
+def _write_atomically(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary.write_text(text, encoding="ascii")
+    temporary.replace(path)
 
 
 def _sync(descriptor: int) -> None:

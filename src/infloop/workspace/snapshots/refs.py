@@ -1,7 +1,9 @@
-"""What keeps objects in the private store: a ref for each snapshot, and sets under a name.
+"""Refs that keep objects of the private store alive.
 
-A ref is a small file named after the object it keeps. Its time says when it was last wanted.
-A snapshot that was taken for an owner is kept as long as the owner is.
+- A ref is a small file named after its object. Its modification time is the last time of use.
+- A snapshot without an owner is kept until it is dropped.
+- A snapshot with an owner is kept until the owner is dropped.
+- A pin keeps a named set of objects.
 """
 
 from __future__ import annotations
@@ -26,31 +28,30 @@ class Refs:
         self._owned = directory / "refs" / "owned"
 
     def keep(self, object_id: str, owner: str = "") -> None:
-        """Keep a snapshot until it is dropped, or its owner is."""
-        place = self._owned / owner if owner else self._snapshots
-        self._write(place / object_id, object_id)
+        """Keep a snapshot until it is dropped, or until its owner is dropped."""
+        directory = self._owned / owner if owner else self._snapshots
+        self._write(directory / object_id, object_id)
 
     def share(self, owner: str, other: str) -> None:
-        """Keep what is kept for one owner for another one too."""
-        place = self._owned / other
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Keep the snapshots of one owner for another owner too."""
+        directory = self._owned / other
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for ref in _files(self._owned / owner):
             with suppress(FileExistsError):
-                (place / ref.name).hardlink_to(ref)
+                (directory / ref.name).hardlink_to(ref)
 
     def owners(self) -> list[str]:
-        """Return for whom snapshots are kept."""
-        return [place.name for place in _files(self._owned)]
+        return [directory.name for directory in _files(self._owned)]
 
     def drop_owner(self, owner: str) -> None:
-        """Keep nothing any more for an owner alone."""
+        """Drop the refs of an owner."""
         for ref in _files(self._owned / owner):
             ref.unlink(missing_ok=True)
-        with suppress(OSError):  # a snapshot is being taken for it
+        with suppress(OSError):  # not empty: a snapshot is being taken for this owner
             (self._owned / owner).rmdir()
 
     def drop(self, keep: Collection[str], grace_s: float) -> list[str]:
-        """Keep no snapshots any more but some, and those wanted lately; return which went."""
+        """Drop snapshots not in `keep` and not used for `grace_s`; return the dropped ids."""
         oldest = time.time_ns() / 1e9 - grace_s
         found = [ref for ref in _files(self._snapshots) if ref.name not in keep]
         gone = [ref for ref in found if ref.stat().st_mtime < oldest]
@@ -59,7 +60,7 @@ class Refs:
         return [ref.name for ref in gone]
 
     def pin(self, name: str, *ids: str) -> None:
-        """Keep these objects, and no others, under a name."""
+        """Make a pin keep exactly these objects; none removes the pin."""
         for object_id in ids:
             self._write(self._pins(name) / object_id, object_id)
         for ref in _files(self._pins(name)):
@@ -73,12 +74,12 @@ class Refs:
         if path.exists():
             return os.utime(path)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        unseen = self._directory / f"ref.{secrets.token_hex(8)}"
-        with unseen.open("xb") as file:
+        temporary = self._directory / f"ref.{secrets.token_hex(8)}"
+        with temporary.open("xb") as file:
             file.write(object_id.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        unseen.replace(path)
+        temporary.replace(path)
         return None
 
 

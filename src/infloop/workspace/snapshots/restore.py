@@ -1,11 +1,11 @@
-"""Making a directory be as a tree says.
+"""Writes a tree to a directory.
 
-New files are first written whole to a staging directory inside the root, so that what is left to
-do is quick: remove, make directories, rename into place, set permissions. Everything goes by
-descriptor beneath the root. Before a file is replaced or removed it must still be the one that was
-read into the store, so nothing is ever lost that is not kept; if it is not, the work stops there.
-
-Done again after an interruption, it finishes what was begun.
+- New files are first written to a staging directory inside the root. The remaining steps are
+  quick: remove, create directories, rename into place, set permissions.
+- All paths are opened by descriptor beneath the root.
+- A file is replaced or removed only if it is still the one that was read into the store. Otherwise
+  the update stops there, so nothing is lost that is not stored.
+- Running an interrupted update again completes it.
 """
 
 from __future__ import annotations
@@ -21,74 +21,71 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from infloop.errors import StepError
 from infloop.lowlevel.remove_tree import remove_tree_at
 from infloop.workspace import beneath
-from infloop.workspace.snapshots.objects import LINK, PROGRAM
+from infloop.workspace.snapshots.objects import EXECUTABLE, LINK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from infloop.workspace.snapshots.index import Folder
-    from infloop.workspace.snapshots.trees import Difference, Entry
+    from infloop.workspace.snapshots.stat_cache import Folder
+    from infloop.workspace.snapshots.trees import Difference, PathEntry
     from infloop.workspace.threads import Stop
 
 
-STAGE = re.compile(rb"\.infloop-stage-[0-9a-f]{16}")  # noqa: TID251  (our own fixed pattern)
-"""The name of a staging directory."""
+STAGING_NAME = re.compile(rb"\.infloop-stage-[0-9a-f]{16}")  # noqa: TID251  (our own fixed pattern)
 
-
-Wanted: TypeAlias = "dict[str, list[tuple[int, Difference]]]"
-"""For each blob, the numbered differences that it is the content of."""
+BlobTargets: TypeAlias = "dict[str, list[tuple[int, Difference]]]"
+"""For each blob, the numbered differences whose content it is."""
 
 
 class Permission(NamedTuple):
-    """Permission bits that a path is to have."""
-
     path: bytes
     mode: int
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What is to be done.
+class TreeUpdate:
+    """The changes to make in a directory.
 
-    `before` is the tree as it was read; `fleeting` are sockets and pipes, which hold nothing and
-    may go. The permissions of new files are in `modes`; those not in it get what the umask gives.
-    With `tidy`, directories that are emptied go too, though no difference says so.
+    - `before` is the tree as it was scanned.
+    - `special_files` are sockets and pipes to remove; they have no content to lose.
+    - `modes` are the permissions of new files; files not listed get those of the umask.
+    - With `remove_emptied`, directories that become empty are removed too.
     """
 
     differences: tuple[Difference, ...]
     before: Folder
     modes: Mapping[bytes, int] = field(default_factory=dict)
     permissions: tuple[Permission, ...] = ()
-    fleeting: Collection[bytes] = ()
-    tidy: bool = False
+    special_files: Collection[bytes] = ()
+    remove_emptied: bool = False
 
-    def contents(self) -> Wanted:
-        """Return, for each blob that is needed, which differences it is for."""
-        wanted: Wanted = {}
+    def contents(self) -> BlobTargets:
+        """Return, for each blob that is needed, the differences it is the content of."""
+        targets: BlobTargets = {}
         for number, each in enumerate(self.differences):
             if each.new and not each.new.is_folder:
-                wanted.setdefault(each.new.id, []).append((number, each))
-        return wanted
+                targets.setdefault(each.new.id, []).append((number, each))
+        return targets
 
 
-class Stage:
-    """The staging directory: one file for each difference that needs one, by number."""
+class StagingDirectory:
+    """A directory with one file for each difference that has content, named by its number."""
 
     def __init__(self, root: int) -> None:
         self._root = root
         self._name = b".infloop-stage-" + secrets.token_hex(8).encode()
         self.root_mode = beneath.make_writable(root)
-        """The permissions to give the root at the end, None to leave it as it is."""
+        """The final permissions of the root; None leaves them unchanged."""
         os.mkdir(self._name, 0o700, dir_fd=root)
-        self.descriptor = os.open(self._name, beneath.FOLDER, dir_fd=root)
+        self.descriptor = os.open(self._name, beneath.OPEN_DIRECTORY, dir_fd=root)
 
-    def put(self, number: int, content: bytes, entry: Entry, mode: int | None) -> None:
+    def put(self, number: int, content: bytes, entry: PathEntry, mode: int | None) -> None:
         """Write the content of one difference."""
         name = b"%d" % number
         if entry.mode == LINK:
             return os.symlink(content, name, dir_fd=self.descriptor)
-        usual = 0o777 if entry.mode == PROGRAM else 0o666
-        file = os.open(name, beneath.CREATE, usual, dir_fd=self.descriptor)
+        usual = 0o777 if entry.mode == EXECUTABLE else 0o666
+        file = os.open(name, beneath.CREATE_FILE, usual, dir_fd=self.descriptor)
         try:
             beneath.write_all(file, content)
             if mode is not None:
@@ -98,62 +95,66 @@ class Stage:
         return None
 
     def put_all(
-        self, work: Work, wanted: Wanted, contents: Iterable[tuple[str, bytes]], stop: Stop
+        self,
+        update: TreeUpdate,
+        targets: BlobTargets,
+        contents: Iterable[tuple[str, bytes]],
+        stop: Stop,
     ) -> None:
-        """Write some contents to all places that they are wanted at."""
+        """Write each blob to all its targets."""
         for blob, content in contents:
             stop.check()
-            for number, each in wanted[blob]:
+            for number, each in targets[blob]:
                 assert each.new
-                self.put(number, content, each.new, work.modes.get(each.path))
+                self.put(number, content, each.new, update.modes.get(each.path))
 
     def close(self) -> None:
-        """Remove the directory and what is left in it."""
+        """Remove the directory with its content, and restore the permissions of the root."""
         os.close(self.descriptor)
         remove_tree_at(self._root, self._name)
         if self.root_mode is not None:
             os.fchmod(self._root, self.root_mode)
 
 
-def open_stage(root: int) -> Stage:
-    """Make a staging directory, or raise StepError."""
+def open_staging(root: int) -> StagingDirectory:
+    """Create a staging directory, or raise StepError."""
     try:
-        return Stage(root)
+        return StagingDirectory(root)
     except OSError as error:
-        raise StepError(f"the directory cannot be written to: {error.strerror}") from None
+        raise StepError(f"the directory is not writable: {error.strerror}") from None
 
 
-def perform(root: int, stage: Stage, work: Work) -> None:
-    """Do the work; everything it needs is staged. Raise StepError where it cannot go on."""
+def perform_update(root: int, stage: StagingDirectory, update: TreeUpdate) -> None:
+    """Make the changes; all content is staged. Raise StepError if a change is not possible."""
     try:
-        _Performance(root, stage, work).run()
+        _Updater(root, stage, update).run()
     except OSError as error:
         path = os.fsdecode(error.filename2 or error.filename or b"the directory")
         raise StepError(f"{path!r} could not be changed: {error.strerror}") from None
 
 
-class _Performance:
-    def __init__(self, root: int, stage: Stage, work: Work) -> None:
+class _Updater:
+    def __init__(self, root: int, stage: StagingDirectory, update: TreeUpdate) -> None:
         self._root = root
         self._stage = stage
-        self._work = work
+        self._update = update
         self._opened: dict[bytes, int] = {}
-        """The permissions of directories that had to be made writable."""
+        """The previous permissions of directories that were made writable."""
 
     def run(self) -> None:
-        work = list(enumerate(self._work.differences))
-        for _, each in work:
+        update = list(enumerate(self._update.differences))
+        for _, each in update:
             if each.old and not each.old.is_folder and each.new is None:
                 self._remove(each.path)
-        for path in self._work.fleeting:
-            self._remove_fleeting(path)
-        for _, each in reversed(work):
+        for path in self._update.special_files:
+            self._remove_special_file(path)
+        for _, each in reversed(update):
             if each.old and each.old.is_folder:
                 self._remove_folder(each.path)
-        for _, each in work:
+        for _, each in update:
             if each.new and each.new.is_folder:
                 self._add_folder(each.path)
-        for number, each in work:
+        for number, each in update:
             if each.new and not each.new.is_folder:
                 self._place(number, each)
         self._set_permissions()
@@ -162,11 +163,11 @@ class _Performance:
         with self._writable_parent(path) as (above, name):
             self._must_be_as_read(path, above, name)
             os.unlink(name, dir_fd=above)
-        if self._work.tidy:
+        if self._update.remove_emptied:
             self._remove_emptied(path.rpartition(b"/")[0])
 
     def _remove_emptied(self, path: bytes) -> None:
-        """Remove a directory that holds nothing any more, and so on upwards."""
+        """Remove a directory if it is empty, and then its parents likewise."""
         while path:
             try:
                 with self._writable_parent(path) as (above, name):
@@ -175,14 +176,14 @@ class _Performance:
                 return
             path = path.rpartition(b"/")[0]
 
-    def _remove_fleeting(self, path: bytes) -> None:
+    def _remove_special_file(self, path: bytes) -> None:
         with suppress(FileNotFoundError), self._writable_parent(path) as (above, name):
             status = os.stat(name, dir_fd=above, follow_symlinks=False)
-            if _holds_nothing(status):
+            if _is_special(status):
                 os.unlink(name, dir_fd=above)
 
     def _remove_folder(self, path: bytes) -> None:
-        # It stays when something in it was not to be touched.
+        # It stays if it contains something that must not be removed.
         with suppress(OSError), self._writable_parent(path) as (above, name):
             os.rmdir(name, dir_fd=above)
 
@@ -191,8 +192,8 @@ class _Performance:
             os.mkdir(name, dir_fd=above)
 
     def _place(self, number: int, each: Difference) -> None:
-        if each.old is None and self._work.tidy:
-            beneath.make_folders(self._root, each.path.rpartition(b"/")[0])
+        if each.old is None and self._update.remove_emptied:
+            beneath.make_directories(self._root, each.path.rpartition(b"/")[0])
         with self._writable_parent(each.path) as (above, name):
             if each.old:
                 self._must_be_as_read(each.path, above, name)
@@ -205,30 +206,30 @@ class _Performance:
         try:
             status = os.stat(name, dir_fd=above, follow_symlinks=False)
         except FileNotFoundError:
-            raise _disturbed(path) from None
-        leaf = self._work.before.leaf(path)
-        # Not its change time: removing another name of the same file moves that.
+            raise _changed_meanwhile(path) from None
+        leaf = self._update.before.leaf(path)
+        # Not the change time: removing another hard link of the file changes it.
         now = (status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode)
         if leaf is None or now != (leaf.mtime, leaf.size, leaf.inode, leaf.mode):
-            raise _disturbed(path)
+            raise _changed_meanwhile(path)
 
     def _must_be_nothing(self, path: bytes, above: int, name: bytes) -> None:
         with suppress(FileNotFoundError):
             os.stat(name, dir_fd=above, follow_symlinks=False)
-            raise _disturbed(path)
+            raise _changed_meanwhile(path)
 
     def _set_permissions(self) -> None:
-        final = {each.path: each.mode for each in self._work.permissions}
-        # The deepest first: a directory may be made one that cannot be entered.
+        final = {each.path: each.mode for each in self._update.permissions}
+        # The deepest first, because a parent may become inaccessible.
         for path, mode in sorted({**self._opened, **final}.items(), reverse=True):
             if path:
                 self._set_permission(path, mode)
-        # The root last of all: the staging directory is still in it.
+        # The root last, because the staging directory is still in it.
         self._stage.root_mode = final.get(b"", self._stage.root_mode)
 
     def _set_permission(self, path: bytes, mode: int) -> None:
-        with suppress(FileNotFoundError), beneath.parent(self._root, path) as (above, name):
-            descriptor = os.open(name, beneath.READ, dir_fd=above)
+        with suppress(FileNotFoundError), beneath.open_parent(self._root, path) as (above, name):
+            descriptor = os.open(name, beneath.OPEN_FILE, dir_fd=above)
             try:
                 os.fchmod(descriptor, mode)
             finally:
@@ -236,20 +237,20 @@ class _Performance:
 
     @contextmanager
     def _writable_parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:
-        with beneath.parent(self._root, path) as (above, name):
+        with beneath.open_parent(self._root, path) as (above, name):
             mode = beneath.make_writable(above)
             if mode is not None:
                 self._opened.setdefault(path.rpartition(b"/")[0], mode)
             yield above, name
 
 
-def _holds_nothing(status: os.stat_result) -> bool:
+def _is_special(status: os.stat_result) -> bool:
     kinds = (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK)
     return not any(is_kind(status.st_mode) for is_kind in kinds)
 
 
-def _disturbed(path: bytes) -> StepError:
+def _changed_meanwhile(path: bytes) -> StepError:
     return StepError(
-        f"{os.fsdecode(path)!r} changed while it was to be replaced: "
-        "stop what is working in the directory and try again"
+        f"{os.fsdecode(path)!r} changed during the update: "
+        "stop the programs that write to the directory and try again"
     )

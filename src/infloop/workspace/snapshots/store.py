@@ -1,17 +1,24 @@
-"""The time machine: whole trees, kept in a private store.
+"""Takes, compares and restores snapshots of whole directory trees.
 
-A snapshot holds what `walk` reads and `notes` adds: the content of every file, tracked, untracked
-or ignored, with all permission bits, links as links, directories, the empty ones too. It does not
-hold owners, times, extended attributes, which names are one file, or anything named `.git`.
-Its id is made of what it holds: the same tree has the same id.
+A snapshot holds
 
-Nothing outside the store is written but by `restore`, and that never touches a `.git`. Plain
-directories and git work trees are the same here.
+- the content of every file, whether git tracks, ignores or does not know it,
+- all permission bits, symbolic links, and directories, including empty ones.
 
-On disk: a bare repository (see `objects`) with one ref for each snapshot under `refs/snapshots` or,
-taken for somebody, under `refs/owned`, and others under `refs/pinned` that `prune` leaves alone;
-and `memory`, which is a cache. The store
-is shared by processes: whoever adds holds it together with others, whoever removes holds it alone.
+It does not hold owners, times, extended attributes, hard links, or anything named `.git`. The id
+of a snapshot is a hash of its content: equal trees have equal ids.
+
+Only `restore` and `update_tree` write outside the store, and never to a `.git`. Plain directories
+and git work trees are treated alike.
+
+On disk, the store is a bare repository (see `objects`) with refs:
+
+- `refs/snapshots`: snapshots without an owner
+- `refs/owned/<owner>`: snapshots of an owner
+- `refs/pinned/<name>`: objects that `prune` keeps
+
+The directory `memory` is a cache. Processes share the store: adding takes a shared lock, removing
+an exclusive one.
 """
 
 from __future__ import annotations
@@ -27,16 +34,23 @@ from typing import TYPE_CHECKING
 from infloop.errors import InfloopError, NotFound, StepError
 from infloop.lowlevel.directory_lock import hold_directory
 from infloop.workspace import beneath
-from infloop.workspace.git.commands import Git, Place, is_id
-from infloop.workspace.snapshots import metadata as notes
+from infloop.workspace.git.commands import Git, GitContext, is_id
+from infloop.workspace.snapshots import metadata
 from infloop.workspace.snapshots.changes import Change, changes
-from infloop.workspace.snapshots.index import Memory
 from infloop.workspace.snapshots.objects import FILE, FOLDER, Objects, TreeEntry
 from infloop.workspace.snapshots.refs import Refs
-from infloop.workspace.snapshots.restore import open_stage, perform
-from infloop.workspace.snapshots.restore_plan import Read, State, check_room, leading_to, left, work
-from infloop.workspace.snapshots.trees import Trees
-from infloop.workspace.snapshots.walk import Limits, Skipped, Walk
+from infloop.workspace.snapshots.restore import open_staging, perform_update
+from infloop.workspace.snapshots.restore_plan import (
+    ScannedTree,
+    StoredTree,
+    check_blockers,
+    parent_paths,
+    restore_update,
+    unremoved_paths,
+)
+from infloop.workspace.snapshots.stat_cache import StatCache
+from infloop.workspace.snapshots.trees import TreeReader
+from infloop.workspace.snapshots.walk import Skipped, TreeLimits, Walk
 from infloop.workspace.threads import in_thread
 
 if TYPE_CHECKING:
@@ -44,14 +58,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from infloop.workspace.git.program import RunProgram
-    from infloop.workspace.snapshots.restore import Work
+    from infloop.workspace.snapshots.restore import TreeUpdate
     from infloop.workspace.snapshots.trees import Difference
     from infloop.workspace.threads import Stop
 
 GRACE_S = 3600.0
-"""How long a snapshot is kept whatever `prune` is told: its taker may not have written it down."""
-_MANY_PACKS = 40
-_REMEMBERED = 64
+"""`prune` keeps younger snapshots: the process that took one may not have recorded its id yet."""
+_MAX_PACKS = 40
+_MAX_CACHED_TREES = 64
 
 
 def _now_ms() -> int:
@@ -60,11 +74,12 @@ def _now_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A tree as it was.
+    """A stored tree.
 
-    `tree` is the id of the files alone, the same as long as no content, type, name or execute bit
-    changes. `head` is the commit that the tree's own git had checked out, if it has one.
-    `repositories` are the `.git`s further down, which the snapshot does not hold.
+    - `tree` is the id of the files alone. It depends on names, content, file types and execute
+      bits.
+    - `head` is the commit that was checked out, if the directory is a git work tree.
+    - `repositories` are nested `.git` directories, which the snapshot does not hold.
     """
 
     id: str
@@ -79,7 +94,11 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A restore that is done: `before` undoes it, `left` could not be kept and so has stayed."""
+    """The result of a restore.
+
+    `before` is a snapshot that undoes it. `left` are paths that were not removed, because no
+    snapshot can hold them.
+    """
 
     before: Snapshot
     changes: tuple[Change, ...]
@@ -87,7 +106,7 @@ class Restored:
 
 
 class SnapshotStore:
-    """Snapshots in the directory given; `exclude` are directories that are never looked into."""
+    """The snapshots in `directory`; the directories `exclude` are never read."""
 
     def __init__(
         self,
@@ -95,109 +114,108 @@ class SnapshotStore:
         run: RunProgram,
         *,
         exclude: Sequence[Path] = (),
-        limits: Limits | None = None,
+        limits: TreeLimits | None = None,
         git: Git | None = None,
         now_ms: Callable[[], int] = _now_ms,
     ) -> None:
         self.directory = directory
         self.git = git or Git(run)
         self.objects = Objects(directory)
-        self.trees = Trees(self.git, directory)
+        self.trees = TreeReader(self.git, directory)
         self._exclude = (directory, *exclude)
-        self._limits = limits or Limits()
+        self._limits = limits or TreeLimits()
         self.now_ms = now_ms
         self._refs = Refs(directory)
-        self._memory = Memory(directory / "memory")
-        self._turns: dict[str, asyncio.Lock] = {}
-        self._states: dict[str, State] = {}
+        self._stat_cache = StatCache(directory / "memory")
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._stored_trees: dict[str, StoredTree] = {}
 
     async def take(
         self, root: Path, label: str = "", *, any_size: bool = False, ask_git: bool = True
     ) -> Snapshot:
-        """Keep the tree at `root` as it is now; it is durable when this returns.
+        """Take a snapshot of the tree at `root`; it is durable when this returns.
 
-        A tree that is too large is refused (StepError) unless `any_size` says not to. Its own git
-        is not asked for the commit if `ask_git` says so.
+        Raises StepError for a tree over the size limit, unless `any_size` is true. With `ask_git`
+        false, the checked-out commit is not looked up.
         """
-        async with self.turn(root) as place:
-            read = await self.read(place, any_size=any_size)
-            head = await self._head(place) if ask_git else None
-            taken = self._snapshot(read.state, label, head)
-        await self._tidy()
+        async with self.lock_root(root) as true_root:
+            scan = await self.read(true_root, any_size=any_size)
+            head = await self._head(true_root) if ask_git else None
+            taken = self._snapshot(scan.stored, label, head)
+        await self._repack_if_needed()
         return taken
 
-    async def glance(self, root: Path, owner: str) -> Read:
-        """Keep the tree at `root` as long as its owner is kept; quick, for git is not asked."""
-        async with self.turn(root) as place:
-            read = await self.read(place, owner=owner, any_size=False)
-        await self._tidy()
-        return read
+    async def take_for_owner(self, root: Path, owner: str) -> ScannedTree:
+        """Take a snapshot that lives as long as its owner; git is not run, so this is quick."""
+        async with self.lock_root(root) as true_root:
+            scan = await self.read(true_root, owner=owner, any_size=False)
+        await self._repack_if_needed()
+        return scan
 
     async def diff(self, old: str, new: str) -> list[Change]:
-        """Return what changed from one snapshot to another, by path."""
-        before, after = await self.state(old), await self.state(new)
+        """Return the changes from one snapshot to another."""
+        before, after = await self.stored_tree(old), await self.stored_tree(new)
         found = await self.trees.differences(before.files, after.files)
         return await self._changes(before, after, found)
 
     async def patch(self, old: str, new: str, paths: Sequence[str] | None = None) -> str:
-        """Return what changed as a unified diff, of some paths or of all."""
-        before, after = await self.state(old), await self.state(new)
+        """Return the changes as a unified diff, for all paths or the given ones."""
+        before, after = await self.stored_tree(old), await self.stored_tree(new)
         return await self.trees.patch(before.files, after.files, paths or ())
 
     async def plan_restore(self, root: Path, snapshot: str) -> list[Change]:
-        """Return what a restore would change now; raise StepError if it could not be done."""
-        target = await self.state(snapshot)
-        async with self.turn(root) as place:
-            now = (await self.read(place, keep=False)).state
+        """Return what a restore would change now; raise StepError if it is not possible."""
+        target = await self.stored_tree(snapshot)
+        async with self.lock_root(root) as true_root:
+            now = (await self.read(true_root, keep=False)).stored
         found = await self.trees.differences(now.files, target.files)
-        check_room(now, found)
+        check_blockers(now, found)
         return await self._changes(now, target, found)
 
     async def restore(self, root: Path, snapshot: str) -> Restored:
-        """Make the tree at `root` as it was, after keeping it as it is.
+        """Restore the tree at `root`, after taking a snapshot of its present state.
 
-        Additions are removed, except what no snapshot can hold (`Restored.left`): a `.git`, a file
-        over the size limit. If such a thing is where the snapshot has something else, or
-        somebody else changes the tree meanwhile, StepError says so; a restore that failed or was
-        interrupted can be done again.
+        New files are removed, except those that no snapshot can hold (`Restored.left`), such as a
+        `.git` or a file over the size limit. Raises StepError if one of those blocks the restore,
+        or if the tree changes during it. A failed or interrupted restore can be repeated.
         """
-        target = await self.state(snapshot)
-        async with self.turn(root) as place:
-            read = await self.read(place)
-            before = self._snapshot(read.state, "before restore", await self._head(place))
-            found = await self.trees.differences(read.state.files, target.files)
-            check_room(read.state, found)
-            done = await self._changes(read.state, target, found)
-            await self.make(place, work(read, target, found))
-            stayed = left(read.state, target)
-            await self._verify(place, target, stayed)
+        target = await self.stored_tree(snapshot)
+        async with self.lock_root(root) as true_root:
+            scan = await self.read(true_root)
+            before = self._snapshot(scan.stored, "before restore", await self._head(true_root))
+            found = await self.trees.differences(scan.stored.files, target.files)
+            check_blockers(scan.stored, found)
+            done = await self._changes(scan.stored, target, found)
+            await self.update_tree(true_root, restore_update(scan, target, found))
+            stayed = unremoved_paths(scan.stored, target)
+            await self._verify(true_root, target, stayed)
         return Restored(before, tuple(done), stayed)
 
     def pin(self, name: str, *ids: str) -> None:
-        """Keep these objects until `unpin`, whatever is pruned; a name holds one set."""
+        """Keep these objects until `unpin`, even in `prune`; they replace the set of that name."""
         self._refs.pin(name, *ids)
 
     def unpin(self, name: str) -> None:
-        """No longer keep what was pinned under a name."""
+        """Stop keeping the objects of a pin."""
         self._refs.pin(name)
 
-    def forget(self, root: Path) -> None:
-        """Remember nothing of a root that is gone; its snapshots stay."""
-        self._memory.forget(str(root))
+    def drop_cache(self, root: Path) -> None:
+        """Drop the cached scan of a root that was removed; its snapshots stay."""
+        self._stat_cache.drop(str(root))
 
     def share(self, owner: str, other: str) -> None:
-        """Keep the snapshots of one owner for another one too."""
+        """Keep the snapshots of one owner for another owner too."""
         self._refs.share(owner, other)
 
     def owners(self) -> list[str]:
-        """Return for whom snapshots are kept."""
+        """Return the owners that have snapshots."""
         return self._refs.owners()
 
     async def prune(self, keep: Collection[str], gone: Collection[str] = ()) -> int:
-        """Drop all snapshots but those to keep, the pinned, the recent and the owned.
+        """Drop all snapshots except those in `keep`, pinned, recent or owned ones.
 
-        Dropped, too, is what belongs to owners that are `gone`. What only the dropped ones held
-        is removed from disk. Returns how many were dropped that nobody owned.
+        The snapshots of the owners in `gone` are dropped too. Objects that nothing refers to any
+        more are removed from disk. Returns the number of dropped snapshots that had no owner.
         """
         self.objects.prepare()
         async with hold_directory(self.directory):
@@ -205,121 +223,120 @@ class SnapshotStore:
                 self._refs.drop_owner(owner)
             dropped = self._refs.drop(set(keep), GRACE_S)
             for snapshot in dropped:
-                self._states.pop(snapshot, None)
-            await self.git.call(self.trees.place, "repack", "-a", "-d", "-q", "-l")
-            await self.git.call(self.trees.place, "prune", "--expire=now")
-            self.objects.sweep()
-            self._memory.forget_missing()
+                self._stored_trees.pop(snapshot, None)
+            await self.git.call(self.trees.context, "repack", "-a", "-d", "-q", "-l")
+            await self.git.call(self.trees.context, "prune", "--expire=now")
+            self.objects.remove_temporary_files()
+            self._stat_cache.drop_missing()
         return len(dropped)
 
     async def read(
         self, root: Path, *, keep: bool = True, owner: str = "", any_size: bool = True
-    ) -> Read:
-        """Read the tree at `root` into the store; the caller has its turn at it."""
+    ) -> ScannedTree:
+        """Scan the tree at `root` into the store; the caller holds `lock_root`."""
         self.objects.prepare()
-        limits = self._limits.any_tree if any_size else self._limits
+        limits = self._limits.without_tree_limit if any_size else self._limits
 
-        def work(stop: Stop) -> Read:
+        def work(stop: Stop) -> ScannedTree:
             found = self._read(root, limits, stop)
             if keep:
-                self._refs.keep(found.state.id, owner)
+                self._refs.keep(found.stored.id, owner)
             return found
 
         async with hold_directory(self.directory, shared=True):
             found = await in_thread(work)
-        self._remember(found.state)
+        self._cache(found.stored)
         return found
 
-    async def make(self, root: Path, todo: Work) -> None:
-        """Do work on the tree at `root`; the caller has its turn at it."""
-        with beneath.opened(root) as descriptor:
-            stage = await in_thread(lambda _: open_stage(descriptor))
+    async def update_tree(self, root: Path, todo: TreeUpdate) -> None:
+        """Make changes to the tree at `root`; the caller holds `lock_root`."""
+        with beneath.open_root(root) as descriptor:
+            stage = await in_thread(lambda _: open_staging(descriptor))
             try:
                 contents = todo.contents()
                 async for chunk in self.trees.blobs(contents):
                     await in_thread(partial(stage.put_all, todo, contents, chunk))
-                await in_thread(lambda _: perform(descriptor, stage, todo))
+                await in_thread(lambda _: perform_update(descriptor, stage, todo))
             finally:
                 await in_thread(lambda _: stage.close())
 
     @asynccontextmanager
-    async def turn(self, root: Path) -> AsyncIterator[Path]:
-        """Have a root to oneself within this process; give its one true path."""
-        place = _true_path(root)
-        async with self._turns.setdefault(str(place), asyncio.Lock()):
-            yield place
+    async def lock_root(self, root: Path) -> AsyncIterator[Path]:
+        """Lock a root within this process; yield its resolved path."""
+        path = _true_path(root)
+        async with self._locks.setdefault(str(path), asyncio.Lock()):
+            yield path
 
-    def _read(self, root: Path, limits: Limits, stop: Stop) -> Read:
+    def _read(self, root: Path, limits: TreeLimits, stop: Stop) -> ScannedTree:
         self.objects.refresh()
-        with beneath.opened(root) as descriptor, self.objects.batch() as batch:
-            walk = Walk(batch, limits, self._ours(), stop)
-            folder = walk.root(descriptor, self._memory.recall(str(root)))
-            noted = notes.note(folder, walk.seen)
+        with beneath.open_root(root) as descriptor, self.objects.batch() as batch:
+            walk = Walk(batch, limits, self._excluded_ids(), stop)
+            folder = walk.root(descriptor, self._stat_cache.get(str(root)))
+            collected = metadata.collect(folder, walk.report)
             files = TreeEntry(b"files", FOLDER, folder.id)
-            beside = TreeEntry(b"notes", FILE, batch.add("blob", noted.encoded()))
-            whole = batch.tree((files, beside))
-        self._memory.keep(str(root), folder)
-        return Read(State(whole.hex(), folder.id.hex(), noted), folder)
+            notes = TreeEntry(b"notes", FILE, batch.add("blob", collected.encode()))
+            whole = batch.tree((files, notes))
+        self._stat_cache.put(str(root), folder)
+        return ScannedTree(StoredTree(whole.hex(), folder.id.hex(), collected), folder)
 
-    def _ours(self) -> frozenset[tuple[int, int]]:
+    def _excluded_ids(self) -> frozenset[tuple[int, int]]:
         found = [path.stat() for path in self._exclude if path.exists()]
         return frozenset((status.st_dev, status.st_ino) for status in found)
 
-    def _snapshot(self, state: State, label: str, head: str | None) -> Snapshot:
-        noted = state.notes
+    def _snapshot(self, stored: StoredTree, label: str, head: str | None) -> Snapshot:
         return Snapshot(
-            state.id,
-            state.files,
-            label,
-            self.now_ms(),
-            head,
-            noted.files,
-            noted.skipped,
-            noted.repositories,
+            id=stored.id,
+            tree=stored.files,
+            label=label,
+            taken_at_ms=self.now_ms(),
+            head=head,
+            files=stored.metadata.files,
+            skipped=stored.metadata.skipped,
+            repositories=stored.metadata.repositories,
         )
 
     async def _head(self, root: Path) -> str | None:
-        """Return the commit checked out at `root`; None when git knows none or is not there."""
+        """Return the commit checked out at `root`; None without a commit or without git."""
         try:
-            place = Place(root)
-            return await self.git.text(place, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        except InfloopError:  # a note for people: the snapshot is good without it
+            context = GitContext(root)
+            return await self.git.text(context, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        except InfloopError:  # information for people only: the snapshot is complete without it
             return None
 
-    async def state(self, snapshot: str) -> State:
-        """Return what a snapshot holds, as trees."""
+    async def stored_tree(self, snapshot: str) -> StoredTree:
+        """Return the tree of a snapshot; raise NotFound if it does not exist."""
         if not is_id(snapshot):
-            raise NotFound(f"{snapshot!r} is not the id of a snapshot")
-        if snapshot not in self._states:
+            raise NotFound(f"{snapshot!r} is not a snapshot id: it has 40 hexadecimal digits")
+        if snapshot not in self._stored_trees:
             if not (self.directory / "HEAD").exists():
-                raise NotFound(f"there is no snapshot {snapshot!r}: none was ever taken here")
+                raise NotFound(f"there is no snapshot {snapshot!r}: the store is empty")
             content = await self.trees.object(f"{snapshot}:notes")
-            files = await self.git.text(self.trees.place, "rev-parse", f"{snapshot}:files")
-            self._remember(State(snapshot, files, notes.decode(content)))
-        return self._states[snapshot]
+            files = await self.git.text(self.trees.context, "rev-parse", f"{snapshot}:files")
+            self._cache(StoredTree(snapshot, files, metadata.decode(content)))
+        return self._stored_trees[snapshot]
 
-    def _remember(self, state: State) -> None:
-        self._states[state.id] = state
-        while len(self._states) > _REMEMBERED:
-            del self._states[next(iter(self._states))]
+    def _cache(self, stored: StoredTree) -> None:
+        self._stored_trees[stored.id] = stored
+        while len(self._stored_trees) > _MAX_CACHED_TREES:
+            del self._stored_trees[next(iter(self._stored_trees))]
 
     async def _changes(
-        self, before: State, after: State, found: Sequence[Difference]
+        self, before: StoredTree, after: StoredTree, found: Sequence[Difference]
     ) -> list[Change]:
         lines = await self.trees.lines(before.files, after.files) if found else {}
         return changes(found, lines, await self._mode_changes(before, after, found))
 
     async def _mode_changes(
-        self, old: State, new: State, found: Iterable[Difference]
+        self, old: StoredTree, new: StoredTree, found: Iterable[Difference]
     ) -> Iterable[bytes]:
-        """Return the paths of which nothing but permissions changed."""
-        before, after = old.notes, new.notes
+        """Return the paths of which only permissions changed."""
+        before, after = old.metadata, new.metadata
         differing = {each.path for each in found}
         if before.umask == after.umask:
-            # A path with notes in one of them only has what the umask gives in the other.
+            # A path listed in only one of them has the permissions of the umask in the other.
             paths = before.modes.keys() | after.modes.keys()
-            kept = [path for path in paths if before.modes.get(path) != after.modes.get(path)]
-            candidates = [os.fsencode(path) for path in kept]
+            changed = [path for path in paths if before.modes.get(path) != after.modes.get(path)]
+            candidates = [os.fsencode(path) for path in changed]
         else:
             listing = await self.trees.listing(new.files)
             candidates = [
@@ -329,26 +346,26 @@ class SnapshotStore:
             ]
         return [path for path in candidates if path not in differing]
 
-    async def _verify(self, root: Path, target: State, stayed: Sequence[str]) -> None:
-        now = (await self.read(root, keep=False)).state
+    async def _verify(self, root: Path, target: StoredTree, stayed: Sequence[str]) -> None:
+        now = (await self.read(root, keep=False)).stored
         if now.id == target.id:
             return
-        around = {place for path in stayed for place in leading_to(path)}
+        around = {parent for path in stayed for parent in parent_paths(path)}
         found = await self.diff(target.id, now.id)
-        wrong = [each.shown for each in found if each.path.removesuffix("/") not in around]
+        wrong = [each.printable_path for each in found if each.path.removesuffix("/") not in around]
         if wrong:
             raise StepError(
-                f"the directory changed while it was restored ({', '.join(wrong[:5])}): "
-                "stop what is working in it and restore again"
+                f"the directory changed during the restore ({', '.join(wrong[:5])}): "
+                "stop the programs that write to it and restore again"
             )
 
-    async def _tidy(self) -> None:
-        """Have git make few packs of many, unless the store is in use; it can wait."""
-        if self.objects.pack_count() <= _MANY_PACKS:
+    async def _repack_if_needed(self) -> None:
+        """Let git merge packs if there are many; skip it while the store is in use."""
+        if self.objects.pack_count() <= _MAX_PACKS:
             return
         with suppress(InfloopError):
             async with hold_directory(self.directory, timeout_s=0):
-                await self.git.call(self.trees.place, "repack", "--geometric=2", "-d", "-q", "-l")
+                await self.git.call(self.trees.context, "repack", "--geometric=2", "-d", "-q", "-l")
 
 
 def _true_path(root: Path) -> Path:

@@ -1,12 +1,12 @@
-"""Reading a whole tree into the object store.
+"""Reads a directory tree into the object store.
 
-Read is what a person would call the tree: files with their content and mode, links as links, and
-directories, the empty ones too. Not read, whatever its type: anything named `.git`. Not read and
-reported: sockets, pipes and devices, files above a size, what may not be read, and what lies
-deeper than anybody builds by hand.
+- Read: files with content and mode, links as links, directories, including empty ones.
+- Not read: everything named `.git`.
+- Not read, but reported: sockets, pipes and devices, files over the size limit, files without
+  read permission, and directories below the maximum depth.
 
-The tree may change meanwhile. What is read is then a mixture of states, each file whole; a file
-that will not keep still is read as it comes and not remembered.
+The tree may change during the scan. Each file is then read completely, but different files may
+be from different moments. A file that changes while it is read is not cached.
 """
 
 from __future__ import annotations
@@ -21,47 +21,47 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from infloop.errors import StepError
 from infloop.workspace import beneath
-from infloop.workspace.beneath import FOLDER, READ
+from infloop.workspace.beneath import OPEN_DIRECTORY, OPEN_FILE
 from infloop.workspace.snapshots import objects
-from infloop.workspace.snapshots.index import NOTHING, Folder, Leaf, count_modes, remember
 from infloop.workspace.snapshots.objects import TreeEntry
+from infloop.workspace.snapshots.stat_cache import NO_FOLDER, Folder, Leaf, count_modes, make_leaf
 
 if TYPE_CHECKING:
     from infloop.workspace.snapshots.objects import Batch
     from infloop.workspace.threads import Stop
 
-DEEPEST = 200
-_TRIES = 3
+MAX_DEPTH = 200
+_READ_ATTEMPTS = 3
 _BLOCK = 1 << 20
 _ENCODING = sys.getfilesystemencoding()
 
-Reason: TypeAlias = Literal["special", "too large", "unreadable", "too deep", "our own data"]
+SkipReason: TypeAlias = Literal["special", "too large", "unreadable", "too deep", "our own data"]
 
 
 class Skipped(NamedTuple):
-    """Something that is there and was not read; `path` as `os.fsdecode` gives it."""
+    """A path that exists and was not read; decoded with `os.fsdecode`."""
 
     path: str
-    reason: Reason
+    reason: SkipReason
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How much is read: larger files are skipped, a larger tree is refused."""
+class TreeLimits:
+    """Size limits of a snapshot: a larger file is skipped, a larger tree is refused."""
 
     file_bytes: int = 100 << 20
     files: int = 200_000
     tree_bytes: int = 2 << 30
 
     @property
-    def any_tree(self) -> Limits:
-        """The same for files, with no tree too large."""
+    def without_tree_limit(self) -> TreeLimits:
+        """The same file limit, without a limit on the tree."""
         return replace(self, files=sys.maxsize, tree_bytes=sys.maxsize)
 
 
 @dataclass(slots=True)
-class Seen:
-    """What a walk found beside the files themselves."""
+class WalkReport:
+    """The totals of a walk, and the paths that were not read."""
 
     files: int = 0
     size: int = 0
@@ -70,49 +70,53 @@ class Seen:
 
 
 class Walk:
-    """One walk through a tree; `seen` is what it found beside the files."""
+    """One walk through a tree; `report` has its totals and the paths that were not read."""
 
     def __init__(
-        self, batch: Batch, limits: Limits, ours: frozenset[tuple[int, int]], stop: Stop
+        self, batch: Batch, limits: TreeLimits, excluded: frozenset[tuple[int, int]], stop: Stop
     ) -> None:
-        self.seen = Seen()
+        self.report = WalkReport()
         self._batch = batch
         self._limits = limits
-        self._ours = ours
+        self._excluded = excluded
         self._stop = stop
 
     def root(self, descriptor: int, old: Folder | None) -> Folder:
-        """Read the tree at `descriptor`, knowing how it was before."""
+        """Read the tree at `descriptor`; `old` is its last scan."""
         mode = os.fstat(descriptor).st_mode
-        if old is None:  # everything is to be read: only if it is not too much
-            self._measure(descriptor, Seen(), 0)
+        if old is None:  # a full read: check the size first
+            self._measure(descriptor, WalkReport(), 0)
         folder = self._folder(descriptor, b"", mode, old, 0)
-        self.seen.skipped.sort()
-        self.seen.repositories.sort()
+        self.report.skipped.sort()
+        self.report.repositories.sort()
         return folder
 
-    def _measure(self, descriptor: int, seen: Seen, depth: int) -> None:
-        """Raise StepError if a tree is too large, before any file of it has been read."""
+    def _measure(self, descriptor: int, report: WalkReport, depth: int) -> None:
+        """Raise StepError if the tree is too large, before any file is read."""
         self._stop.check()
         with os.scandir(descriptor) as entries:
             for entry in entries:
                 with suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
-                    known = (status.st_dev, status.st_ino)
+                    identity = (status.st_dev, status.st_ino)
                     if not stat.S_ISDIR(status.st_mode):
-                        seen.files += 1
+                        report.files += 1
                         small = status.st_size <= self._limits.file_bytes
-                        seen.size += status.st_size if small else 0
-                    elif entry.name != ".git" and known not in self._ours and depth < DEEPEST:
-                        with beneath.folder(descriptor, os.fsencode(entry.name)) as inside:
-                            self._measure(inside, seen, depth + 1)
-        _refuse_too_large(seen, self._limits)
+                        report.size += status.st_size if small else 0
+                    elif (
+                        entry.name != ".git"
+                        and identity not in self._excluded
+                        and depth < MAX_DEPTH
+                    ):
+                        with beneath.open_directory(descriptor, os.fsencode(entry.name)) as inside:
+                            self._measure(inside, report, depth + 1)
+        _refuse_too_large(report, self._limits)
 
     def _folder(
         self, descriptor: int, path: bytes, mode: int, old: Folder | None, depth: int
     ) -> Folder:
         self._stop.check()
-        before = old or NOTHING
+        before = old or NO_FOLDER
         leaves: dict[bytes, Leaf] = {}
         folders: dict[bytes, Folder] = {}
         same = old is not None and old.mode == mode
@@ -122,7 +126,7 @@ class Walk:
             name = entry.name.encode(_ENCODING, "surrogateescape")
             if name == b".git":
                 if depth:
-                    self.seen.repositories.append(os.fsdecode(path + name))
+                    self.report.repositories.append(os.fsdecode(path + name))
                 continue
             try:
                 status = entry.stat(follow_symlinks=False)
@@ -139,7 +143,7 @@ class Walk:
                     folders[name] = found
                 continue
             leaf = before.leaves.get(name)
-            if not (leaf and leaf.settled and leaf.is_still(status) and leaf.id in self._batch):
+            if not (leaf and leaf.settled and leaf.is_unchanged(status) and leaf.id in self._batch):
                 leaf = self._leaf(descriptor, path, name)
                 same = False
             if leaf:
@@ -151,9 +155,9 @@ class Walk:
         return Folder(mode, tree, leaves, folders, count_modes(mode, leaves, folders))
 
     def _count(self, leaves: dict[bytes, Leaf]) -> None:
-        self.seen.files += len(leaves)
-        self.seen.size += sum([leaf.size for leaf in leaves.values()])
-        _refuse_too_large(self.seen, self._limits)
+        self.report.files += len(leaves)
+        self.report.size += sum([leaf.size for leaf in leaves.values()])
+        _refuse_too_large(self.report, self._limits)
 
     def _enter(
         self,
@@ -165,34 +169,34 @@ class Walk:
         depth: int,
     ) -> Folder | None:
         whole = path + name
-        if (status.st_dev, status.st_ino) in self._ours:
+        if (status.st_dev, status.st_ino) in self._excluded:
             self._skip(whole, "our own data")
             return None
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             self._skip(whole, "too deep")
             return None
         try:
-            descriptor = os.open(name, FOLDER, dir_fd=above)
+            descriptor = os.open(name, OPEN_DIRECTORY, dir_fd=above)
         except PermissionError:
             self._skip(whole, "unreadable")
             return None
         except OSError:
-            return None  # it is no directory any more
+            return None  # it is no longer a directory
         try:
             return self._folder(descriptor, whole + b"/", status.st_mode, old, depth)
         finally:
             os.close(descriptor)
 
     def _leaf(self, above: int, path: bytes, name: bytes) -> Leaf | None:
-        """Read a file or link, as often as it takes to find it keeping still."""
+        """Read a file or link; try again if it changes while it is read."""
         leaf: Leaf | None = None
-        for _ in range(_TRIES):
+        for _ in range(_READ_ATTEMPTS):
             try:
                 status = os.stat(name, dir_fd=above, follow_symlinks=False)
                 if stat.S_ISLNK(status.st_mode):
                     return self._link(above, name, status)
                 if stat.S_ISREG(status.st_mode):
-                    leaf, calm = self._file(above, path, name)
+                    leaf, unchanged = self._file(above, path, name)
                 else:
                     self._skip(path + name, "special")
                     return None
@@ -201,21 +205,21 @@ class Walk:
                 return None
             except FileNotFoundError:
                 return None
-            except OSError:  # something else has taken its place
+            except OSError:  # it was replaced meanwhile
                 continue
-            if calm:
+            if unchanged:
                 break
         return leaf
 
     def _link(self, above: int, name: bytes, status: os.stat_result) -> Leaf:
         read_at = time.time_ns()
         target = os.readlink(name, dir_fd=above)
-        return remember(status, self._batch.add("blob", target), read_at)
+        return make_leaf(status, self._batch.add("blob", target), read_at)
 
     def _file(self, above: int, path: bytes, name: bytes) -> tuple[Leaf | None, bool]:
-        """Return the file, and whether it kept still while it was read."""
+        """Return the file, and whether it was unchanged while it was read."""
         read_at = time.time_ns()
-        descriptor = os.open(name, READ, dir_fd=above)
+        descriptor = os.open(name, OPEN_FILE, dir_fd=above)
         try:
             before = os.fstat(descriptor)
             if not stat.S_ISREG(before.st_mode):
@@ -228,22 +232,22 @@ class Walk:
         if content is None:
             self._skip(path + name, "too large")
             return None, True
-        leaf = remember(before, self._batch.add("blob", content), read_at)
-        return leaf, leaf.is_still(after)
+        leaf = make_leaf(before, self._batch.add("blob", content), read_at)
+        return leaf, leaf.is_unchanged(after)
 
-    def _skip(self, path: bytes, reason: Reason) -> None:
-        self.seen.skipped.append(Skipped(os.fsdecode(path), reason))
+    def _skip(self, path: bytes, reason: SkipReason) -> None:
+        self.report.skipped.append(Skipped(os.fsdecode(path), reason))
 
 
-def _refuse_too_large(seen: Seen, limits: Limits) -> None:
-    if seen.files > limits.files:
+def _refuse_too_large(report: WalkReport, limits: TreeLimits) -> None:
+    if report.files > limits.files:
         raise StepError(f"the directory holds more than {limits.files} files")
-    if seen.size > limits.tree_bytes:
+    if report.size > limits.tree_bytes:
         raise StepError(f"the directory holds more than {limits.tree_bytes >> 20} MiB")
 
 
 def _content(descriptor: int, limit: int) -> bytes | None:
-    """Return all that can be read, None when it is more than `limit`."""
+    """Return the content, or None if it is longer than `limit`."""
     blocks, size = [], 0
     while block := os.read(descriptor, _BLOCK):
         size += len(block)
@@ -260,7 +264,7 @@ def _lines(leaves: dict[bytes, Leaf], folders: dict[bytes, Folder]) -> list[Tree
 
 
 def git_mode(mode: int) -> bytes:
-    """Return how git writes down the type of a file and whether its owner may execute it."""
+    """Return git's file mode for the mode of a file or link."""
     if stat.S_ISLNK(mode):
         return objects.LINK
-    return objects.PROGRAM if mode & stat.S_IXUSR else objects.FILE
+    return objects.EXECUTABLE if mode & stat.S_IXUSR else objects.FILE

@@ -3,14 +3,14 @@
 worktree     create, save, remove, restore
 kinds        the interface of the two kinds:
 linked       … a git worktree of the user's repository
-clone        … a private clone, whose commits are checked before they are fetched
-pack_size    the unpacked size of a pack
-tree_size    the number and size of files in commits
-records      what is known of each worktree, on disk
+clone        … a private clone, whose commits are checked before they are imported
+pack_size    limits the unpacked size of a pack
+tree_size    limits the number and size of files in commits
+records      the record of each worktree on disk
 naming       names for worktrees and refs
 repository   the user's repository: where it is, what is checked out, our refs
-checkout     reads the user's working tree with a git of our own
+checkout     reads and writes work trees with our own git configuration
 uncommitted  copies uncommitted changes into a new worktree
 saving       saves the whole state of a worktree
-commits      which commits a worktree has made
+commits      finds the commits a worktree made
 """

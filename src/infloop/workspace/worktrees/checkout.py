@@ -1,7 +1,7 @@
-"""Files of the user's repository in a work tree, looked at by a git of our own.
+"""Reads and writes work trees of the user's repository with our own git configuration.
 
-The repository lends its objects; configuration and attributes are ours, so that files are written
-and compared byte for byte and no filter runs. The index is a scratch one.
+The user's repository provides only objects. Configuration and attributes are ours, so files are
+written and compared byte for byte and no filter runs. The index is a temporary one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from infloop.errors import InfloopError
-from infloop.workspace.git.commands import Place
+from infloop.workspace.git.commands import GitContext
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from infloop.workspace.worktrees.repository import Repository
 
 
-async def lay_out(
+async def check_out(
     store: SnapshotStore, repo: Repository, path: Path, admin: Path, commit: str
 ) -> None:
-    """Write the files of a commit into a worktree, and the index that says so."""
+    """Write the files of a commit into a worktree, and its index."""
     store.objects.prepare()
-    place = Place(path, store.directory, path, admin / "index", repo.objects)
-    await repo.git.call(place, "read-tree", "--reset", "-u", commit)
+    context = GitContext(path, store.directory, path, admin / "index", repo.objects)
+    await repo.git.call(context, "read-tree", "--reset", "-u", commit)
 
 
-async def uncommitted(store: SnapshotStore, repo: Repository, commit: str) -> list[bytes]:
-    """Return the paths in the user's tree that differ from a commit, ignored ones left out."""
-    async with _scratch(store, repo, repo.root, commit) as place:
+async def uncommitted_paths(store: SnapshotStore, repo: Repository, commit: str) -> list[bytes]:
+    """Return the paths of the user's tree that differ from a commit, without ignored ones."""
+    async with _scratch(store, repo, repo.root, commit) as context:
         asked = ("ls-files", "-z", "--modified", "--others", *repo.ignore_rules)
-        answer = await repo.git.call(place, *asked)
-    # A name with a slash is a repository inside the tree.
+        answer = await repo.git.call(context, *asked)
+    # A name with a trailing slash is a nested repository.
     found = {path for path in answer.stdout.split(b"\0") if path and not path.endswith(b"/")}
     return sorted(found)
 
@@ -44,12 +44,14 @@ async def uncommitted(store: SnapshotStore, repo: Repository, commit: str) -> li
 async def ignored(
     store: SnapshotStore, repo: Repository, root: Path, commit: str
 ) -> tuple[str, ...]:
-    """Return what git ignores in a tree, directories with a slash; nothing if it cannot say."""
+    """Return the ignored paths of a tree, directories with a slash; empty if git fails."""
     try:
-        async with _scratch(store, repo, root, commit) as place:
+        async with _scratch(store, repo, root, commit) as context:
             asked = ("ls-files", "-z", "--others", "--ignored", "--directory", *repo.ignore_rules)
-            answer = await repo.git.call(place, *asked, deadline_s=60)
-    except InfloopError:  # an agent may have left rules that never end; its work is saved anyway
+            answer = await repo.git.call(context, *asked, deadline_s=60)
+    except (
+        InfloopError
+    ):  # an agent may have written rules that never finish; its work is saved anyway
         return ()
     return tuple(os.fsdecode(path) for path in answer.stdout.split(b"\0") if path)
 
@@ -57,14 +59,14 @@ async def ignored(
 @asynccontextmanager
 async def _scratch(
     store: SnapshotStore, repo: Repository, root: Path, commit: str
-) -> AsyncIterator[Place]:
-    """Give a place where a work tree is compared to a commit, with an index of its own."""
+) -> AsyncIterator[GitContext]:
+    """Yield a context that compares a work tree to a commit with a temporary index."""
     store.objects.prepare()
     index = store.directory / f"scratch-{secrets.token_hex(8)}"
-    place = Place(root, store.directory, root, index, repo.objects)
+    context = GitContext(root, store.directory, root, index, repo.objects)
     try:
-        await repo.git.call(place, "read-tree", commit)
-        yield place
+        await repo.git.call(context, "read-tree", commit)
+        yield context
     finally:
         for left in (index, index.with_suffix(".lock")):
             left.unlink(missing_ok=True)

@@ -1,7 +1,6 @@
-"""Which commits a worktree has made, and the refs that keep them.
+"""Finds the commits a worktree made, and sets refs that keep them.
 
-Kept are the one checked out, and those the worktree had checked out before and that nothing leads
-to any more.
+These are the checked-out commit, and commits that were checked out before and that no ref reaches.
 """
 
 from __future__ import annotations
@@ -18,31 +17,33 @@ if TYPE_CHECKING:
     from infloop.workspace.worktrees.repository import Repository
 
 
-class Kept(NamedTuple):
-    """The commit that was checked out, the refs that keep the others, and why some are not."""
+class SavedCommits(NamedTuple):
+    """The checked-out commit, the refs that keep all commits, and why some are missing."""
 
     head: str
     refs: tuple[str, ...] = ()
     problem: str = ""
 
 
-async def keep(inside: Repository, repo: Repository, record: Record) -> Kept:
-    """Point refs in the repository at all commits of a worktree, whose own git is `inside`."""
+async def save(inside: Repository, repo: Repository, record: Record) -> SavedCommits:
+    """Set refs in the repository for all commits of a worktree, whose own git is `inside`."""
     head, refs = await find(inside, repo, record)
     await repo.set_refs(refs)
-    return Kept(head, tuple(refs))
+    return SavedCommits(head, tuple(refs))
 
 
 async def find(inside: Repository, repo: Repository, record: Record) -> tuple[str, dict[str, str]]:
-    """Return the commit that is checked out, and what refs have to point at."""
+    """Return the checked-out commit, and the refs to set."""
     admin = Path(record.admin or repo.common / "nowhere")
-    said = repository.head_of(admin)
-    head = (said if is_id(said) else await inside.ref(said) if said else None) or record.commit
+    head = repository.read_head(admin)
+    if head and not is_id(head):
+        head = await inside.ref(head) or ""
+    head = head or record.commit
     earlier = record.saved.refs if record.saved else ()
-    kept = [commit for ref in earlier if (commit := await repo.ref(ref))]
+    earlier_commits = [commit for ref in earlier if (commit := await repo.ref(ref))]
     own = await inside.only_reachable_from([head], [record.commit])
     dropped = await inside.only_reachable_from(
-        [*kept, *repository.visited(admin)], [record.commit, head]
+        [*earlier_commits, *repository.reflog_commits(admin)], [record.commit, head]
     )
     name = ref_name(record)
     refs = {name: head} if own else {}

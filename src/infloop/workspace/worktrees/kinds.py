@@ -1,4 +1,4 @@
-"""What a worktree can be, as far as git is concerned; its files are the same whatever it is."""
+"""The interface of the kinds of worktrees, which differ in their git directory."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from infloop.workspace.worktrees.commits import Kept
+    from infloop.workspace.worktrees.commits import SavedCommits
     from infloop.workspace.worktrees.records import Record
     from infloop.workspace.worktrees.repository import Repository
 
 
-class Kind(Protocol):
-    """How worktrees of one kind are made, and how their commits come home."""
+class WorktreeKind(Protocol):
+    """How the git directory of a worktree is created, and how its commits are saved."""
 
-    async def make(self, repo: Repository, path: Path, commit: str, refs: Sequence[str]) -> Path:
-        """Make one at `path` without files; return where its git is.
+    async def create_git(
+        self, repo: Repository, path: Path, commit: str, refs: Sequence[str]
+    ) -> Path:
+        """Create a worktree without files at `path`, at `commit`; return its git directory.
 
-        It begins at the commit. `refs` are those that an earlier one has left in the repository.
+        `refs` are those that an earlier worktree left in the repository.
         """
 
-    async def unmake(self, repo: Repository, path: Path, admin: Path | None) -> None:
-        """Remove what there is of it outside of `path`."""
+    async def remove_git(self, repo: Repository, path: Path, admin: Path | None) -> None:
+        """Remove everything that belongs to the worktree outside of `path`."""
 
     async def head(self, repo: Repository, admin: Path) -> str:
-        """Return the commit that is checked out, or nothing."""
+        """Return the checked-out commit, or an empty string."""
 
-    async def keep_commits(self, repo: Repository, record: Record) -> Kept:
-        """Keep its commits in the user's repository, under refs of our own."""
+    async def save_commits(self, repo: Repository, record: Record) -> SavedCommits:
+        """Keep its commits in the user's repository, under our own refs."""
 
-    def hand_over(self, path: Path) -> None:
-        """Let who is to work in it have all files."""
+    def set_owner(self, path: Path) -> None:
+        """Give all files to the user who works in it."""

@@ -1,4 +1,4 @@
-"""Names made of what others chose: safe as a file name and in a ref, and still recognisable."""
+"""Makes names from untrusted text that are safe in file names and refs, and still recognizable."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _LONGEST = 48
 
 
 def plain(text: str) -> str:
-    """Return `text` with nothing in it but letters, digits, `_` and `-`."""
-    kept = [c if c.isascii() and (c.isalnum() or c == "_") else "-" for c in text[:_LONGEST]]
-    return "".join(kept).strip("-") or "x"
+    """Return `text` reduced to ASCII letters, digits, `_` and `-`."""
+    characters = [c if c.isascii() and (c.isalnum() or c == "_") else "-" for c in text[:_LONGEST]]
+    return "".join(characters).strip("-") or "x"
 
 
 def new_name(run_id: str, node: str) -> str:
-    """Return a name for a new worktree of a run's node."""
+    """Return a name for a new worktree."""
     return f"{plain(run_id)[:8]}-{plain(node)}-{secrets.token_hex(3)}"
 
 
 def ref_name(record: Record) -> str:
-    """Return the ref under which the commits of a worktree are kept."""
+    """Return the ref that keeps the commits of a worktree."""
     return f"refs/infloop/{plain(record.run_id)}/{plain(record.node)}-{record.name[-6:]}"

@@ -1,8 +1,8 @@
-"""How large what is in a pack becomes, found out without unfolding more than may be.
+"""Limits the unpacked size of a git pack, without unpacking more than is allowed.
 
-A few kilobytes can stand for gigabytes, in one object or by deltas that copy and copy. git takes
-all the memory that an object needs, so a pack of somebody else's is measured before git sees it.
-Only sizes are believed here: whether the objects are sound, git says afterwards.
+A few kilobytes can expand to gigabytes, in one object or through deltas. git allocates all the
+memory that an object needs, so a pack from an agent is measured before git reads it. This module
+checks only sizes; git checks afterwards whether the objects are valid.
 """
 
 from __future__ import annotations
@@ -13,52 +13,51 @@ from typing import TYPE_CHECKING
 from infloop.errors import StepError
 
 if TYPE_CHECKING:
-    from infloop.workspace.snapshots.walk import Limits
+    from infloop.workspace.snapshots.walk import TreeLimits
 
-MOST_OBJECTS = 1_000_000
+MAX_OBJECTS = 1_000_000
 _HEAD = 12
 _OFFSET_DELTA, _NAMED_DELTA = 6, 7
 _ID_BYTES = 20
-_STEP = 16 << 10
-_SIZES = 20
-"""Bytes at the beginning of a delta that hold both of its sizes."""
+_BLOCK = 16 << 10
+_DELTA_SIZES_BYTES = 20
+"""The two sizes at the start of a delta fit into this many bytes."""
 
 
-def measure(pack: bytes, limits: Limits) -> None:
-    """Raise StepError if an object in a pack, or all of them, would become too large.
+def check_pack_size(pack: bytes, limits: TreeLimits) -> None:
+    """Raise StepError if an object of a pack, or all together, would exceed the limits.
 
-    Takes as long as inflating what is allowed.
+    This takes as long as inflating the allowed size.
     """
     count = int.from_bytes(pack[8:_HEAD], "big")
-    if count > MOST_OBJECTS:
-        raise StepError(f"they are {count} objects, and no more than {MOST_OBJECTS} are taken")
+    if count > MAX_OBJECTS:
+        raise StepError(f"there are {count} objects, and at most {MAX_OBJECTS} are allowed")
     at, total = _HEAD, 0
     try:
         for _ in range(count):
             kind, size, at = _entry(pack, at)
-            _refuse(size, total + size, limits)
-            begin, at = _inflated(pack, at, size)
+            _check(size, total + size, limits)
+            begin, at = _inflate(pack, at, size)
             if kind in (_OFFSET_DELTA, _NAMED_DELTA):
                 _, after = _number(begin, 0)
                 size, _ = _number(begin, after)
             total += size
-            _refuse(size, total, limits)
+            _check(size, total, limits)
     except (IndexError, zlib.error):
-        raise StepError("their pack is broken") from None
+        raise StepError("the pack is damaged") from None
 
 
-def _refuse(size: int, total: int, limits: Limits) -> None:
+def _check(size: int, total: int, limits: TreeLimits) -> None:
     if size > limits.file_bytes:
         raise StepError(
-            f"one of their objects is {size} bytes long, and {limits.file_bytes} is the most that "
-            "is taken"
+            f"one of the objects has {size} bytes, and at most {limits.file_bytes} are allowed"
         )
     if total > limits.tree_bytes:
-        raise StepError(f"their objects are more than {limits.tree_bytes} bytes together")
+        raise StepError(f"the objects have more than {limits.tree_bytes} bytes in total")
 
 
 def _entry(pack: bytes, at: int) -> tuple[int, int, int]:
-    """Return the kind of an object, its size, and where its compressed bytes begin."""
+    """Return the type and size of an object, and the offset of its compressed bytes."""
     byte = pack[at]
     kind, size, shift = byte >> 4 & 7, byte & 15, 4
     while byte & 0x80:
@@ -76,18 +75,18 @@ def _entry(pack: bytes, at: int) -> tuple[int, int, int]:
     return kind, size, at + _ID_BYTES if kind == _NAMED_DELTA else at
 
 
-def _inflated(pack: bytes, at: int, size: int) -> tuple[bytes, int]:
-    """Return the first bytes of what is inflated, and where it ends; it is as long as it says."""
+def _inflate(pack: bytes, at: int, size: int) -> tuple[bytes, int]:
+    """Inflate an object of the stated size; return its first bytes and the offset of its end."""
     stream = zlib.decompressobj()
     begin, length = b"", 0
     while not stream.eof:
-        given = stream.unconsumed_tail or pack[at : at + _STEP]
+        given = stream.unconsumed_tail or pack[at : at + _BLOCK]
         if not given:
             raise zlib.error
         if not stream.unconsumed_tail:
             at += len(given)
         found = stream.decompress(given, 1 << 20)
-        begin += found[: _SIZES - len(begin)]
+        begin += found[: _DELTA_SIZES_BYTES - len(begin)]
         length += len(found)
         if length > size:
             raise zlib.error
@@ -95,7 +94,7 @@ def _inflated(pack: bytes, at: int, size: int) -> tuple[bytes, int]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number of a delta's beginning, and where it ends."""
+    """Return a number from the start of a delta, and the offset of its end."""
     number = shift = 0
     while True:
         byte = data[at]

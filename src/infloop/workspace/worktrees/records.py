@@ -1,9 +1,9 @@
-"""What is known of each worktree, on disk: one small file beside each, written before it is made.
+"""The records of worktrees on disk: one small file each, written before the worktree is created.
 
-creating    begun; nobody has worked in it yet
-ready       somebody may work, or have worked, in it
-removing    saved, and being removed: what is left of it is of no interest
-removed     gone; what was saved of it is not
+creating    being created; not used yet
+ready       an agent may work, or have worked, in it
+removing    saved, and being removed
+removed     removed; the saved state remains
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ Stage: TypeAlias = Literal["creating", "ready", "removing", "removed"]
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The whole state of a worktree, kept.
+    """The saved state of a worktree.
 
-    `base` and `final` are snapshots of it as it was given out and as it was saved. `head` is the
-    commit it had checked out, `refs` what keeps its commits in the user's repository. `ignored`
-    are the paths that git ignores there, directories with a slash. `repositories` are the `.git`s
-    inside it, each with its snapshot. `kept` is where files are that no snapshot can hold. Of a
-    `clone` the commits may not have come home; `problem` then says why.
+    - `base` and `final` are its snapshots when it was created and when it was saved.
+    - `head` is the checked-out commit; `refs` keep its commits in the user's repository.
+    - `ignored` are the paths that git ignores, directories with a slash.
+    - `repositories` are nested `.git` directories with their snapshots.
+    - `kept` is the directory of files that no snapshot can hold.
+    - `problem` says why the commits of a `clone` were not imported, if they were not.
     """
 
     name: str
@@ -55,13 +56,13 @@ class Saved:
 
     @property
     def ref(self) -> str | None:
-        """The ref that keeps the commit it had checked out, when it made any."""
+        """The ref that keeps the checked-out commit, if the worktree made commits."""
         return self.refs[0] if self.refs else None
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A worktree, from before it is made until what was saved of it is forgotten."""
+    """A worktree, from before its creation until its saved state is deleted."""
 
     name: str
     run_id: str
@@ -82,27 +83,27 @@ class Record:
 
 
 class Records:
-    """All records in a directory."""
+    """The records in a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def write(self, record: Record) -> None:
-        """Write a record; a reader sees the old one or the new one."""
+        """Replace a record atomically."""
         path = self._path(record.name)
-        unseen = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        # Paths may hold bytes that are no text; escaped, they survive.
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        # Paths may contain bytes that are not text; JSON escapes preserve them.
         text = json.dumps(msgspec.to_builtins(record), indent=1)
-        descriptor = os.open(unseen, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        unseen.replace(path)
+        temporary.replace(path)
         _sync_directory(self._directory)
 
     def read(self, name: str) -> Record | None:
-        """Return a record, None when there is none of that name."""
+        """Return a record, or None."""
         try:
             text = self._path(name).read_text(encoding="ascii")
         except FileNotFoundError:
@@ -121,7 +122,6 @@ class Records:
         return sorted(found, key=lambda record: (record.created_at_ms, record.name))
 
     def delete(self, name: str) -> None:
-        """Forget a record."""
         self._path(name).unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:

@@ -1,7 +1,7 @@
-"""The user's repository: where it is, what it has checked out, and our refs in it.
+"""The user's repository: where it is, what is checked out, and our refs in it.
 
-Our refs are under `refs/infloop`, where `git branch` and `git tag` do not look. Nothing else of it
-is changed here, except by `advance_branch`, which is asked for by a person.
+Our refs are under `refs/infloop`, which `git branch` and `git tag` do not list. Nothing else is
+changed, except by `advance_branch`, which only a person requests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import StepError, UsageError
 from infloop.lowlevel.directory_lock import hold_directory
-from infloop.workspace.git.commands import Place, is_id, reason
+from infloop.workspace.git.commands import GitContext, is_id, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ _SHOWN_REFS = ("refs/heads", "refs/tags", "refs/remotes")
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository: the root of the work tree it was found by, and the directory all share."""
+    """A repository: the root of the work tree it was found from, and its common git directory."""
 
     git: Git
     root: Path
@@ -37,78 +37,77 @@ class Repository:
 
     @property
     def objects(self) -> tuple[Path, ...]:
-        """Where its objects are, for a call that borrows them."""
+        """Its object directories, for calls that borrow them."""
         return (self.common / "objects",)
 
     @property
-    def shared(self) -> Place:
-        """The repository itself, apart from any work tree."""
-        return Place(self.common, git_dir=self.common)
+    def shared(self) -> GitContext:
+        """The context of calls that need no work tree."""
+        return GitContext(self.common, git_dir=self.common)
 
     @property
     def ignore_rules(self) -> tuple[str, ...]:
-        """The options that make a listing of files follow the user's own ignore rules too."""
+        """The `git ls-files` options that apply the user's ignore rules too."""
         rules = self.common / "info" / "exclude"
         return ("--exclude-standard", *((f"--exclude-from={rules}",) if rules.is_file() else ()))
 
-    def turn(self) -> AbstractAsyncContextManager[None]:
-        """Wait for one's turn among all infloops that make worktrees of this repository."""
+    def lock(self) -> AbstractAsyncContextManager[None]:
+        """Lock the repository against other infloop processes that create worktrees of it."""
         return hold_directory(self.common)
 
     async def commit(self, ref: str) -> str | None:
-        """Return the commit that `ref` means in the user's work tree, None when it means none."""
+        """Resolve `ref` to a commit in the user's work tree; None if there is none."""
         if not ref or ref.startswith("-") or any(not c.isprintable() for c in ref):
             raise UsageError(f"{ref!r} is not a branch, tag or commit")
         asked = ("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
-        found = await self.git.text(Place(self.root), *asked, accept=(0, 1, 128))
+        found = await self.git.text(GitContext(self.root), *asked, accept=(0, 1, 128))
         return found if is_id(found) else None
 
     async def ref(self, name: str) -> str | None:
-        """Return the commit that a full ref name points at."""
+        """Return the commit of a full ref name, or None."""
         asked = ("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
         found = await self.git.text(self.shared, *asked, accept=(0, 1, 128))
         return found if is_id(found) else None
 
     async def tips(self) -> dict[str, str]:
-        """Return the branches and tags, those of remotes too, with what they point at."""
+        """Return the branches and tags, including remote ones, with the objects they point at."""
         asked = ("for-each-ref", "--format=%(objectname) %(refname)", *_SHOWN_REFS)
         answer = await self.git.call(self.shared, *asked)
         lines = answer.stdout.decode("utf-8", "surrogateescape").splitlines()
         return {name: at for at, _, name in (line.partition(" ") for line in lines)}
 
     async def set_refs(self, refs: Mapping[str, str]) -> None:
-        """Point refs at commits, all of them or none."""
+        """Set refs, all of them or none."""
         asked = [f"update {name}\0{at}\0\0" for name, at in refs.items()]
         if asked:
             args = ("update-ref", "--no-deref", "-z", "--stdin")
             await self.git.call(self.shared, *args, stdin=os.fsencode("".join(asked)))
 
     async def delete_ref(self, name: str) -> None:
-        """Remove one of our refs."""
         await self.git.call(self.shared, "update-ref", "--no-deref", "-d", name)
 
     async def advance_branch(self, ref: str, commit: str, old: str | None, why: str) -> None:
-        """Point a branch at a commit, if it still is where it was; a new one must not exist."""
+        """Move a branch from `old` to `commit`; without `old`, create it. Fail if it moved."""
         args = ("update-ref", "--no-deref", "--create-reflog", "-m", why, ref, commit, old or _NONE)
         await self.git.call(self.shared, *args)
 
     async def checked_out(self) -> dict[str, str]:
-        """Return, for each branch that is checked out, the work tree it is checked out in."""
+        """Return the work tree of each branch that is checked out."""
         answer = await self.git.call(self.shared, "worktree", "list", "--porcelain", "-z")
         found: dict[str, str] = {}
-        place = ""
+        work_tree = ""
         for line in answer.stdout.split(b"\0"):
             key, _, value = line.partition(b" ")
             if key == b"worktree":
-                place = os.fsdecode(value)
+                work_tree = os.fsdecode(value)
             elif key == b"branch":
-                found[os.fsdecode(value)] = place
+                found[os.fsdecode(value)] = work_tree
         return found
 
     async def only_reachable_from(
         self, candidates: Iterable[str], known: Iterable[str]
     ) -> tuple[str, ...]:
-        """Return the newest of the candidates that nothing known leads to."""
+        """Return the newest of the candidates that are not reachable from `known`."""
         chosen = list(dict.fromkeys(candidates))[-_MOST_CANDIDATES:]
         wanted = await self._existing(chosen)
         if not wanted:
@@ -130,8 +129,8 @@ class Repository:
 
 
 async def find(git: Git, cwd: Path) -> Repository:
-    """Return the repository that `cwd` is in, or raise StepError saying what to do."""
-    inside = await git.call(Place(cwd), "rev-parse", "--is-inside-work-tree", accept=(0, 128))
+    """Return the repository that contains `cwd`; raise StepError with advice if there is none."""
+    inside = await git.call(GitContext(cwd), "rev-parse", "--is-inside-work-tree", accept=(0, 128))
     if inside.exit_code != 0 and "not a git repository" in inside.stderr:
         raise StepError(
             f"{str(cwd)!r} is not in a git repository: run `git init` there and commit, "
@@ -143,35 +142,35 @@ async def find(git: Git, cwd: Path) -> Repository:
     if inside.exit_code != 0:
         raise StepError(f"git cannot use the repository of {str(cwd)!r}: {reason(inside)}")
     root, common = [
-        Path(await git.text(Place(cwd), "rev-parse", "--path-format=absolute", what))
+        Path(await git.text(GitContext(cwd), "rev-parse", "--path-format=absolute", what))
         for what in ("--show-toplevel", "--git-common-dir")
     ]
-    kind = await git.text(Place(cwd), "rev-parse", "--show-object-format")
+    kind = await git.text(GitContext(cwd), "rev-parse", "--show-object-format")
     if kind != "sha1":
-        raise StepError(f"the repository {str(root)!r} has {kind} objects, and sha1 is needed")
+        raise StepError(f"the repository {str(root)!r} has {kind} objects; only sha1 is supported")
     if not _is_beneath(cwd, root):
-        raise StepError(f"the repository of {str(cwd)!r} says its files are in {str(root)!r}")
+        raise StepError(f"the work tree of {str(cwd)!r} is elsewhere: {str(root)!r}")
     return Repository(git, root, common)
 
 
-def head_of(admin: Path) -> str:
-    """Return what a worktree's own HEAD says: a commit, or the full name of a ref."""
-    text = _start_of(admin / "HEAD", 4096).strip()
+def read_head(admin: Path) -> str:
+    """Return the content of a worktree's HEAD: a commit, or the full name of a ref."""
+    text = _read_start(admin / "HEAD", 4096).strip()
     name = text.removeprefix("ref: ")
     fits = is_id(text) or (name != text and name.startswith("refs/") and name.isprintable())
     return name if fits else ""
 
 
 def loose_ref(admin: Path, name: str) -> str:
-    """Return the commit that a ref's own file names, or nothing."""
-    text = _start_of(admin / name, 4096).strip() if ".." not in name.split("/") else ""
+    """Return the commit in a ref's own file, or an empty string."""
+    text = _read_start(admin / name, 4096).strip() if ".." not in name.split("/") else ""
     return text if is_id(text) else ""
 
 
-def visited(admin: Path) -> list[str]:
-    """Return the commits that a worktree had checked out, by its own log, oldest first."""
+def reflog_commits(admin: Path) -> list[str]:
+    """Return the commits in a worktree's HEAD reflog, the oldest first."""
     found: list[str] = []
-    for line in _start_of(admin / "logs" / "HEAD", _LOG_BYTES).splitlines():
+    for line in _read_start(admin / "logs" / "HEAD", _LOG_BYTES).splitlines():
         found += [word for word in line.split(" ")[:2] if is_id(word) and word != _NONE]
     return found
 
@@ -180,7 +179,7 @@ def _is_beneath(path: Path, root: Path) -> bool:
     return path.resolve().is_relative_to(root.resolve())
 
 
-def _start_of(path: Path, size: int) -> str:
+def _read_start(path: Path, size: int) -> str:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,8 +1,7 @@
-"""Bringing along into a new worktree what its commit does not hold.
+"""Copies files that are not in the commit into a new worktree.
 
-Two things: the changes that the user has not committed, and files named by patterns, ignored or
-not. They are copied as they are, by descriptor on both sides; links stay links, repositories
-inside the tree stay behind.
+These are the user's uncommitted changes, and files that match given patterns, ignored or not. They
+are copied by descriptor on both sides. Links stay links; nested repositories are not copied.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _DEEPEST = 200
 
 
 def check_patterns(patterns: Iterable[str]) -> None:
-    """Raise UsageError for a pattern that could not match a file of the tree."""
+    """Raise UsageError for a pattern that could never match a file of the tree."""
     for pattern in patterns:
         names = pattern.split("/")
         if not pattern or pattern.startswith("/") or {".", "..", ".git"} & set(names):
@@ -39,15 +38,15 @@ def check_patterns(patterns: Iterable[str]) -> None:
 
 
 def matching(root: int, patterns: Sequence[str]) -> list[bytes]:
-    """Return the files that match; a directory that matches brings everything in it."""
+    """Return the files that match; a matching directory includes everything in it."""
     begun = {tuple(name for name in pattern.split("/") if name) for pattern in patterns}
     return sorted(_matching(root, b"", begun, 0))
 
 
 def _matching(above: int, path: bytes, begun: set[_Names], depth: int) -> Iterator[bytes]:
-    """Give what matches in a directory, once; all patterns together, so each is looked into once.
+    """Yield the matches below a directory; try all patterns together, so it is visited once.
 
-    With several `**` there are many ways to the same directory, more than anyone can wait for.
+    Several `**` can reach the same directory in very many ways.
     """
     if depth > _DEEPEST:
         return
@@ -57,14 +56,14 @@ def _matching(above: int, path: bytes, begun: set[_Names], depth: int) -> Iterat
             if () in rests:
                 yield path + name
         elif rests:
-            with suppress(OSError), beneath.folder(above, name) as inside:
+            with suppress(OSError), beneath.open_directory(above, name) as inside:
                 yield from _matching(inside, path + name + b"/", rests, depth + 1)
 
 
 def _after(pattern: _Names, name: str) -> list[_Names]:
-    """Return what can be left of a pattern when its beginning has matched a name.
+    """Return the possible rests of a pattern after its start has matched a name.
 
-    Nothing left means that everything below matches.
+    An empty rest matches everything below.
     """
     if not pattern:
         return [()]
@@ -86,8 +85,8 @@ def _entries(directory: int) -> list[tuple[bytes, int]]:
 
 
 def copy(source: int, target: int, paths: Iterable[bytes]) -> None:
-    """Make these paths of `target` what they are in `source`: absent, a link or a file."""
-    looked = [(path, beneath.look(source, path)) for path in paths]
+    """Make these paths of `target` equal to those of `source`: absent, a link or a file."""
+    looked = [(path, beneath.lstat(source, path)) for path in paths]
     for path, status in looked:
         if status is None or (stat.S_ISDIR(status.st_mode) and not _is_folder(target, path)):
             _remove(target, path)
@@ -97,40 +96,43 @@ def copy(source: int, target: int, paths: Iterable[bytes]) -> None:
 
 
 def _is_folder(root: int, path: bytes) -> bool:
-    status = beneath.look(root, path)
+    status = beneath.lstat(root, path)
     return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 def _remove(root: int, path: bytes) -> None:
     with suppress(FileNotFoundError, NotADirectoryError):
-        with beneath.parent(root, path) as (above, name):
+        with beneath.open_parent(root, path) as (above, name):
             remove_tree_at(above, name)
         while path := path.rpartition(b"/")[0]:
             try:
-                with beneath.parent(root, path) as (above, name):
+                with beneath.open_parent(root, path) as (above, name):
                     os.rmdir(name, dir_fd=above)
             except OSError:
                 return
 
 
 def _copy(source: int, target: int, path: bytes, *, is_link: bool) -> None:
-    beneath.make_folders(target, path.rpartition(b"/")[0])
-    with beneath.parent(source, path) as (taken, name), beneath.parent(target, path) as (above, _):
-        unseen = b".infloop-copy-" + secrets.token_hex(8).encode()
+    beneath.make_directories(target, path.rpartition(b"/")[0])
+    with (
+        beneath.open_parent(source, path) as (taken, name),
+        beneath.open_parent(target, path) as (above, _),
+    ):
+        temporary = b".infloop-copy-" + secrets.token_hex(8).encode()
         if is_link:
-            os.symlink(os.readlink(name, dir_fd=taken), unseen, dir_fd=above)
+            os.symlink(os.readlink(name, dir_fd=taken), temporary, dir_fd=above)
         else:
-            _copy_file(taken, name, above, unseen)
+            _copy_file(taken, name, above, temporary)
         with suppress(NotADirectoryError, FileNotFoundError):
             if stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
                 remove_tree_at(above, name)
-        os.rename(unseen, name, src_dir_fd=above, dst_dir_fd=above)
+        os.rename(temporary, name, src_dir_fd=above, dst_dir_fd=above)
 
 
-def _copy_file(taken: int, name: bytes, above: int, unseen: bytes) -> None:
-    reading = os.open(name, beneath.READ, dir_fd=taken)
+def _copy_file(taken: int, name: bytes, above: int, temporary: bytes) -> None:
+    reading = os.open(name, beneath.OPEN_FILE, dir_fd=taken)
     try:
-        writing = os.open(unseen, beneath.CREATE, 0o600, dir_fd=above)
+        writing = os.open(temporary, beneath.CREATE_FILE, 0o600, dir_fd=above)
         try:
             while block := os.read(reading, _BLOCK):
                 beneath.write_all(writing, block)

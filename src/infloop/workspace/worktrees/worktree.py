@@ -1,16 +1,14 @@
-"""A tree of its own for each agent, and nothing an agent wrote is ever lost.
+"""Creates, saves, removes and restores worktrees: one directory for each agent.
 
-A worktree is a real one of the user's repository (`linked`) or, for agents that are confined, a
-private clone (`clone`), made in our data directory. Its files are written by a git that knows no
-filters, exactly as they are in the commit. What git would find in the worktree's own `.git` is
-never asked, except by a git that is confined: an agent may have written that.
-
-Before a worktree is removed it is saved: all files in a snapshot, repositories inside it in others,
-files too large for one aside; its commits, those it dropped too, under refs of our own in
-the user's repository. A worktree whose process died is found by its record, and saved all the same.
-
-One that is gone can be made again where it was: for its own run, which goes on, or for another run
-that takes up from it. Paths that steps have written down then still lead to it.
+- A worktree is a git worktree of the user's repository (`linked`) or, for confined agents, a
+  private clone (`clone`). It is in our data directory.
+- Its files are written by a git without filters, exactly as they are in the commit.
+- The worktree's own `.git` is read only by a confined git: an agent may have changed it.
+- A worktree is saved before it is removed: files in a snapshot, nested repositories in others,
+  files over the size limit in a directory, commits under our refs in the user's repository.
+- A worktree whose process died is found by its record and saved too.
+- A removed worktree can be created again at the same path, for its own run or for another run that
+  continues it. Paths that steps have recorded stay valid.
 """
 
 from __future__ import annotations
@@ -31,10 +29,9 @@ from infloop.lowlevel.uncancelled import run_uncancelled
 from infloop.workspace import beneath
 from infloop.workspace.snapshots.store import SnapshotStore
 from infloop.workspace.threads import in_thread
-from infloop.workspace.worktrees import checkout, repository, saving
-from infloop.workspace.worktrees import uncommitted as carry
-from infloop.workspace.worktrees.clone import Clones
-from infloop.workspace.worktrees.linked import Linked
+from infloop.workspace.worktrees import checkout, repository, saving, uncommitted
+from infloop.workspace.worktrees.clone import CloneKind
+from infloop.workspace.worktrees.linked import LinkedKind
 from infloop.workspace.worktrees.naming import new_name
 from infloop.workspace.worktrees.records import Record, Records, Saved
 from infloop.workspace.worktrees.repository import Repository
@@ -43,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
 
     from infloop.workspace.git.program import Confine, RunProgram
-    from infloop.workspace.worktrees.kinds import Kind
+    from infloop.workspace.worktrees.kinds import WorktreeKind
     from infloop.workspace.worktrees.records import KindName
 
 Status: TypeAlias = Literal["in use", "orphaned", "saved"]
@@ -51,12 +48,13 @@ Status: TypeAlias = Literal["in use", "orphaned", "saved"]
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """A worktree that somebody may work in.
+    """A worktree that is ready for work.
 
-    `path` is its root, `cwd` the directory in it that the user's own directory stands for,
-    `repository` the root of the user's tree, `commit` where it began, `base` the snapshot
-    of it as it was given out, `ref` what was asked for as its beginning, `admin` git's side of it,
-    and `objects` where the objects are that a clone borrows.
+    - `path` is its root; `cwd` is the directory in it that corresponds to the user's own directory.
+    - `repository` is the root of the user's tree.
+    - `commit` is its start commit; `ref` is the ref that was requested as its start.
+    - `base` is its snapshot at creation.
+    - `admin` is its git directory; `objects` is the object directory that a clone borrows.
     """
 
     name: str
@@ -73,8 +71,8 @@ class Worktree:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """What there is to know of a worktree: whether its process lives, and what was saved."""
+class WorktreeInfo:
+    """A worktree in a listing: whether its process is alive, and its saved state."""
 
     name: str
     run_id: str
@@ -87,7 +85,7 @@ class Listed:
 
 
 class Worktrees:
-    """All worktrees of a data directory; `close` when no more is to be made."""
+    """All worktrees of a data directory; call `close` when none will be created any more."""
 
     def __init__(
         self,
@@ -98,23 +96,26 @@ class Worktrees:
         confine: Confine | None = None,
         user: tuple[int, int] | None = None,
     ) -> None:
-        """Make worktrees or, if there is something to `confine` programs with, private clones.
+        """Create git worktrees or, with `confine`, private clones.
 
-        `user` is as whom confined children run, when that is another one.
+        `user` is the (uid, gid) of confined children, if that is another user.
         """
         self.store = store or SnapshotStore(data_dir / "snapshots", run, exclude=(data_dir,))
         self._directory = data_dir / "worktrees"
         self._records = Records(self._directory)
-        self._kinds: dict[KindName, Kind] = {"worktree": Linked(), "clone": Clones(confine, user)}
-        self._made_now: KindName = "clone" if confine else "worktree"
+        self._kinds: dict[KindName, WorktreeKind] = {
+            "worktree": LinkedKind(),
+            "clone": CloneKind(confine, user),
+        }
+        self._new_kind: KindName = "clone" if confine else "worktree"
         self._owner = secrets.token_hex(8)
-        self._presence: LockFile | None = None
+        self._owner_lock: LockFile | None = None
 
     def close(self) -> None:
-        """Own no worktree any more; those that are left are orphaned."""
-        if self._presence:
-            self._presence.release()
-            self._presence = None
+        """Give up the ownership of all worktrees; the remaining ones are then orphaned."""
+        if self._owner_lock:
+            self._owner_lock.release()
+            self._owner_lock = None
 
     async def create(
         self,
@@ -126,57 +127,62 @@ class Worktrees:
         include_uncommitted: bool = False,
         include: Sequence[str] = (),
     ) -> Worktree:
-        """Make a worktree of the repository that `cwd` is in.
+        """Create a worktree of the repository that contains `cwd`.
 
-        It begins at `ref`, or else at what is checked out; with `include_uncommitted`, with the
-        user's changes laid over it, deletions and new files that are not ignored among them.
-        `include` are paths and patterns of files that come along even if git ignores them.
+        - It starts at `ref`, or at the checked-out commit.
+        - With `include_uncommitted`, the user's changes are copied: edits, deletions and new files
+          that are not ignored.
+        - `include` are paths and patterns of files to copy even if git ignores them.
         """
-        carry.check_patterns(include)
+        uncommitted.check_patterns(include)
         repo = await repository.find(self.store.git, cwd)
-        commit = await _starting_point(repo, ref, include_uncommitted=include_uncommitted)
-        record = replace(self._begin(repo, cwd, run_id, node, commit), ref=ref or "")
+        commit = await _start_commit(repo, ref, include_uncommitted=include_uncommitted)
+        record = replace(self._write_first_record(repo, cwd, run_id, node, commit), ref=ref or "")
         kind = self._kinds[record.kind]
         try:
             path = Path(record.path)
-            record = replace(record, admin=str(await kind.make(repo, path, commit, ())))
+            record = replace(record, admin=str(await kind.create_git(repo, path, commit, ())))
             self._records.write(record)
-            await checkout.lay_out(self.store, repo, path, Path(record.admin or ""), commit)
-            changed = include_uncommitted
-            paths = await checkout.uncommitted(self.store, repo, commit) if changed else []
-            await in_thread(lambda _: _bring(repo.root, Path(record.cwd), path, paths, include))
-            await in_thread(lambda _: kind.hand_over(path))
+            await checkout.check_out(self.store, repo, path, Path(record.admin or ""), commit)
+            paths: list[bytes] = []
+            if include_uncommitted:
+                paths = await checkout.uncommitted_paths(self.store, repo, commit)
+            await in_thread(
+                lambda _: _copy_uncommitted(repo.root, Path(record.cwd), path, paths, include)
+            )
+            await in_thread(lambda _: kind.set_owner(path))
             base = await self.store.take(path, "worktree", any_size=True)
             self.store.pin(record.name, base.id)
             record = replace(record, stage="ready", base=base.id)
             self._records.write(record)
         except BaseException:
-            # Nobody has worked in it: it can go.
+            # Nobody has worked in it yet, so nothing is lost.
             await run_uncancelled(self._discard(record))
             raise
         return _worktree(record)
 
     async def reopen(self, run_id: str, node: str) -> Worktree | None:
-        """Return the worktree that a run has for a node, which this process owns from now on.
+        """Return the worktree of a run and node, and take over its ownership.
 
-        One that was saved and removed is made again, where it was and as it was.
+        A worktree that was saved and removed is created again, at the same path with the same
+        content.
         """
-        async with self._turn():
+        async with self._lock():
             for record in reversed(self._records.all()):
                 if (record.run_id, record.node) == (run_id, node) and record.stage != "creating":
-                    return _worktree(await self._opened(record))
+                    return _worktree(await self._reopen(record))
         return None
 
-    async def take_up(
+    async def recreate_for_run(
         self, saved: Saved, run_id: str, snapshot: str, head: str | None = None
     ) -> Worktree:
-        """Make a saved worktree again, where it was, for another run and from another moment.
+        """Create a saved worktree again at the same path, for another run and from another moment.
 
-        `snapshot` is one of its tree, `head` the commit it had checked out then.
+        `snapshot` is one of its snapshots; `head` is the commit that was checked out then.
         """
-        async with self._turn():
+        async with self._lock():
             before = self._record(saved.name)
-            await self._make_room(before)
+            await self._clear_path(before)
             record = replace(
                 before,
                 name=new_name(run_id, before.node),
@@ -185,51 +191,51 @@ class Worktrees:
                 created_at_ms=self.store.now_ms(),
                 stage="creating",
                 saved=None,
-                kind=self._made_now,
+                kind=self._new_kind,
             )
             self._records.write(record)
             self.store.pin(record.name, saved.base, snapshot)
             wanted = replace(saved, final=snapshot, head=head or saved.head)
             try:
-                return _worktree(await self._made_again(record, wanted))
+                return _worktree(await self._recreate(record, wanted))
             except BaseException:
                 await run_uncancelled(self._discard(record))
                 raise
 
     async def rewind(self, worktree: Worktree, snapshot: str) -> None:
-        """Make the files of a worktree what they were in a snapshot of it."""
+        """Restore the files of a worktree from one of its snapshots."""
         kind = self._kinds[self._record(worktree).kind]
-        await self.store.restore(_made(worktree.path), snapshot)
-        await in_thread(lambda _: kind.hand_over(worktree.path))
+        await self.store.restore(_make_directory(worktree.path), snapshot)
+        await in_thread(lambda _: kind.set_owner(worktree.path))
 
     async def head(self, worktree: Worktree) -> str:
-        """Return the commit that a worktree has checked out now, or nothing."""
+        """Return the commit that a worktree has checked out, or an empty string."""
         record = self._record(worktree)
         if worktree.admin is None:
             return ""
         return await self._kinds[record.kind].head(self._repository(record), worktree.admin)
 
     async def save(self, worktree: Worktree | str) -> Saved:
-        """Keep the whole state of a worktree as it is now; it may go on being used."""
+        """Save the present state of a worktree, which stays in use."""
         record = self._record(worktree)
         if record.stage in ("removing", "removed") and record.saved:
             return record.saved
         if record.base is None:
             raise UsageError(
-                f"worktree {record.name!r} was never finished: there is nothing to save"
+                f"the creation of worktree {record.name!r} did not finish: there is nothing to save"
             )
         saved = await saving.save(self.store, record, record.base, self._kinds[record.kind])
         self._records.write(replace(record, saved=saved))
         return saved
 
     async def remove(self, worktree: Worktree | str) -> Saved:
-        """Save a worktree, then remove it; if it cannot be saved it is not removed."""
+        """Save a worktree, then remove it; if saving fails it is not removed."""
         saved = await self.save(worktree)
         record = self._record(worktree)
         if record.stage == "ready":
-            found = await saving.not_held(self.store, record, saved)
+            found = await saving.find_unsaved(self.store, record, saved)
             aside = self._directory / f"{record.name}.kept"
-            saved = await in_thread(lambda _: saving.set_aside(saved, found, aside))
+            saved = await in_thread(lambda _: saving.move_unsaved(saved, found, aside))
             record = replace(record, stage="removing", saved=saved)
             self._records.write(record)
         if record.stage == "removing":
@@ -237,14 +243,14 @@ class Worktrees:
             self._records.write(replace(record, stage="removed"))
         return saved
 
-    def listed(self) -> list[Listed]:
-        """Return all worktrees, and those of which only the saved state is left."""
+    def list_all(self) -> list[WorktreeInfo]:
+        """Return all worktrees, including removed ones with a saved state."""
         return [_listed(record, self._status(record)) for record in self._records.all()]
 
     async def prune(self, run_ids: Collection[str] | None = None) -> list[Saved]:
         """Save and remove the worktrees whose process died, of all runs or of some."""
         done: list[Saved] = []
-        async with self._turn():
+        async with self._lock():
             for record in self._records.all():
                 chosen = run_ids is None or record.run_id in run_ids
                 if not chosen or self._status(record) != "orphaned":
@@ -258,10 +264,12 @@ class Worktrees:
         return done
 
     async def forget(self, name: str) -> None:
-        """Drop for good what was saved of a removed worktree."""
+        """Delete the saved state of a removed worktree."""
         record = self._record(name)
         if record.stage != "removed" or record.saved is None:
-            raise UsageError(f"worktree {name!r} is not removed: prune it first")
+            raise UsageError(
+                f"worktree {name!r} is not removed yet: run `infloop worktrees prune` first"
+            )
         repo = self._repository(record)
         for ref in record.saved.refs if _is_folder(record.common) else ():
             await repo.delete_ref(ref)
@@ -270,53 +278,55 @@ class Worktrees:
         self._records.delete(name)
 
     async def restore(self, saved: Saved, path: Path) -> Path:
-        """Make a saved worktree again for a person, where there is nothing; return the path.
+        """Create a saved worktree again for a person, at an empty path; return the path.
 
-        It is a worktree of the repository, at the commit it had; without the repository it
-        is a plain directory. The repositories of submodules are not put back, and those that a
-        confined agent left inside have another name: git would do what their settings say.
+        It is a worktree of the repository at its last commit, or a plain directory if the
+        repository is gone. The repositories of submodules are not restored. Those that a confined
+        agent left inside are renamed, because git would apply their settings.
         """
-        place = empty_place(path)
-        await self._write_out(saved, place, "worktree", as_it_was=saved.kind == "worktree")
-        return place
+        path = empty_path(path)
+        await self._write_saved(saved, path, "worktree", keep_git_names=saved.kind == "worktree")
+        return path
 
-    async def _write_out(
-        self, saved: Saved, place: Path, kind: KindName, *, as_it_was: bool
+    async def _write_saved(
+        self, saved: Saved, path: Path, kind: KindName, *, keep_git_names: bool
     ) -> Path | None:
-        """Write what was saved to `place`; return where its git is, if it has one."""
+        """Write the saved state to `path`; return its git directory, if it has one."""
         repo = Repository(self.store.git, Path(saved.repository), Path(saved.common))
-        head = await _known_commit(repo, saved) if _is_folder(saved.common) else None
+        head = await _existing_commit(repo, saved) if _is_folder(saved.common) else None
         admin = None
         if head:
-            admin = await self._kinds[kind].make(repo, place, head, saved.refs)
-            await checkout.lay_out(self.store, repo, place, admin, head)
-        await self.store.restore(_made(place), saved.final)
-        notes = (await self.store.state(saved.final)).notes
+            admin = await self._kinds[kind].create_git(repo, path, head, saved.refs)
+            await checkout.check_out(self.store, repo, path, admin, head)
+        await self.store.restore(_make_directory(path), saved.final)
+        metadata = (await self.store.stored_tree(saved.final)).metadata
         for inside, snapshot in saved.repositories.items():
-            if inside in notes.repositories:
-                name = inside if as_it_was else f"{inside}.untrusted"
-                await self.store.restore(_made(place / name), snapshot)
-        held = [*(notes.repositories if as_it_was else ()), *(each.path for each in notes.skipped)]
-        await in_thread(lambda _: _put_back(saved, place, held))
+            if inside in metadata.repositories:
+                name = inside if keep_git_names else f"{inside}.untrusted"
+                await self.store.restore(_make_directory(path / name), snapshot)
+        wanted = [each.path for each in metadata.skipped]
+        if keep_git_names:
+            wanted += metadata.repositories
+        await in_thread(lambda _: _copy_kept_files(saved, path, wanted))
         return admin
 
-    async def _opened(self, record: Record) -> Record:
-        """Own a worktree that is there, or make it again."""
-        if record.stage == "ready" and _is_folder(record.path) and record.kind == self._made_now:
+    async def _reopen(self, record: Record) -> Record:
+        """Take over an existing worktree, or create it again."""
+        if record.stage == "ready" and _is_folder(record.path) and record.kind == self._new_kind:
             record = replace(record, owner=self._owner)
             self._records.write(record)
             return record
         saved = await self.remove(record.name)
-        await self._make_room(record)
-        return await self._made_again(self._record(record.name), saved)
+        await self._clear_path(record)
+        return await self._recreate(self._record(record.name), saved)
 
-    async def _made_again(self, record: Record, saved: Saved) -> Record:
-        """Make what was saved again at the record's path; the caller has its turn."""
-        kind = self._made_now
-        place = empty_place(Path(record.path))
-        admin = await self._write_out(saved, place, kind, as_it_was=True)
-        _made(Path(record.cwd))
-        await in_thread(lambda _: self._kinds[kind].hand_over(place))
+    async def _recreate(self, record: Record, saved: Saved) -> Record:
+        """Write the saved state at the record's path; the caller holds the lock."""
+        kind = self._new_kind
+        path = empty_path(Path(record.path))
+        admin = await self._write_saved(saved, path, kind, keep_git_names=True)
+        _make_directory(Path(record.cwd))
+        await in_thread(lambda _: self._kinds[kind].set_owner(path))
         record = replace(
             record,
             stage="ready",
@@ -327,8 +337,8 @@ class Worktrees:
         self._records.write(record)
         return record
 
-    async def _make_room(self, wanted: Record) -> None:
-        """See to it that nothing is where a worktree is to be made again; nothing gets lost."""
+    async def _clear_path(self, wanted: Record) -> None:
+        """Save and remove what is at the path of a worktree that is to be created again."""
         others = [each for each in self._records.all() if each.path == wanted.path]
         for record in others:
             if record.stage == "removed":
@@ -342,19 +352,21 @@ class Worktrees:
                 await self._discard(record)
             else:
                 await self.remove(record.name)
-        # What is there now was being made when a process died: it is all kept elsewhere.
+        # A process died while it created this directory; its content is saved elsewhere.
         await self._delete(wanted)
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """Have all worktrees that nobody is working in to oneself."""
-        self._be_present()
+    async def _lock(self) -> AsyncIterator[None]:
+        """Lock all worktrees that are not in use."""
+        self._hold_owner_lock()
         async with hold_directory(self._directory):
             yield
 
-    def _begin(self, repo: Repository, cwd: Path, run_id: str, node: str, commit: str) -> Record:
-        """Write down that a worktree is about to be made."""
-        self._be_present()
+    def _write_first_record(
+        self, repo: Repository, cwd: Path, run_id: str, node: str, commit: str
+    ) -> Record:
+        """Write the record of a worktree before it is created."""
+        self._hold_owner_lock()
         name = new_name(run_id, node)
         path = self._directory.resolve() / name
         root = repo.root.resolve()
@@ -365,26 +377,26 @@ class Worktrees:
             )
         inside = path / cwd.resolve().relative_to(root)
         record = Record(
-            name,
-            run_id,
-            node,
-            str(root),
-            str(repo.common),
-            str(path),
-            str(inside),
-            commit,
-            self._owner,
-            self.store.now_ms(),
-            kind=self._made_now,
+            name=name,
+            run_id=run_id,
+            node=node,
+            repository=str(root),
+            common=str(repo.common),
+            path=str(path),
+            cwd=str(inside),
+            commit=commit,
+            owner=self._owner,
+            created_at_ms=self.store.now_ms(),
+            kind=self._new_kind,
         )
         self._records.write(record)
         return record
 
-    def _be_present(self) -> None:
-        if self._presence is None:
+    def _hold_owner_lock(self) -> None:
+        if self._owner_lock is None:
             for path in (self._directory, self._directory / "owners"):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._presence = LockFile(self._owner_file(self._owner))
+            self._owner_lock = LockFile(self._owner_file(self._owner))
 
     def _owner_file(self, owner: str) -> Path:
         return self._directory / "owners" / owner
@@ -405,32 +417,32 @@ class Worktrees:
         return Repository(self.store.git, Path(record.repository), Path(record.common))
 
     async def _discard(self, record: Record) -> None:
-        """Remove a worktree in which nobody has worked, and forget it."""
+        """Remove a worktree that was never used, and its record."""
         await self._delete(record)
         self.store.unpin(record.name)
         self._records.delete(record.name)
 
     async def _delete(self, record: Record) -> None:
         await in_thread(lambda _: self._delete_files(Path(record.path).name))
-        self.store.forget(Path(record.path))
+        self.store.drop_cache(Path(record.path))
         admin = Path(record.admin) if record.admin else None
         kind = self._kinds[record.kind]
-        await kind.unmake(self._repository(record), Path(record.path), admin)
+        await kind.remove_git(self._repository(record), Path(record.path), admin)
 
     def _delete_files(self, name: str) -> None:
-        with beneath.opened(self._directory) as directory:
+        with beneath.open_root(self._directory) as directory:
             remove_tree_at(directory, name)
 
 
-async def _known_commit(repo: Repository, saved: Saved) -> str | None:
-    """Return the commit that a worktree had, or began at, if the repository still has it."""
+async def _existing_commit(repo: Repository, saved: Saved) -> str | None:
+    """Return the last or first commit of a worktree that the repository still has."""
     for commit in (saved.head, saved.commit):
         if commit and (found := await repo.ref(commit)):
             return found
     return None
 
 
-async def _starting_point(repo: Repository, ref: str | None, *, include_uncommitted: bool) -> str:
+async def _start_commit(repo: Repository, ref: str | None, *, include_uncommitted: bool) -> str:
     head = await repo.commit("HEAD")
     if not ref:
         if head is None:
@@ -450,56 +462,57 @@ async def _starting_point(repo: Repository, ref: str | None, *, include_uncommit
     return commit
 
 
-def _bring(
+def _copy_uncommitted(
     source: Path, cwd: Path, target: Path, changed: Sequence[bytes], include: Sequence[str]
 ) -> None:
-    """Copy what is not in the commit, and make sure there is the directory to work in."""
-    with beneath.opened(source) as taken, beneath.opened(target) as root:
-        carry.copy(taken, root, changed)
-        carry.copy(taken, root, carry.matching(taken, include))
+    """Copy what is not in the commit, and create the working directory if it is missing."""
+    with beneath.open_root(source) as taken, beneath.open_root(target) as root:
+        uncommitted.copy(taken, root, changed)
+        uncommitted.copy(taken, root, uncommitted.matching(taken, include))
         inside = os.fsencode(cwd.relative_to(target))
-        beneath.make_folders(root, b"" if inside == b"." else inside)
+        beneath.make_directories(root, b"" if inside == b"." else inside)
 
 
-def _put_back(saved: Saved, place: Path, held: Sequence[str]) -> None:
-    """Copy what had been set aside of these paths, where their directories let us."""
+def _copy_kept_files(saved: Saved, path: Path, wanted: Sequence[str]) -> None:
+    """Copy the kept files at or below the paths `wanted` back, where permissions allow it."""
     kept = Path(saved.kept or "", saving.KEPT_FILES)
     for folder, _, names in os.walk(kept) if saved.kept else ():
         inside = Path(folder).relative_to(kept)
         for name in names:
-            path = inside / name
-            if any(path.is_relative_to(each) for each in held):
+            file = inside / name
+            if any(file.is_relative_to(each) for each in wanted):
                 with suppress(PermissionError):
-                    shutil.copy2(kept / path, _made(place / inside) / name, follow_symlinks=False)
+                    target = _make_directory(path / inside) / name
+                    shutil.copy2(kept / file, target, follow_symlinks=False)
 
 
 def _worktree(record: Record) -> Worktree:
     assert record.base
     return Worktree(
-        record.name,
-        record.run_id,
-        record.node,
-        Path(record.path),
-        Path(record.cwd),
-        Path(record.repository),
-        record.commit,
-        record.base,
-        record.ref,
-        Path(record.admin) if record.admin else None,
-        Path(record.common, "objects") if record.kind == "clone" else None,
+        name=record.name,
+        run_id=record.run_id,
+        node=record.node,
+        path=Path(record.path),
+        cwd=Path(record.cwd),
+        repository=Path(record.repository),
+        commit=record.commit,
+        base=record.base,
+        ref=record.ref,
+        admin=Path(record.admin) if record.admin else None,
+        objects=Path(record.common, "objects") if record.kind == "clone" else None,
     )
 
 
-def _listed(record: Record, status: Status) -> Listed:
-    return Listed(
-        record.name,
-        record.run_id,
-        record.node,
-        record.repository,
-        record.path,
-        status,
-        record.created_at_ms,
-        record.saved,
+def _listed(record: Record, status: Status) -> WorktreeInfo:
+    return WorktreeInfo(
+        name=record.name,
+        run_id=record.run_id,
+        node=record.node,
+        repository=record.repository,
+        path=record.path,
+        status=status,
+        created_at_ms=record.created_at_ms,
+        saved=record.saved,
     )
 
 
@@ -507,13 +520,13 @@ def _is_folder(path: str) -> bool:
     return Path(path).is_dir()
 
 
-def empty_place(path: Path) -> Path:
-    """Return a path in full; raise UsageError unless there is nothing, or an empty directory."""
+def empty_path(path: Path) -> Path:
+    """Return an absolute path; raise UsageError unless it is missing or an empty directory."""
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
-        raise UsageError(f"{str(path)!r} exists: choose a path where there is nothing")
+        raise UsageError(f"{str(path)!r} exists: choose a path that does not")
     return path.absolute()
 
 
-def _made(path: Path) -> Path:
+def _make_directory(path: Path) -> Path:
     path.mkdir(parents=True, exist_ok=True)
     return path

@@ -1,0 +1,34 @@
+"""What is wrong with a file, as every surface shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from infloop.application.models import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from infloop.errors import Problem
+
+
+class ShownProblem(Model, kw_only=True):
+    """One thing that is wrong with a file, where, and what to do."""
+
+    place: str
+    message: str
+    hint: str
+    severity: Literal["error", "warning"]
+
+
+def shown_problems(problems: Iterable[Problem]) -> list[ShownProblem]:
+    """Return problems for another program."""
+    return [
+        ShownProblem(
+            place=problem.place,
+            message=problem.message,
+            hint=problem.hint,
+            severity=problem.severity,
+        )
+        for problem in problems
+    ]

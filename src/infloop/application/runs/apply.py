@@ -1,0 +1,135 @@
+"""Applies what an agent changed in its worktree to the user's work tree or to a branch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from infloop.application.models import Model
+from infloop.application.runs.file_changes import file_changes, printable_paths
+from infloop.application.runs.models import FileChange
+from infloop.errors import UsageError
+from infloop.workspace.applying.apply import ProtectedChanges, apply, overlapping_edits
+from infloop.workspace.applying.merge import MergeConflict as TreeConflict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from infloop.application.caller import Caller
+    from infloop.application.resources import Resources
+    from infloop.runtime.workspaces import Workspaces
+    from infloop.store.interfaces.run_log import RunRow
+    from infloop.workspace.worktrees.records import Saved
+    from infloop.workspace.worktrees.worktree import WorktreeInfo
+
+
+class Applied(Model, kw_only=True, tag_field="outcome", tag="applied"):
+    """The changes are in the work tree of `repository`, or a commit on `branch`.
+
+    `left_out` are changed files that git ignores, or that are in a repository of their own.
+    """
+
+    repository: str
+    branch: str | None
+    commit: str | None
+    files: list[FileChange]
+    left_out: list[str]
+
+
+class UncommittedChanges(Model, kw_only=True, tag_field="outcome", tag="uncommitted"):
+    """Nothing was applied: the user has uncommitted changes in the same files."""
+
+    repository: str
+    paths: list[str]
+
+
+class ProtectedFiles(Model, kw_only=True, tag_field="outcome", tag="protected"):
+    """Nothing was applied: other programs act on these files. Each has the reason."""
+
+    paths: dict[str, str]
+
+
+class MergeConflict(Model, kw_only=True, tag_field="outcome", tag="conflict"):
+    """Nothing was applied: the changes cannot be merged. One line for each file."""
+
+    lines: list[str]
+
+
+ApplyResult: TypeAlias = Applied | UncommittedChanges | ProtectedFiles | MergeConflict
+
+
+class ApplyChanges:
+    """Applies the changes of runs, completely or not at all."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+
+    async def apply(
+        self,
+        run_id: str,
+        caller: Caller,
+        *,
+        node: str | None = None,
+        branch: str | None = None,
+        allow: Sequence[str] = (),
+        allow_all: bool = False,
+    ) -> ApplyResult:
+        """Apply the changes of a run to the work tree, or to a new or existing branch.
+
+        `node` says whose changes, if several agents made some. `allow` are protected files and
+        directories that may change; with `allow_all`, all of them may.
+        """
+        row = await self._resources.store.run_log.run(run_id)
+        workspaces = await self._resources.workspaces()
+        saved = await _saved(workspaces, _chosen(workspaces.listed(run_id), run_id, node))
+        if branch is None and (paths := await overlapping_edits(workspaces.store, saved)):
+            return UncommittedChanges(repository=saved.repository, paths=list(paths))
+        await self._record(row, saved, branch, caller)
+        message = f"{row.workflow_name}: {saved.node}\n\nApplied by infloop from run {run_id}."
+        store = workspaces.store
+        done = await apply(store, saved, to_branch=branch, message=message, allow=allow)
+        if isinstance(done, ProtectedChanges) and allow_all:
+            everything = (*allow, *done.paths)
+            done = await apply(store, saved, to_branch=branch, message=message, allow=everything)
+        if isinstance(done, ProtectedChanges):
+            return ProtectedFiles(paths=printable_paths(done.paths))
+        if isinstance(done, TreeConflict):
+            return MergeConflict(lines=done.report.splitlines())
+        return Applied(
+            repository=saved.repository,
+            branch=done.branch,
+            commit=done.commit,
+            files=file_changes(done.changes),
+            left_out=list(done.left_out),
+        )
+
+    async def _record(self, row: RunRow, saved: Saved, branch: str | None, caller: Caller) -> None:
+        await self._resources.audit().record(
+            "run.applied",
+            caller.actor,
+            correlation_id=caller.correlation_id or row.correlation_id,
+            run_id=row.id,
+            workflow_id=row.workflow_id,
+            details={"node": saved.node, "repository": saved.repository, "branch": branch},
+        )
+
+
+def _chosen(found: Sequence[WorktreeInfo], run_id: str, node: str | None) -> WorktreeInfo:
+    """Return the worktree that is meant; raise UsageError that says what to type."""
+    if not found:
+        raise UsageError(
+            f"run {run_id!r} has no worktree: its steps changed files in place "
+            f"(`infloop diff {run_id}` shows the changes)"
+        )
+    named = [each for each in found if node in (None, each.node)]
+    if len(named) != 1:
+        nodes = ", ".join(each.node for each in found)
+        raise UsageError(f"run {run_id!r} has worktrees of: {nodes}; choose one with --node")
+    return named[0]
+
+
+async def _saved(workspaces: Workspaces, worktree: WorktreeInfo) -> Saved:
+    if worktree.status == "in use":
+        raise UsageError(
+            f"run {worktree.run_id!r} is still working in its worktree; wait until it has finished"
+        )
+    return worktree.saved or await workspaces.trees.save(worktree.name)

@@ -1,0 +1,447 @@
+"""List, search and read runs. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
+from msgspec.structs import asdict, replace
+
+from infloop.application.runs.models import (
+    ChangeList,
+    Diff,
+    EventPage,
+    Idle,
+    LatestRun,
+    OutputPage,
+    OutputPreview,
+    QueuedRun,
+    ReplacedDirectory,
+    RunDetail,
+    RunPage,
+    RunProgress,
+    RunReport,
+    RunSummary,
+    SearchMatch,
+    StepReport,
+)
+from infloop.errors import NotFound, UsageError
+from infloop.model.events import Output, StepStarted, step_path
+from infloop.runtime.runs.run_status import current_status
+from infloop.store.interfaces.queue import QueueEntry
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from infloop.application.resources import Resources
+    from infloop.application.runs.models import QueueStatus, RunStatus
+    from infloop.application.runs.view import RunView, StepView
+    from infloop.model.events import Recorded
+    from infloop.model.messages import Message
+    from infloop.model.values import JsonObject
+    from infloop.store.interfaces.queue import QueueState
+    from infloop.store.interfaces.run_log import RunRow, SearchHit, StoredStatus
+
+MAX_EVENTS = 5_000
+"""How many of its newest events a run's record holds."""
+
+MAX_SEARCHED = 500
+PAGE = 200
+SHORTEST_PREFIX = 4
+_QUEUE_STATUS: dict[QueueState, QueueStatus] = {
+    "waiting": "queued",
+    "taken": "queued",
+    "started": "started",
+    "removed": "removed",
+    "dropped": "dropped",
+}
+_NOT_OUTPUTS = ("inputs", "__inputs", "globals")
+
+
+class RunHistory:
+    """Reads what is recorded, and what the live runs of this process are doing."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._log = resources.store.run_log
+
+    # -- which run ---------------------------------------------------------------------------
+
+    async def find(self, name: str) -> RunSummary:
+        """Return the run with this id, with an id that begins so, or the newest for `last`.
+
+        Raises UsageError that says what to type.
+        """
+        return await self.summarize(await self._find_row(name))
+
+    async def _find_row(self, name: str) -> RunRow:
+        if name == "last":
+            newest = await self._log.runs(limit=1)
+            if not newest:
+                raise UsageError("there are no runs yet; `infloop run FILE` makes one")
+            return newest[0]
+        try:
+            return await self._log.run(name)
+        except NotFound:
+            return await self._find_by_prefix(name)
+
+    async def _find_by_prefix(self, name: str) -> RunRow:
+        if len(name) < SHORTEST_PREFIX:
+            raise UsageError(
+                f"{name!r} is too short for a run's id; give at least {SHORTEST_PREFIX} characters"
+            )
+        found = await self._log.runs_with_prefix(name)
+        if not found:
+            raise UsageError(f"there is no run {name!r}; `infloop runs` lists them")
+        if len(found) > 1:
+            few = ", ".join(row.id for row in found[:4])
+            raise UsageError(
+                f"{name!r} may be one of several runs: {few}{', …' if len(found) > 4 else ''}; "
+                "give more of its id"
+            )
+        return found[0]
+
+    async def find_row_or_entry(self, run_id: str) -> RunRow | QueueEntry:
+        """Return a run's row, or its place in the queue; raise NotFound if there is neither.
+
+        A run may begin between two reads, so the journal is read again.
+        """
+        from infloop.runtime.runs.dispatch import queue_id
+
+        try:
+            return await self._log.run(run_id)
+        except NotFound:
+            entry = await self._resources.store.queue.entry(queue_id(run_id))
+            return entry if entry.state != "started" else await self._log.run(run_id)
+
+    # -- one run -----------------------------------------------------------------------------
+
+    async def summary(self, run_id: str) -> RunSummary | QueuedRun:
+        """Return a run without its scope and events, also one that waits in the queue."""
+        found = await self.find_row_or_entry(run_id)
+        return queued(found) if isinstance(found, QueueEntry) else await self.summarize(found)
+
+    async def summarize(self, row: RunRow, hit: SearchHit | None = None) -> RunSummary:
+        status = await current_status(row, self._resources.store.liveness)
+        return RunSummary(
+            run_id=row.id,
+            workflow_id=row.workflow_id,
+            workflow_name=row.workflow_name,
+            status=status,
+            started_at=row.started_at,
+            finished_at=row.finished_at,
+            duration_ms=None if row.finished_at is None else row.finished_at - row.started_at,
+            steps=row.steps,
+            event_count=row.events,
+            failed_step=row.failed_step,
+            error=row.error,
+            error_message=row.error or UNSET,
+            cause=row.cause,
+            correlation_id=row.correlation_id,
+            epoch=row.epoch,
+            last_seq=row.last_seq,
+            match=_match(hit) if hit else UNSET,
+        )
+
+    async def detail(self, run_id: str) -> RunDetail | QueuedRun:
+        """Return a run with its scope, also one that waits in the queue or is live."""
+        found = await self.find_row_or_entry(run_id)
+        return queued(found) if isinstance(found, QueueEntry) else await self._detail(found)
+
+    async def record(self, workflow_id: str, run_id: str) -> RunDetail:
+        """Return a run of this workflow, with its newest events once it has ended."""
+        row = await self._log.run(run_id)
+        if row.workflow_id != workflow_id:
+            raise NotFound(f"workflow {workflow_id[:80]!r} has no run {run_id!r}")
+        return await self._detail(row, with_events=row.finished_at is not None)
+
+    async def latest(self) -> LatestRun:
+        """Return the run that began last, with its newest events; a live run comes first."""
+        live = list(self.live_runs())
+        rows = [await self._log.run(live[-1])] if live else await self._log.runs(limit=1)
+        if not rows:
+            return LatestRun(state=Idle(iteration_by_loop_id={}, scope={}, events=[]))
+        state = await self._detail(rows[0], with_events=True)
+        if state.iteration_by_loop_id is UNSET:
+            state = replace(state, iteration_by_loop_id={})
+        return LatestRun(state=state)
+
+    async def _detail(self, row: RunRow, *, with_events: bool = False) -> RunDetail:
+        service = self._resources.driving()
+        progress = service.progress(row.id) if service and row.finished_at is None else None
+        events = await self._newest_events(row) if with_events else UNSET
+        common = asdict(await self.summarize(row)) | {
+            "untrusted": await self._untrusted(row),
+            "events": events,
+        }
+        if progress is None:
+            return RunDetail(**common, scope=await self._log.scope(row.id) or {})
+        return RunDetail(
+            **common,
+            scope=progress.scope,
+            current_node_id=progress.nodes[-1] if progress.nodes else None,
+            open_node_ids=list(progress.nodes),
+            iteration_by_loop_id=dict(progress.rounds),
+        )
+
+    async def untrusted(self, run_id: str) -> list[str]:
+        """Return the inputs and nodes of a run that hold something from outside."""
+        return await self._untrusted(await self._log.run(run_id))
+
+    async def _untrusted(self, row: RunRow) -> list[str]:
+        if not row.cause.untrusted:
+            return []
+        from infloop.runtime.runs.taint_report import untrusted_names
+
+        return await untrusted_names(self._log, row)
+
+    async def view(self, run_id: str) -> RunView:
+        """Return a run's steps, cost and outcome, rebuilt from its events."""
+        from infloop.application.runs.replay import whole_view
+
+        return await whole_view(self._resources.store, run_id)
+
+    async def report(self, run_id: str) -> RunReport:
+        """Return a run with its steps."""
+        view, row = await self.view(run_id), await self._log.run(run_id)
+        detail = asdict(await self._detail(row))
+        if view.finished:
+            error = view.finished.error
+            detail |= {"error": error, "error_message": error or UNSET}
+        return RunReport(
+            **detail,
+            inputs=view.started.inputs if view.started else {},
+            isolation=view.isolation,
+            egress=view.egress,
+            cost_usd=view.cost_usd,
+            cost_is_complete=not view.cost_is_incomplete,
+            steps_done=view.steps_done,
+            step_list=[_step_report(step) for step in view.steps()],
+        )
+
+    async def step_events(self, run_id: str, path: str) -> list[Recorded]:
+        """Return the events of the last visit of a step, without output."""
+        found: list[Recorded] = []
+        after = 0
+        while batch := await self._log.events(run_id, after, include_output=False):
+            for item in batch:
+                if step_path(item.event) == path:
+                    if isinstance(item.event, StepStarted):
+                        found.clear()
+                    found.append(item)
+            after = batch[-1].seq
+        if not found:
+            raise UsageError(
+                f"run {run_id!r} has no step {path!r}; `infloop show {run_id}` lists its steps"
+            )
+        return found
+
+    async def newest_id(self, workflow_id: str = "") -> str:
+        """Return the id of the run that was asked for last, of this workflow or of any.
+
+        A queued run is newer than all that have begun.
+        """
+        waiting = [
+            entry.run
+            for entry in await self._resources.store.queue.entries()
+            if workflow_id in ("", entry.run.workflow_id)
+        ]
+        if waiting:
+            return max(waiting, key=lambda run: run.queued_at).run_id
+        rows = await self._log.runs(workflow_id=workflow_id or None, limit=1)
+        if not rows:
+            raise UsageError("there is no run yet; call the tool of a workflow to start one")
+        return rows[0].id
+
+    def progress(self, run_id: str) -> RunProgress | None:
+        """Return where a run is that this process drives."""
+        service = self._resources.driving()
+        found = service.progress(run_id) if service else None
+        if found is None:
+            return None
+        return RunProgress(open_nodes=list(found.nodes), rounds=dict(found.rounds))
+
+    async def _newest_events(self, row: RunRow) -> list[Message]:
+        from infloop.model.messages import RunFinished, expand
+
+        found: list[Message] = []
+        after = max(0, row.last_seq - MAX_EVENTS)
+        while batch := await self._log.events(row.id, after):
+            for recorded in batch:
+                found += expand(recorded)
+                last = found[-1] if found else None
+                if isinstance(last, RunFinished):
+                    last.scope = await self._log.scope(row.id) or {}
+            after = batch[-1].seq
+            del found[:-MAX_EVENTS]
+        return found
+
+    async def scope(self, run_id: str) -> JsonObject:
+        """Return the scope that a settled run ended with."""
+        return await self._log.scope(run_id) or {}
+
+    async def outputs(self, run_id: str) -> JsonObject:
+        """Return what the steps of a finished run returned, by node."""
+        scope = await self.scope(run_id)
+        return {name: value for name, value in scope.items() if name not in _NOT_OUTPUTS}
+
+    async def output_page(
+        self, run_id: str, step: str, field: str, offset: int, limit: int
+    ) -> OutputPage:
+        """Return part of one output of a step."""
+        page = await self._log.output_page(run_id, step, field, offset, limit)
+        return OutputPage(text=page.text, offset=page.offset, total=page.total)
+
+    # -- many runs ---------------------------------------------------------------------------
+
+    async def page(
+        self,
+        *,
+        workflow_id: str | None = None,
+        status: RunStatus | None = None,
+        search: str | None = None,
+        limit: int = 100,
+        before: str | None = None,
+        max_searched: int = MAX_SEARCHED,
+    ) -> RunPage:
+        """List runs, newest first; with `search`, those in which all its words occur.
+
+        At most `max_searched` search results are looked at.
+        """
+        found: list[RunSummary] = []
+        candidates = (
+            self._search(search, workflow_id, max_searched)
+            if search
+            else self._list(workflow_id, status, before, min(limit, PAGE))
+        )
+        async for row, hit in candidates:
+            summary = await self.summarize(row, hit)
+            if status in (None, summary.status):
+                found.append(summary)
+            if len(found) == limit:
+                return RunPage(runs=found, next=None if search else row.id)
+        return RunPage(runs=found)
+
+    async def _search(
+        self, text: str, workflow_id: str | None, limit: int
+    ) -> AsyncIterator[tuple[RunRow, SearchHit | None]]:
+        for hit in await self._log.search(text, limit=limit):
+            if workflow_id in (None, hit.run.workflow_id):
+                yield hit.run, hit
+
+    async def _list(
+        self, workflow_id: str | None, status: RunStatus | None, before: str | None, batch: int
+    ) -> AsyncIterator[tuple[RunRow, SearchHit | None]]:
+        cursor = (await self._log.run(before)).cursor if before else None
+        while rows := await self._log.runs(
+            workflow_id=workflow_id, status=_stored(status), limit=batch, before=cursor
+        ):
+            for row in rows:
+                yield row, None
+            cursor = rows[-1].cursor
+
+    def live_runs(self) -> dict[str, str]:
+        """Return the runs that this process drives, oldest first, each with its workflow."""
+        service = self._resources.driving()
+        return service.live() if service else {}
+
+    # -- events ------------------------------------------------------------------------------
+
+    async def log(self, run_id: str, after: int, limit: int, *, output: bool) -> EventPage:
+        """Return a page of a run's events, as the event stream shows them."""
+        from infloop.model.messages import expand
+
+        await self._log.run(run_id)
+        batch = await self._log.events(run_id, after, limit=limit, include_output=output)
+        events = [
+            message
+            for recorded in batch
+            if output or not isinstance(recorded.event, Output)
+            for message in expand(recorded)
+        ]
+        return EventPage(events=events, next=batch[-1].seq if batch else None)
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[list[Recorded]]:
+        """Yield what is recorded of a run so far, in batches."""
+        while batch := await self._log.events(run_id, after):
+            yield batch
+            after = batch[-1].seq
+
+    # -- files -------------------------------------------------------------------------------
+
+    async def diff(self, run_id: str, step: str = "") -> Diff:
+        """Return what a run, or one step or round of it, changed in its directories."""
+        from infloop.application.runs.file_changes import directory_diff
+        from infloop.runtime.timeline import snapshot_pairs
+
+        await self._log.run(run_id)
+        found = await snapshot_pairs(self._log, run_id, step)
+        store = (await self._resources.workspaces()).store if found else None
+        return Diff(directories=[await directory_diff(store, span) for span in found if store])
+
+    async def changes(self, run_id: str, step: str = "") -> ChangeList:
+        """Return which files a run, or one step or round of it, changed in its directories."""
+        from infloop.application.runs.file_changes import directory_changes
+        from infloop.runtime.timeline import snapshot_pairs
+
+        await self._log.run(run_id)
+        found = await snapshot_pairs(self._log, run_id, step)
+        store = (await self._resources.workspaces()).store if found else None
+        return ChangeList(
+            directories=[await directory_changes(store, span) for span in found if store]
+        )
+
+    async def replaced(self, run_id: str, after_seq: int) -> list[ReplacedDirectory]:
+        """Return the directories that a rewind changed after this place in a run."""
+        from infloop.runtime.timeline import replacing_restores
+
+        return [
+            ReplacedDirectory(directory=each.directory, snapshot=each.replaced)
+            for each in await replacing_restores(self._log, run_id, after_seq)
+        ]
+
+
+def _step_report(step: StepView) -> StepReport:
+    return StepReport(
+        path=step.path,
+        node=step.node,
+        node_type=step.node_type,
+        started_at=step.started_at,
+        running=step.running,
+        attempt=step.attempt,
+        handle=step.handle,
+        error=step.error,
+        duration_ms=step.duration_ms,
+        cost_usd=step.cost_usd,
+        rounds=step.rounds if step.opens == "round" else None,
+        rounds_not_listed=step.frames.omitted,
+        outputs={
+            name: OutputPreview(text=output.text, size=output.size)
+            for name, output in step.outputs.items()
+        },
+    )
+
+
+def queued(entry: QueueEntry) -> QueuedRun:
+    """Return a run that has not begun."""
+    return QueuedRun(
+        run_id=entry.run.run_id,
+        queue_id=entry.run.id,
+        workflow_id=entry.run.workflow_id,
+        status=_QUEUE_STATUS[entry.state],
+        position=entry.position,
+        queued_at=entry.run.queued_at,
+        reason=entry.reason,
+        cause=entry.run.cause,
+        correlation_id=entry.run.correlation_id,
+    )
+
+
+def _stored(status: RunStatus | None) -> StoredStatus | None:
+    if status == "stalled" or status == "interrupted":
+        return "running"
+    return status
+
+
+def _match(hit: SearchHit) -> SearchMatch:
+    return SearchMatch(step=hit.path, kind=hit.kind, text=hit.snippet, places=hit.matches)

@@ -1,0 +1,299 @@
+"""Runs as every surface shows them."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import UNSET, UnsetType, field
+
+from infloop.application.models import Model
+from infloop.model.events import Cause
+from infloop.model.messages import Message
+from infloop.model.values import JsonObject
+
+RunStatus: TypeAlias = Literal[
+    "running", "stalled", "interrupted", "paused", "succeeded", "failed", "cancelled"
+]
+QueueStatus: TypeAlias = Literal["queued", "removed", "dropped", "started"]
+FINISHED: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled")
+"""Nothing more happens in a run with one of these."""
+
+ACTIVE: tuple[RunStatus, ...] = ("running", "stalled")
+"""A process exists that drives such a run."""
+
+
+class SearchMatch(Model, kw_only=True):
+    """The best matching place of a run: the step, the kind of text, and an excerpt."""
+
+    step: str
+    kind: str = field(name="in")
+    text: str
+    places: int
+
+
+class RunSummary(Model, kw_only=True, tag_field="kind", tag="run"):
+    """A run without its scope and events.
+
+    `status` is derived from evidence: `running` only while the process that drives the run lives.
+    `error` is shortened; `errorMessage` is the same text and left out when there is none.
+    """
+
+    run_id: str
+    workflow_id: str
+    workflow_name: str
+    status: RunStatus
+    started_at: int
+    finished_at: int | None
+    duration_ms: int | None
+    steps: int
+    event_count: int
+    failed_step: str
+    error: str
+    error_message: str | UnsetType = UNSET
+    cause: Cause
+    correlation_id: str
+    epoch: int
+    last_seq: int
+    match: SearchMatch | UnsetType = UNSET
+
+
+class RunProgress(Model, kw_only=True):
+    """Where a live run is: the nodes that are open, and the round of each loop."""
+
+    open_nodes: list[str]
+    rounds: dict[str, int]
+
+
+class RunDetail(RunSummary, kw_only=True, tag="run"):
+    """A run with its scope, and with where it is while it is live in this process.
+
+    `untrusted` names the inputs and nodes that hold something from outside.
+    """
+
+    untrusted: list[str]
+    scope: JsonObject
+    current_node_id: str | UnsetType | None = UNSET
+    open_node_ids: list[str] | UnsetType = UNSET
+    iteration_by_loop_id: dict[str, int] | UnsetType = UNSET
+    events: list[Message] | UnsetType = UNSET
+
+
+class OutputPreview(Model, kw_only=True):
+    """The beginning of an output, and its full length in characters."""
+
+    text: str
+    size: int
+
+
+class StepReport(Model, kw_only=True):
+    """One visit of a node. `branch` is the handle by which it was left."""
+
+    path: str = field(name="stepPath")
+    node: str = field(name="nodeId")
+    node_type: str
+    started_at: int
+    running: bool
+    attempt: int
+    handle: str = field(name="branch")
+    error: str
+    duration_ms: int
+    cost_usd: float | None
+    rounds: int | None
+    rounds_not_listed: int
+    outputs: dict[str, OutputPreview]
+
+
+class RunReport(RunDetail, kw_only=True, tag="run"):
+    """A run with its steps. Of a long loop the first and the last rounds are listed.
+
+    `error` is complete here. `costUsd` is null if nothing that costs money has run.
+    """
+
+    inputs: JsonObject
+    isolation: str
+    egress: str
+    cost_usd: float | None
+    cost_is_complete: bool
+    steps_done: int
+    step_list: list[StepReport]
+
+
+class OutputPage(Model, kw_only=True):
+    """Part of one output of a step; `offset` and `total` are in characters."""
+
+    text: str
+    offset: int
+    total: int
+
+
+class QueuedRun(Model, kw_only=True, tag_field="kind", tag="queued"):
+    """A run that waits in the queue, or left it without having begun (`reason` says why)."""
+
+    run_id: str
+    queue_id: str
+    workflow_id: str
+    status: QueueStatus
+    position: int
+    queued_at: int
+    reason: str
+    cause: Cause
+    correlation_id: str
+
+
+class RunPage(Model, kw_only=True):
+    """Runs, newest first; pass `next` as `before` to get the following page."""
+
+    runs: list[RunSummary]
+    next: str | None = None
+
+
+class EventPage(Model, kw_only=True):
+    """Events of a run; pass `next` as `after` to get the following page."""
+
+    events: list[Message]
+    next: int | None = None
+
+
+class DirectoryDiff(Model, kw_only=True):
+    """What a run, or a step of it, changed in one directory.
+
+    `protected` maps changed files that other programs act on to the reason.
+    """
+
+    directory: str
+    patch: str
+    changed: bool
+    protected: dict[str, str]
+
+
+class Diff(Model, kw_only=True):
+    """What changed, by directory."""
+
+    directories: list[DirectoryDiff]
+
+
+class FileChange(Model, kw_only=True):
+    """A file that changed. `mode` means its permissions, `type` that a file became a link.
+
+    A path that ends with a slash is an empty directory.
+    """
+
+    path: str
+    kind: Literal["added", "modified", "deleted", "mode", "type"]
+    insertions: int
+    deletions: int
+    binary: bool
+
+
+class DirectoryChanges(Model, kw_only=True):
+    """Which files changed in one directory; see `DirectoryDiff`."""
+
+    directory: str
+    files: list[FileChange]
+    changed: bool
+    protected: dict[str, str]
+
+
+class ChangeList(Model, kw_only=True):
+    """Which files changed, by directory."""
+
+    directories: list[DirectoryChanges]
+
+
+class DirectoryRestore(Model, kw_only=True):
+    """What a rewind changes in one directory; `files` is null if it is created again."""
+
+    directory: str
+    files: list[FileChange] | None
+
+
+class RewindPlan(Model, kw_only=True):
+    """What a rewind to `step` changes in the directories of a run."""
+
+    run_id: str
+    step: str
+    directories: list[DirectoryRestore]
+
+
+class ReplacedDirectory(Model, kw_only=True):
+    """A directory that a rewind changed, and the snapshot of what it replaced."""
+
+    directory: str
+    snapshot: str
+
+
+class StartedRun(Model, kw_only=True):
+    """A run that was started or continued. What is new has a sequence above `afterSeq`."""
+
+    run_id: str
+    correlation_id: str
+    after_seq: int
+
+
+class Cancellation(Model, kw_only=True):
+    """What became of a request to stop a run.
+
+    `stopping`: the process that drives it was asked. `removed`: it waited in the queue and will
+    not begin. Otherwise nobody drove it, and this is how it is settled now.
+    """
+
+    run_id: str
+    correlation_id: str
+    status: Literal["stopping", "removed", "paused", "succeeded", "failed", "cancelled"]
+    before: RunStatus | Literal["queued"]
+
+
+class Recovery(Model, kw_only=True):
+    """Runs whose process had died, and messages about what else was cleaned up.
+
+    `failed` are recorded as failed; `resumable` wait to be resumed, as their workflow asks.
+    """
+
+    failed: list[str]
+    resumable: list[str]
+    messages: list[str]
+
+
+class QueuedState(Model, kw_only=True):
+    """The state of a run that was just put into the queue."""
+
+    status: Literal["queued"] = "queued"
+    run_id: str
+    workflow_id: str
+    iteration_by_loop_id: dict[str, int]
+    scope: JsonObject
+    events: list[Message]
+
+
+class RunPromise(Model, kw_only=True):
+    """A run that will begin when there is room; position 1 is next."""
+
+    status: Literal["queued"] = "queued"
+    run_id: str
+    queue_id: str
+    position: int
+    workflow_id: str
+    trigger_id: str
+    correlation_id: str
+    state: QueuedState
+
+
+class RunAnswer(Model, kw_only=True):
+    """One run."""
+
+    run: RunDetail | QueuedRun
+
+
+class Idle(Model, kw_only=True, tag_field="kind", tag="idle"):
+    """There is no run yet."""
+
+    status: Literal["idle"] = "idle"
+    iteration_by_loop_id: dict[str, int]
+    scope: JsonObject
+    events: list[Message]
+
+
+class LatestRun(Model, kw_only=True):
+    """The run that began last, with its newest events; a live run comes first."""
+
+    state: RunDetail | Idle

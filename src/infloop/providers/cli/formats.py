@@ -1,0 +1,40 @@
+"""The output formats of agents that are programs, one line each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from infloop.providers.cli.claude_stream import ClaudeStream
+from infloop.providers.cli.codex_json import CodexJson
+from infloop.providers.cli.plain import PlainText
+from infloop.providers.prices import PriceList
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from infloop.model.provider import OutputFormatName
+    from infloop.providers.base import Request
+    from infloop.providers.output_reader import OutputParser
+
+
+class OutputFormat(NamedTuple):
+    """How the output of a program is read.
+
+    `parser` makes the parser of one answer; the second argument returns the local time. A format
+    that reports tokens and no cost names the `price_list` that applies.
+    """
+
+    parser: Callable[[Request, Callable[[], datetime]], OutputParser]
+    price_list: PriceList | None = None
+
+
+def _codex(request: Request, now: Callable[[], datetime]) -> OutputParser:
+    return CodexJson(now, request.requested_model, request.session_usage)
+
+
+OUTPUT_FORMATS: Mapping[OutputFormatName, OutputFormat] = {
+    "claude-stream-json": OutputFormat(lambda request, now: ClaudeStream()),
+    "codex-json": OutputFormat(_codex, PriceList("openai", summed=True)),
+    "plain": OutputFormat(lambda request, now: PlainText()),
+}

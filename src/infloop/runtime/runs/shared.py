@@ -1,0 +1,47 @@
+"""What the runs of one process share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from infloop.runtime.confinement.workdirs import Workdirs
+from infloop.runtime.event_bus import EventBus
+from infloop.runtime.run_audit import RunAudit
+from infloop.runtime.spending.ledger import Ledger
+
+if TYPE_CHECKING:
+    from infloop.model.clock import Clock
+    from infloop.runtime.runs.dependencies import RunDependencies
+    from infloop.store.interfaces.liveness import Instance
+    from infloop.store.interfaces.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class SharedResources:
+    """`dependencies` are given by the application; the rest belongs to this process."""
+
+    store: Store
+    instance: Instance
+    clock: Clock
+    dependencies: RunDependencies
+    ledger: Ledger
+    audit: RunAudit
+    workdirs: Workdirs
+    event_bus: EventBus
+
+
+def share(
+    store: Store, instance: Instance, clock: Clock, dependencies: RunDependencies
+) -> SharedResources:
+    redact = dependencies.redactor.secrets.redact
+    return SharedResources(
+        store=store,
+        instance=instance,
+        clock=clock,
+        dependencies=dependencies,
+        ledger=Ledger(store.ledger, instance.id, clock, dependencies.budget, redact),
+        audit=RunAudit(dependencies.audit, clock),
+        workdirs=Workdirs(store.run_log, dependencies.data_device, instance.row.boot_id),
+        event_bus=EventBus(),
+    )

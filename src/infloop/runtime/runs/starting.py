@@ -1,0 +1,105 @@
+"""Starts a run: checks it, makes it durable, and drives it."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from typing import TYPE_CHECKING
+
+from infloop.engine.machine import advance
+from infloop.engine.state import State
+from infloop.model.audit import SYSTEM, Actor
+from infloop.model.events import Cause, Recorded, RunStarted
+from infloop.policy.budget import merge_limits
+from infloop.runtime.runs.definitions import PreparedDefinition, prepare
+from infloop.runtime.runs.live_runs import RunLaunch
+from infloop.store.interfaces.run_log import NewRun
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from infloop.engine.graph import Definition
+    from infloop.model.values import JsonObject
+    from infloop.runtime.runs.admission import Admission
+    from infloop.runtime.runs.live_runs import LiveRuns
+    from infloop.runtime.runs.shared import SharedResources
+
+    CreateRun = Callable[[NewRun, Recorded], Awaitable[int]]
+    """Makes a run durable with its first event; returns its epoch."""
+
+
+def new_correlation_id() -> str:
+    return f"cid_{secrets.token_hex(16)}"
+
+
+class RunStarter:
+    """Starts runs in this process."""
+
+    def __init__(self, shared: SharedResources, admission: Admission, live: LiveRuns) -> None:
+        self._shared = shared
+        self._admission = admission
+        self._live = live
+
+    async def start(
+        self,
+        definition: Definition | PreparedDefinition,
+        inputs: JsonObject,
+        *,
+        workdir: str,
+        cause: Cause,
+        run_id: str,
+        correlation_id: str,
+        create: CreateRun | None,
+    ) -> str:
+        """Start a run; see `RunService.start`."""
+        await self._admission.check_resources()
+        workdir, directory = await self._admission.enter(workdir)
+        known = definition if isinstance(definition, PreparedDefinition) else prepare(definition)
+        workflow = known.workflow
+        self._admission.check_isolation(workflow)
+        self._admission.check_untrusted(known, cause)
+        run_id = run_id or str(uuid.uuid4())
+        workspaces = self._shared.dependencies.workspaces
+        workspace = workspaces.for_run(run_id) if workspaces else None
+        fence = self._admission.fence(run_id, workflow, workspace, cause)
+        now = self._shared.clock.now_ms()
+        event = RunStarted(
+            workflow_id=known.root,
+            workflow_name=str(workflow["name"]),
+            definition=known.hash,
+            inputs=inputs,
+            workdir=workdir,
+            limits=merge_limits(self._shared.dependencies.limits, workflow),
+            cause=cause,
+            isolation=fence.isolation,
+            egress=fence.egress,
+            directory=directory,
+        )
+        new = NewRun(
+            id=run_id,
+            workflow_id=known.root,
+            workflow_name=event.workflow_name,
+            definition=known.data,
+            owner=self._shared.instance.id,
+            started_at=now,
+            correlation_id=correlation_id or new_correlation_id(),
+            cause=cause,
+        )
+        first = Recorded(run_id, 1, now, new.correlation_id, event)
+        epoch = await (create or self._shared.store.run_log.create_run)(new, first)
+        actor = Actor("cli") if cause.kind == "cli" else SYSTEM
+        self._shared.audit.note("run.started", new, actor=actor)
+        state, commands = advance(known.program, State(), event, now)
+        self._live.launch(
+            RunLaunch(
+                program=known.program,
+                state=state,
+                commands=commands,
+                started=event,
+                first=first,
+                epoch=epoch,
+                workspace=workspace,
+                fence=fence,
+            )
+        )
+        return run_id

@@ -1,0 +1,83 @@
+"""Triggers that fire when files change; `infloop.triggers.watcher` watches them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infloop.errors import AuditError
+from infloop.triggers.kinds.base import TriggerKind
+from infloop.triggers.watcher import Watcher, changed_values
+from infloop.watch.patterns import BadGlob, FileFilter
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from infloop.model.plugin import Plugin
+    from infloop.model.problems import Report
+    from infloop.model.trigger import Trigger, Watch
+    from infloop.model.values import JsonObject
+    from infloop.triggers.kinds.base import OptionGroup
+    from infloop.triggers.services import SourceServices
+    from infloop.watch.debounce import Changes
+
+
+class FileKind(TriggerKind):
+    """A change of files below a directory."""
+
+    name = "file"
+    title = "files"
+
+    def add_options(self, group: OptionGroup) -> None:
+        group.add_argument("--directory", metavar="DIR", help="where to look")
+        for flag in ("--files", "--ignore"):
+            group.add_argument(
+                flag, metavar="GLOB", action="append", default=[], help="may be repeated"
+            )
+        group.add_argument("--quiet-ms", metavar="N", type=int, default=500, help="default: 500")
+
+    def is_chosen(self, args: argparse.Namespace) -> bool:
+        return bool(args.directory or args.files)
+
+    def fields(self, args: argparse.Namespace) -> JsonObject:
+        return {
+            "files": {
+                "directory": str(Path(args.directory or ".").resolve()),
+                "globs": args.files,
+                "ignore": args.ignore,
+                "debounceMs": args.quiet_ms,
+            }
+        }
+
+    def describe(self, trigger: Trigger) -> str:
+        watch = _watch(trigger)
+        return f"a change of {', '.join(watch.globs)} in {watch.directory}"
+
+    def details(self, trigger: Trigger, now_ms: int) -> Iterator[str]:
+        yield f"quiet time: {_watch(trigger).debounce_ms} ms"
+
+    def check(self, trigger: Trigger, plugin: Plugin | None, report: Report) -> None:
+        try:
+            watch = _watch(trigger)
+            FileFilter(watch.globs, watch.ignore)
+        except BadGlob as error:
+            report.error("files", str(error))
+
+    def source(self, services: SourceServices) -> Watcher:
+        async def start(trigger: Trigger, changes: Changes) -> bool:
+            try:
+                return await services.start(trigger, changed_values(_watch(trigger), changes))
+            except AuditError as error:
+                # The run is queued, and without a key a second attempt would start another one.
+                services.notify(trigger, f"started a run that is not in the audit log: {error}")
+                return True
+
+        return Watcher(
+            services.triggers, start, services.notify, services.is_own_write, services.clock
+        )
+
+
+def _watch(trigger: Trigger) -> Watch:
+    assert trigger.files is not None
+    return trigger.files
