@@ -24,8 +24,8 @@ class Ring(Generic[T]):
     """
 
     def __init__(self, max_items: int, max_size: int, size_of: Callable[[T], int]) -> None:
-        self._max_items = max_items
-        self._max_size = max_size
+        self._drop_above_items = 2 * max_items
+        self._drop_above_size = 2 * max_size
         self._size_of = size_of
         self._items: list[T] = []
         self._size = 0
@@ -51,7 +51,7 @@ class Ring(Generic[T]):
         self._items.append(item)
         self._size += self._size_of(item)
         dropped = None
-        if len(self._items) > 2 * self._max_items or self._size > 2 * self._max_size:
+        if len(self._items) > self._drop_above_items or self._size > self._drop_above_size:
             dropped = self._drop(max(1, len(self._items) // 2))
         if self._waiting:
             self.wake()
