@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from infloop.application.labels import Labels
-from infloop.application.replay import view_from_checkpoint, whole_view
-from infloop.application.run_view import RunView
+from infloop.application.runs.labels import Labels
+from infloop.application.runs.replay import view_from_checkpoint, whole_view
+from infloop.application.runs.view import RunView
 from infloop.cli.view.outline import outline
 from infloop.model.events import Recorded, StepStarted
 from support.runs import World, scripted, world

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from infloop.application.explain import explanation
-from infloop.application.run_models import RunSummary
-from infloop.application.run_view import RunView
+from infloop.application.runs.explain import explanation
+from infloop.application.runs.models import RunSummary
+from infloop.application.runs.view import RunView
 from infloop.cli.view.advice import advice_lines
 from infloop.cli.view.explain import explanation_lines
 from infloop.cli.view.figures import duration, moment, money

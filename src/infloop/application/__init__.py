@@ -5,11 +5,7 @@
     caller       who asks, and through which surface
     models       helpers for the typed results
 
-    runs         start, cancel, resume, rewind
-    history      list, search and read runs
-    run_models   runs as every surface shows them
-    live         what happens now: one run, or all runs of this process
-    queue        runs that wait for their turn
+    runs/        start, cancel, resume, rewind, list, read, follow, explain, apply
     workflows    list, read, check, save, delete
     triggers     what starts workflows without a person
     trigger_models  triggers and plugins as every surface shows them
@@ -20,12 +16,15 @@
     audit        the audit log
     providers    providers, their agents and models
     connections  machines with model servers
-    catalog      node types, file formats and settings with their schemas
+    catalog      node types, file formats and settings
+    schemas      the JSON Schemas of all file formats
+    problems     what is wrong with a file
     login        logging in with the token
     sessions     browser sessions
     health       whether runs can be stored and started
     folders      directories of this machine
     doctor       what this machine can confine
+    demo         the demonstration
 
 A use case checks permission, writes the audit log before it changes something, and chooses the
 error. Its result is a typed model; `--json`, the HTTP API and MCP print the same one. A surface

@@ -9,26 +9,26 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from infloop.application.apply import ApplyChanges
     from infloop.application.approvals import Approvals
     from infloop.application.audit import AuditTrail
     from infloop.application.catalog import Catalog
     from infloop.application.connections import Connections
     from infloop.application.costs import Costs
-    from infloop.application.explain import Explanations
     from infloop.application.folders import Folders
     from infloop.application.health import HealthChecks
-    from infloop.application.history import RunHistory
-    from infloop.application.live import Live
     from infloop.application.login import Logins
     from infloop.application.providers import Providers
-    from infloop.application.queue import RunQueue
-    from infloop.application.records import RunRecords
     from infloop.application.resources import FileResources, Resources
-    from infloop.application.runs import Runs
+    from infloop.application.runs.apply import ApplyChanges
+    from infloop.application.runs.control import Runs
+    from infloop.application.runs.explain import Explanations
+    from infloop.application.runs.history import RunHistory
+    from infloop.application.runs.live import Live
+    from infloop.application.runs.queue import RunQueue
+    from infloop.application.runs.records import RunRecords
+    from infloop.application.runs.worktrees import Worktrees
     from infloop.application.triggers import Triggers
     from infloop.application.workflows import Workflows
-    from infloop.application.worktrees import Worktrees
     from infloop.model.clock import Clock
 
 
@@ -98,37 +98,37 @@ class Application(FileApplication):
 
     @cached_property
     def history(self) -> RunHistory:
-        from infloop.application.history import RunHistory
+        from infloop.application.runs.history import RunHistory
 
         return RunHistory(self._resources)
 
     @cached_property
     def explanations(self) -> Explanations:
-        from infloop.application.explain import Explanations
+        from infloop.application.runs.explain import Explanations
 
         return Explanations(self._resources, self.history)
 
     @cached_property
     def records(self) -> RunRecords:
-        from infloop.application.records import RunRecords
+        from infloop.application.runs.records import RunRecords
 
         return RunRecords(self._resources, self.history)
 
     @cached_property
     def queue(self) -> RunQueue:
-        from infloop.application.queue import RunQueue
+        from infloop.application.runs.queue import RunQueue
 
         return RunQueue(self._resources)
 
     @cached_property
     def runs(self) -> Runs:
-        from infloop.application.runs import Runs
+        from infloop.application.runs.control import Runs
 
         return Runs(self._resources, self.history, self.queue)
 
     @cached_property
     def live(self) -> Live:
-        from infloop.application.live import Live
+        from infloop.application.runs.live import Live
 
         return Live(self._resources, self.history)
 
@@ -146,13 +146,13 @@ class Application(FileApplication):
 
     @cached_property
     def apply(self) -> ApplyChanges:
-        from infloop.application.apply import ApplyChanges
+        from infloop.application.runs.apply import ApplyChanges
 
         return ApplyChanges(self._resources)
 
     @cached_property
     def worktrees(self) -> Worktrees:
-        from infloop.application.worktrees import Worktrees
+        from infloop.application.runs.worktrees import Worktrees
 
         return Worktrees(self._resources)
 

@@ -9,7 +9,7 @@ from infloop.cli.view.terminal import note
 
 if TYPE_CHECKING:
     from infloop.application.application import Application
-    from infloop.application.run_models import Recovery
+    from infloop.application.runs.models import Recovery
 
 
 async def recover(application: Application) -> Recovery:

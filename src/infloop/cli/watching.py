@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from infloop.application.application import Application
-    from infloop.application.watched_run import LoadedView, WatchedRun
+    from infloop.application.runs.watched_run import LoadedView, WatchedRun
     from infloop.cli.view.summary import Summary
     from infloop.model.events import Recorded, RunFinished
 

@@ -124,7 +124,8 @@ def _every_node(
 def _compile_node(raw: RawNode, edges: Mapping[str, Mapping[str, str]]) -> GraphNode:
     kind, config = raw["type"], raw.get("config") or {}
     model = node_model(kind)
-    children = tuple(child["id"] for child in raw.get("children") or ())
+    nested = raw.get("children")
+    children = tuple(child["id"] for child in nested) if nested else ()
     entered = {target for child in children for target in edges.get(child, {}).values()}
     return GraphNode(
         id=raw["id"],
@@ -135,6 +136,6 @@ def _compile_node(raw: RawNode, edges: Mapping[str, Mapping[str, str]]) -> Graph
         costs_money=model.costs_money(config),
         carried_outputs=model.carried_outputs(config),
         children=children,
-        roots=tuple(child for child in children if child not in entered),
+        roots=tuple(child for child in children if child not in entered) if children else (),
         templates=config_templates(kind, config),
     )

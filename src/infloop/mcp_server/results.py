@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from infloop.application.run_models import QueuedRun
+from infloop.application.runs.models import QueuedRun
 from infloop.errors import UsageError
 from infloop.mcp_server.answers import with_untrusted
 from infloop.mcp_server.tools import Arguments, utility
 from infloop.model.values import compact_json
 
 if TYPE_CHECKING:
-    from infloop.application.run_models import RunSummary
+    from infloop.application.runs.models import RunSummary
     from infloop.mcp_server.dependencies import McpDependencies
     from infloop.mcp_server.tools import Call
     from infloop.model.values import JsonObject

@@ -85,22 +85,31 @@ def template_texts(node_type: str, config: Mapping[str, JsonValue]) -> Iterator[
 
     Variants that are not selected are left out: nothing reads them.
     """
+    return map(ConfigText._make, _texts(node_type, config))
+
+
+def _texts(
+    node_type: str, config: Mapping[str, JsonValue]
+) -> Iterator[tuple[tuple[str, ...], str, TextUse]]:
     unused = _unused(node_model(node_type), config)
     for path, many, use in TEMPLATE_FIELDS.get(node_type, ()):
-        if path[0] in unused:
+        if unused and path[0] in unused:
             continue
         value = config.get(path[0])
-        for key in path[1:]:
-            value = value.get(key) if isinstance(value, dict) else None
+        if len(path) > 1:
+            for key in path[1:]:
+                value = value.get(key) if isinstance(value, dict) else None
         if many:
             for name, item in _items(value):
                 if isinstance(item, str):
-                    yield ConfigText((*path, str(name)), item, use)
+                    yield (*path, str(name)), item, use
         elif isinstance(value, str):
-            yield ConfigText(path, value, use)
+            yield path, value, use
 
 
 def _unused(model: type[NodeBase], config: Mapping[str, JsonValue]) -> tuple[str, ...]:
+    if not model.variants:
+        return ()
     selected = model.variant(config)
     if selected not in model.variants:
         return ()
@@ -117,7 +126,7 @@ def config_templates(node_type: str, config: Mapping[str, JsonValue]) -> list[Co
     """Return every text of a plain configuration that holds a reference."""
     return [
         ConfigTemplate(path, template, use)
-        for path, text, use in template_texts(node_type, config)
+        for path, text, use in _texts(node_type, config)
         if "{{" in text and (template := Template(text)).references
     ]
 

@@ -29,7 +29,7 @@ from infloop.model.events import (
 
 if TYPE_CHECKING:
     from infloop.application.health import Load
-    from infloop.application.live import BusMessage
+    from infloop.application.runs.live import BusMessage
     from infloop.model.values import JsonObject
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})

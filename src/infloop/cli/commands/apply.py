@@ -23,7 +23,7 @@ from infloop.cli.arguments import add_run
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.application.apply import Applied
+    from infloop.application.runs.apply import Applied
 
 MAX_FILES = 100
 
@@ -52,8 +52,8 @@ def main(args: argparse.Namespace) -> int:
 
 async def _apply(args: argparse.Namespace) -> int:
     from infloop import app
-    from infloop.application.apply import MergeConflict, ProtectedFiles, UncommittedChanges
     from infloop.application.caller import COMMAND_LINE
+    from infloop.application.runs.apply import MergeConflict, ProtectedFiles, UncommittedChanges
     from infloop.cli.view.terminal import note
 
     async with app.open_application(app.settings()) as application:

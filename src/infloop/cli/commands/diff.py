@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from infloop.application.application import Application
-    from infloop.application.run_models import DirectoryChanges, DirectoryDiff
+    from infloop.application.runs.models import DirectoryChanges, DirectoryDiff
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

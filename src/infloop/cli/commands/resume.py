@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import argparse
 
     from infloop.application.application import Application
-    from infloop.application.run_models import RunSummary
-    from infloop.application.watched_run import WatchedRun
+    from infloop.application.runs.models import RunSummary
+    from infloop.application.runs.watched_run import WatchedRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import argparse
 
     from infloop.application.application import Application
-    from infloop.application.run_models import RewindPlan
-    from infloop.application.watched_run import WatchedRun
+    from infloop.application.runs.models import RewindPlan
+    from infloop.application.runs.watched_run import WatchedRun
 
 MAX_FILES = 20
 

@@ -84,7 +84,7 @@ async def run_workflow(
 ) -> int:
     """Start a run of a checked workflow and show it until it has settled."""
     from infloop.application.caller import COMMAND_LINE
-    from infloop.application.watched_run import WatchedRun
+    from infloop.application.runs.watched_run import WatchedRun
     from infloop.cli.watching import watch_runs
 
     async def start() -> list[WatchedRun]:

@@ -18,7 +18,7 @@ from infloop.cli.arguments import MAX_COUNT, add_json, count
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.application.run_models import RunSummary
+    from infloop.application.runs.models import RunSummary
 
 STATUSES = ("running", "stalled", "interrupted", "paused", "succeeded", "failed", "cancelled")
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import argparse
 
     from infloop.application.application import Application
-    from infloop.application.run_models import RunSummary
-    from infloop.application.run_view import RunView, StepView
+    from infloop.application.runs.models import RunSummary
+    from infloop.application.runs.view import RunView, StepView
 
 PAGE_CHARS = 4_000
 MAX_PAGE_CHARS = 10_000_000
@@ -84,7 +84,7 @@ async def _print_json(application: Application, run_id: str) -> None:
 
 
 def _print_run(run: RunSummary, view: RunView, untrusted: list[str]) -> None:
-    from infloop.application.next_actions import next_actions
+    from infloop.application.runs.next_actions import next_actions
     from infloop.cli.view.advice import advice_lines
     from infloop.cli.view.outline import outline
     from infloop.cli.view.terminal import indented

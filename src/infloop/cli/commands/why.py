@@ -14,7 +14,7 @@ from infloop.cli.arguments import add_run
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.application.explain import Explanation
+    from infloop.application.runs.explain import Explanation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.application.worktrees import PruneResult, WorktreeEntry
+    from infloop.application.runs.worktrees import PruneResult, WorktreeEntry
 
 ACTIONS = {"prune": (), "restore": ("NAME", "PATH"), "forget": ("NAME",)}
 

@@ -10,8 +10,8 @@ from infloop.cli.view.terminal import one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from infloop.application.next_actions import NextAction
-    from infloop.application.run_models import RunStatus
+    from infloop.application.runs.models import RunStatus
+    from infloop.application.runs.next_actions import NextAction
 
 SHORT_ID = 8
 MAX_COMMAND_WIDTH = 44

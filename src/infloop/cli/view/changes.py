@@ -9,7 +9,7 @@ from infloop.cli.view.terminal import plural
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from infloop.application.run_models import FileChange
+    from infloop.application.runs.models import FileChange
 
 _WORDS = {"added": "added", "deleted": "deleted", "mode": "permissions", "type": "another type"}
 

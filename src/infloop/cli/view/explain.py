@@ -14,7 +14,7 @@ from infloop.model.values import as_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from infloop.application.explain import Ending, Explanation, Position
+    from infloop.application.runs.explain import Ending, Explanation, Position
     from infloop.model.events import Cause
     from infloop.model.values import JsonObject
 

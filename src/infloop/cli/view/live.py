@@ -17,8 +17,8 @@ from infloop.model.approval import answer_hint
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from infloop.application.run_view import StepView
-    from infloop.application.watched_run import LoadedView
+    from infloop.application.runs.view import StepView
+    from infloop.application.runs.watched_run import LoadedView
     from infloop.cli.view.summary import Summary
     from infloop.model.approval import Approval
     from infloop.model.clock import Clock

@@ -11,7 +11,7 @@ from infloop.cli.view.terminal import INDENT, one_line, plural
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from infloop.application.run_view import FrameView, Preview, RunView, StepView
+    from infloop.application.runs.view import FrameView, Preview, RunView, StepView
 
 LINE_CHARS = 100
 # Outputs that the step's line shows in another form.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from infloop.application.next_actions import next_actions
+from infloop.application.runs.next_actions import next_actions
 from infloop.cli.view.advice import advice_lines, short
 from infloop.cli.view.figures import cost, duration
 from infloop.cli.view.outline import outline
 from infloop.cli.view.terminal import one_line, plural, safe
 
 if TYPE_CHECKING:
-    from infloop.application.run_view import RunView
+    from infloop.application.runs.view import RunView
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from fastapi import Header, Path, Query
 from starlette.responses import Response
 
-from infloop.application.live import BusItem
 from infloop.application.models import to_json
+from infloop.application.runs.live import BusItem
 from infloop.model.events import Recorded
 from infloop.model.values import JsonValue
 from infloop.web.dependencies import WebDependencies

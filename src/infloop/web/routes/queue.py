@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Path
 
-from infloop.application.queue import QueueList
+from infloop.application.runs.queue import QueueList
 from infloop.web.errors import documented
 from infloop.web.routing import App, Who, router
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Header
 from pydantic import Field
 
-from infloop.application.run_models import LatestRun, RunPromise
+from infloop.application.runs.models import LatestRun, RunPromise
 from infloop.web.errors import documented
 from infloop.web.routing import App, Body, Who, router
 

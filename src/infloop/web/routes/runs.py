@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Path, Query
 from pydantic import Field
 
-from infloop.application.run_models import (
+from infloop.application.runs.models import (
     Cancellation,
     Diff,
     EventPage,

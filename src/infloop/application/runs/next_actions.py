@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from infloop.application.models import Model
 
 if TYPE_CHECKING:
-    from infloop.application.run_models import RunStatus
-    from infloop.application.run_view import RunView
+    from infloop.application.runs.models import RunStatus
+    from infloop.application.runs.view import RunView
 
 Action: TypeAlias = Literal[
     "follow",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from infloop.application.run_models import (
+from infloop.application.runs.models import (
     ChangeList,
     Diff,
     EventPage,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from infloop.application.resources import Resources
-    from infloop.application.run_models import QueueStatus, RunStatus
-    from infloop.application.run_view import RunView, StepView
+    from infloop.application.runs.models import QueueStatus, RunStatus
+    from infloop.application.runs.view import RunView, StepView
     from infloop.model.events import Recorded
     from infloop.model.messages import Message
     from infloop.model.values import JsonObject
@@ -197,7 +197,7 @@ class RunHistory:
 
     async def view(self, run_id: str) -> RunView:
         """Return a run's steps, cost and outcome, rebuilt from its events."""
-        from infloop.application.replay import whole_view
+        from infloop.application.runs.replay import whole_view
 
         return await whole_view(self._resources.store, run_id)
 
@@ -371,7 +371,7 @@ class RunHistory:
 
     async def diff(self, run_id: str, step: str = "") -> Diff:
         """Return what a run, or one step or round of it, changed in its directories."""
-        from infloop.application.file_changes import directory_diff
+        from infloop.application.runs.file_changes import directory_diff
         from infloop.runtime.timeline import snapshot_pairs
 
         await self._log.run(run_id)
@@ -381,7 +381,7 @@ class RunHistory:
 
     async def changes(self, run_id: str, step: str = "") -> ChangeList:
         """Return which files a run, or one step or round of it, changed in its directories."""
-        from infloop.application.file_changes import directory_changes
+        from infloop.application.runs.file_changes import directory_changes
         from infloop.runtime.timeline import snapshot_pairs
 
         await self._log.run(run_id)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from infloop.application.run_view import RunView
+from infloop.application.runs.view import RunView
 from infloop.model.events import Recorded, StepStarted
 from infloop.store.interfaces.ledger import CallFilter
 
 if TYPE_CHECKING:
-    from infloop.application.labels import Labels
+    from infloop.application.runs.labels import Labels
     from infloop.engine.state import State, Step
     from infloop.store.interfaces.ledger import CallLedger
     from infloop.store.interfaces.run_log import LoadedRun, RunLog

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.application.run_models import DirectoryChanges, DirectoryDiff, FileChange
+from infloop.application.runs.models import DirectoryChanges, DirectoryDiff, FileChange
 from infloop.workspace.applying.review import protected_changes
 from infloop.workspace.snapshots.changes import printable
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from infloop.store.run_records import export_record, import_record
 
 if TYPE_CHECKING:
-    from infloop.application.history import RunHistory
     from infloop.application.resources import Resources
-    from infloop.application.run_models import RunSummary
+    from infloop.application.runs.history import RunHistory
+    from infloop.application.runs.models import RunSummary
     from infloop.model.values import JsonObject
 
 

@@ -6,14 +6,14 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from infloop.application.labels import Labels
-from infloop.application.replay import check_cost, view_from_checkpoint
+from infloop.application.runs.labels import Labels
+from infloop.application.runs.replay import check_cost, view_from_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from infloop.application.run_models import StartedRun
-    from infloop.application.run_view import RunView
+    from infloop.application.runs.models import StartedRun
+    from infloop.application.runs.view import RunView
     from infloop.model.approval import Approval
     from infloop.model.events import Recorded, RunFinished
     from infloop.runtime.runs.service import RunService

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from infloop.application.watched_run import WatchedRun
+from infloop.application.runs.watched_run import WatchedRun
 from infloop.runtime.event_bus import BusItem, BusMessage
 from infloop.runtime.runs.following import follow
 from infloop.store.interfaces.queue import QueueEntry
@@ -13,9 +13,9 @@ from infloop.store.interfaces.queue import QueueEntry
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
-    from infloop.application.history import RunHistory
     from infloop.application.resources import Resources
-    from infloop.application.run_models import RunSummary, StartedRun
+    from infloop.application.runs.history import RunHistory
+    from infloop.application.runs.models import RunSummary, StartedRun
     from infloop.model.events import Recorded
     from infloop.runtime.event_bus import EventBus
 

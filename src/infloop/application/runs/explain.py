@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from infloop.application.models import Model
-from infloop.application.next_actions import NextAction, next_actions
-from infloop.application.replay import whole_view
-from infloop.application.run_models import RunSummary
-from infloop.application.run_view import OUTPUT_TAIL_CHARS
+from infloop.application.runs.models import RunSummary
+from infloop.application.runs.next_actions import NextAction, next_actions
+from infloop.application.runs.replay import whole_view
+from infloop.application.runs.view import OUTPUT_TAIL_CHARS
 from infloop.errors import NotFound
 from infloop.model.approval import Approval
 from infloop.model.events import Cause, Output
@@ -20,9 +20,9 @@ from infloop.model.values import JsonObject
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from infloop.application.history import RunHistory
     from infloop.application.resources import Resources
-    from infloop.application.run_view import RunView, StepView
+    from infloop.application.runs.history import RunHistory
+    from infloop.application.runs.view import RunView, StepView
     from infloop.store.interfaces.liveness import InstanceRow
     from infloop.store.interfaces.run_log import RunRow
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from infloop.application.file_changes import file_changes, printable_paths
 from infloop.application.models import Model
-from infloop.application.run_models import FileChange
+from infloop.application.runs.file_changes import file_changes, printable_paths
+from infloop.application.runs.models import FileChange
 from infloop.errors import UsageError
 from infloop.workspace.applying.apply import ProtectedChanges, apply, overlapping_edits
 from infloop.workspace.applying.merge import MergeConflict as TreeConflict

@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infloop.application.run_models import (
+from infloop.application.runs.models import (
     ACTIVE,
     FINISHED,
     Cancellation,
@@ -26,9 +26,9 @@ from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
     from infloop.application.caller import Caller, Surface
-    from infloop.application.history import RunHistory
-    from infloop.application.queue import RunQueue
     from infloop.application.resources import Resources
+    from infloop.application.runs.history import RunHistory
+    from infloop.application.runs.queue import RunQueue
     from infloop.catalog import Bundle
     from infloop.model.audit import EventName
     from infloop.model.values import JsonObject, JsonValue
@@ -144,7 +144,7 @@ class Runs:
 
     async def plan_rewind(self, run_id: str, step: str) -> RewindPlan:
         """Return what a rewind to `step` would change in the run's directories."""
-        from infloop.application.file_changes import file_changes
+        from infloop.application.runs.file_changes import file_changes
 
         plan = await (await self._resources.service()).plan_rewind(run_id, step)
         return RewindPlan(
