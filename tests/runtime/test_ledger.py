@@ -743,7 +743,7 @@ async def test_costs_are_printed_as_a_table_with_bars(tmp_path: Path) -> None:
         ["total", "4", "4.5k", "60", "$0.75", "+"],
         [],
         ["+", "incomplete:"],
-        ["1", "call", "ended", "without", "saying", "what", "it", "cost"],
+        ["1", "call", "did", "not", "report", "its", "cost"],
     ]
     by_run = infloop(tmp_path, "costs", "--by", "run")
     assert [line.split()[0] for line in by_run.splitlines()[1:3]] == [run[:8] for run in runs]

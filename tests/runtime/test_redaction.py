@@ -21,6 +21,7 @@ from infloop.model.events import (
     GuardFailed,
     Notice,
     Output,
+    Remark,
     StepWaiting,
     encode_event,
 )
@@ -246,6 +247,18 @@ def test_what_is_noted_about_a_step_is_cleaned() -> None:
     cleaned = StepWaiting("a", "a", "agent", 1, MARKER, {"said": MARKER})
     assert redactor.redact_event(waiting) == cleaned
     assert redactor.redact_event(cleaned) is cleaned
+
+
+def test_an_event_type_that_is_not_listed_is_redacted_but_for_its_step() -> None:
+    class Unlisted(Remark, frozen=True):
+        path: str
+        tool: str
+        arguments: JsonObject
+
+    redactor = Redactor(lambda: [TOKEN, KEY])
+    event: Any = Unlisted(TOKEN, f"use {TOKEN}", {"key": KEY})
+    expected: Any = Unlisted(TOKEN, f"use {MARKER}", {"key": MARKER})
+    assert redactor.redact_event(event) == expected
 
 
 async def test_what_an_agent_asks_a_person_is_cleaned(tmp_path: Path) -> None:

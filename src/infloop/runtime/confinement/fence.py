@@ -130,6 +130,7 @@ class RunFence:
         sandbox: Sandbox,
         rules: EgressRules,
         workflow: JsonObject,
+        *,
         user: tuple[int, int] | None = None,
         make_home: Callable[[str], str] | None = None,
         git_protection: GitProtection | None = None,

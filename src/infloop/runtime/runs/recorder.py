@@ -33,6 +33,7 @@ class Recorder:
 
     def __init__(
         self,
+        *,
         run_log: RunLog,
         feed: Feed,
         clock: Clock,

@@ -6,11 +6,12 @@ and reasons to stop come from people or senders, not from children, and stay as 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from infloop.model.events import BudgetExceeded, GuardFailed, Notice, StepFinished, StepWaiting
+from infloop.model.events import StepFinished, StepWaiting, StopRequested, TreeRestored, TreeSaved
 from infloop.policy.redaction import KnownSecrets
 
 if TYPE_CHECKING:
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
 _REDACTED_FIELDS: Mapping[type[Event], tuple[str, ...]] = {
     StepFinished: ("outputs", "error"),
     StepWaiting: ("outputs", "reason"),
-    Notice: ("message",),
-    BudgetExceeded: ("reason",),
-    GuardFailed: ("reason",),
+    StopRequested: (),
+    TreeSaved: (),
+    TreeRestored: (),
 }
+_NEVER_REDACTED = ("path", "node")
 
 
 class Redactor:
@@ -50,7 +52,7 @@ class Redactor:
         if not self.secrets:
             return event
         changed = {}
-        for name in _REDACTED_FIELDS.get(type(event), ()):
+        for name in _redacted_fields(type(event)):
             value = getattr(event, name)
             if (redacted := self.secrets.redact(value)) is not value:
                 changed[name] = redacted
@@ -91,3 +93,11 @@ class Redactor:
             return await ask(msgspec.structs.replace(question, title=title, details=details))
 
         return ask_redacted
+
+
+@cache
+def _redacted_fields(event_type: type[Event]) -> tuple[str, ...]:
+    """Return what a step can fill in; of an event type that is not listed, nearly every field."""
+    every = event_type.__struct_fields__
+    unlisted = tuple(name for name in every if name not in _NEVER_REDACTED)
+    return _REDACTED_FIELDS.get(event_type, unlisted)
