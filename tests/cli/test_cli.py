@@ -24,7 +24,7 @@ from support.paths import ROOT
 from support.terminal import on_terminal
 from support.workflows import edges, node, workflow
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 Process = subprocess.Popen[str]
 
@@ -35,7 +35,7 @@ class World:
 
     home: Path
     variables: dict[str, str] = field(default_factory=dict)
-    begun: list[Process] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
 
     @property
     def data(self) -> Path:
@@ -58,12 +58,12 @@ class World:
 
     def infloop(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; it must end as expected."""
-        done = forkserver.run(arguments, self.home, self.env, PATIENCE * 2)
+        done = forkserver.run(arguments, self.home, self.env, TIMEOUT * 2)
         assert done.returncode == code, (arguments, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
         return done
 
-    def begin(self, *arguments: str) -> Process:
+    def start(self, *arguments: str) -> Process:
         """Start a command and let it go on."""
         process = subprocess.Popen(
             self.command(*arguments),
@@ -74,7 +74,7 @@ class World:
             stdin=subprocess.DEVNULL,
             text=True,
         )
-        self.begun.append(process)
+        self.processes.append(process)
         return process
 
     def file(self, id: str, nodes: list[Any], *chains: str, **more: Any) -> str:
@@ -103,10 +103,10 @@ class World:
 def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
     yield made
-    for process in made.begun:
+    for process in made.processes:
         if process.poll() is None:
             process.kill()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=TIMEOUT)
 
 
 def ask(id: str = "ask") -> dict[str, Any]:
@@ -118,8 +118,8 @@ def command(id: str, cmd: str) -> dict[str, Any]:
 
 
 def waiting(world: World, id: str = "wait", *, name: str = "waiting", **more: Any) -> str:
-    """A workflow whose last step says it has begun, and ends when the file `go` appears."""
-    line = "touch begun; echo waiting for go; while [ ! -e go ]; do sleep 0.05; done"
+    """A workflow whose last step says it has started, and ends when the file `go` appears."""
+    line = "touch started; echo waiting for go; while [ ! -e go ]; do sleep 0.05; done"
     first = command("first", "echo x >> first-ran")
     return world.file(
         name,
@@ -129,12 +129,12 @@ def waiting(world: World, id: str = "wait", *, name: str = "waiting", **more: An
     )
 
 
-def begun(world: World) -> bool:
-    return (world.home / "begun").exists()
+def has_started(world: World) -> bool:
+    return (world.home / "started").exists()
 
 
 def finish(process: Process) -> tuple[str, str, int]:
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=TIMEOUT)
     return out, err, process.returncode
 
 
@@ -285,8 +285,8 @@ def test_a_warning_is_printed_and_the_run_goes_on(world: World) -> None:
 
 def test_a_run_shows_what_confines_it(world: World) -> None:
     file = world.file("w", [node("end", "end")], "start next end")
-    begun = json.loads(world.infloop("run", file, "--json").stdout.splitlines()[0])
-    assert (begun["isolation"], begun["egress"]) == ("host", "open")
+    first = json.loads(world.infloop("run", file, "--json").stdout.splitlines()[0])
+    assert (first["isolation"], first["egress"]) == ("host", "open")
     line = "isolation    host, so its children run as you; egress open\n"
     assert line in world.infloop("show", "last").stdout
     shown = json.loads(world.infloop("show", "last", "--json").stdout)
@@ -335,7 +335,7 @@ def test_a_run_whose_output_nobody_reads_any_more_is_cancelled(world: World) -> 
         [node("l", "loop", [command("say", "echo hello; false")], infinite=True)],
         "start next l",
     )
-    process = world.begin("run", file)
+    process = world.start("run", file)
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
@@ -351,9 +351,9 @@ def test_a_run_whose_output_nobody_reads_any_more_is_cancelled(world: World) -> 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_cancels_the_run_and_leaves_no_child(world: World, number: int) -> None:
     token = f"token-{os.getpid()}-{number}"
-    line = f"touch begun; sh -c 'sleep 300; true' {token}"
-    process = world.begin("run", world.file("w", [command("c", line)], "start next c"))
-    eventually(lambda: begun(world) and alive(token), "the child runs")
+    line = f"touch started; sh -c 'sleep 300; true' {token}"
+    process = world.start("run", world.file("w", [command("c", line)], "start next c"))
+    eventually(lambda: has_started(world) and alive(token), "the child runs")
     process.send_signal(number)
     out, err, code = finish(process)
     assert code == 130
@@ -369,10 +369,10 @@ def test_a_signal_cancels_the_run_and_leaves_no_child(world: World, number: int)
 
 def test_a_second_interrupt_gives_up_waiting_and_the_child_goes_all_the_same(world: World) -> None:
     token = f"token-{os.getpid()}-stubborn"
-    line = f"trap '' TERM; touch begun; while :; do sleep 0.1; done; : {token}"
-    process = world.begin("run", world.file("w", [command("c", line)], "start next c"))
+    line = f"trap '' TERM; touch started; while :; do sleep 0.1; done; : {token}"
+    process = world.start("run", world.file("w", [command("c", line)], "start next c"))
     assert process.stderr is not None
-    eventually(lambda: begun(world), "the child runs")
+    eventually(lambda: has_started(world), "the child runs")
     process.send_signal(signal.SIGINT)
     assert "stopping" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
@@ -384,8 +384,8 @@ def test_a_second_interrupt_gives_up_waiting_and_the_child_goes_all_the_same(wor
 
 
 def test_another_process_can_cancel_a_run(world: World) -> None:
-    process = world.begin("run", waiting(world))
-    eventually(lambda: begun(world), "the run waits")
+    process = world.start("run", waiting(world))
+    eventually(lambda: has_started(world), "the run waits")
     eventually(
         lambda: "| waiting for go" in world.infloop("why", "last").stdout, "its words are kept"
     )
@@ -405,11 +405,11 @@ def test_another_process_can_cancel_a_run(world: World) -> None:
 
 def crashed(world: World, **more: Any) -> str:
     """A run whose process was killed in the middle of its second step; return its short id."""
-    process = world.begin("run", waiting(world, **more))
-    eventually(lambda: begun(world), "the run waits")
+    process = world.start("run", waiting(world, **more))
+    eventually(lambda: has_started(world), "the run waits")
     process.kill()
     finish(process)
-    (world.home / "begun").unlink()
+    (world.home / "started").unlink()
     run_id: str = world.runs()[0]["runId"]
     return run_id[:8]
 
@@ -474,16 +474,16 @@ def test_an_interrupted_run_can_be_cancelled_without_running_anything(world: Wor
     short = crashed(world, onCrash="resume")
     assert "cancelled" in world.infloop("cancel", short).stdout
     assert world.runs()[0]["status"] == "cancelled"
-    assert not begun(world)
+    assert not has_started(world)
 
 
 # -- reading ---------------------------------------------------------------------------------
 
 
 def test_logs_follow_a_run_that_another_process_drives(world: World) -> None:
-    driving = world.begin("run", waiting(world))
-    eventually(lambda: begun(world), "the run waits")
-    following = world.begin("logs", "last", "--follow", "--json")
+    driving = world.start("run", waiting(world))
+    eventually(lambda: has_started(world), "the run waits")
+    following = world.start("logs", "last", "--follow", "--json")
     assert following.stdout is not None
     seen = [json.loads(following.stdout.readline())]
     while seen[-1].get("line") != "waiting for go\n":
@@ -503,9 +503,9 @@ def test_logs_follow_a_run_that_another_process_drives(world: World) -> None:
 
 
 def test_following_ends_quietly_when_interrupted(world: World) -> None:
-    world.begin("run", waiting(world))
-    eventually(lambda: begun(world), "the run waits")
-    following = world.begin("logs", "last", "--follow")
+    world.start("run", waiting(world))
+    eventually(lambda: has_started(world), "the run waits")
+    following = world.start("logs", "last", "--follow")
     assert following.stdout is not None
     assert "began" in following.stdout.readline()
     following.send_signal(signal.SIGINT)
@@ -655,7 +655,7 @@ def test_help_and_version_load_nothing_heavy(world: World) -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
         assert said in done.stdout
         loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}

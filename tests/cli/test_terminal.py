@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from infloop.application.models import to_json
 from infloop.application.runs.explain import explanation
 from infloop.application.runs.models import RunSummary
 from infloop.application.runs.view import RunView
@@ -90,12 +93,12 @@ def test_names_errors_and_outputs_of_a_run_are_defused_in_lines_and_outlines() -
         StepFinished(evil, evil, "agent", evil, {evil: evil, "detail": evil}, 5, evil),
     )
     lines = Lines()
-    told = [line for item in events for line in lines.of(item)]
+    text = [line for item in events for line in lines.of(item)]
     view = RunView()
     view.apply_all(events)
-    told += outline(view, outputs=True)
-    assert len(told) >= 7
-    assert not unsafe("\n".join(told))
+    text += outline(view, outputs=True)
+    assert len(text) >= 7
+    assert not unsafe("\n".join(text))
 
 
 def test_a_stalled_run_is_explained_and_not_called_running() -> None:
@@ -129,12 +132,15 @@ def test_a_stalled_run_is_explained_and_not_called_running() -> None:
         run, view, at=60_000, owner="i-1", process=process, last_output="thinking\n"
     )
     advice = advice_lines(run.run_id, "stalled", known.next)
-    told = "\n".join([*explanation_lines(known), *advice])
-    assert "its process (pid 4711 on host) exists and does not respond" in told
-    assert "it was at l[2]/a (agent), with the provider bot" in told
-    assert "| thinking" in told
-    assert "infloop resume 1f3a9c2e --take-over" in told
-    assert "running" not in told
+    text = "\n".join([*explanation_lines(known), *advice])
+    assert "its process (pid 4711 on host) exists and does not respond" in text
+    assert "it was at l[2]/a (agent), with the provider bot" in text
+    assert "| thinking" in text
+    assert "infloop resume 1f3a9c2e --take-over" in text
+    assert "running" not in text
+    plain: Any = to_json(known)
+    assert plain["next"] == [{"action": "cancel", "step": ""}, {"action": "take-over", "step": ""}]
+    assert plain["positions"][0]["loops"] == [{"path": "l", "round": 2, "maxRounds": 5}]
 
 
 def test_a_line_of_output_is_shown_when_it_ends_or_its_step_does() -> None:

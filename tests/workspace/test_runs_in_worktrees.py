@@ -320,6 +320,8 @@ def test_only_forgetting_throws_away_what_was_saved(tmp_path: Path) -> None:
     assert here.infloop("worktrees", "prune").stdout == "there was nothing to do\n"
     here.infloop("worktrees", "forget", name)
     assert git("for-each-ref", cwd=here.repo).count("\n") == 0
+    (entry,) = audit_entries(here, "worktree")
+    assert entry["details"] == {"worktree": name, "repository": str(here.repo)}
     err = here.infloop("worktrees", "restore", name, str(tmp_path / "x"), code=2).stderr
     assert f"there is no worktree '{name}'" in err
     assert not (tmp_path / "x").exists()
@@ -327,6 +329,11 @@ def test_only_forgetting_throws_away_what_was_saved(tmp_path: Path) -> None:
         "use `infloop worktrees restore NAME PATH`"
         in here.infloop("worktrees", "restore", name, code=2).stderr
     )
+
+
+def audit_entries(here: Machine, event: str) -> list[dict[str, Any]]:
+    out = here.infloop("audit", "--event", event, "--json").stdout
+    return [json.loads(line) for line in out.splitlines()]
 
 
 # -- applying it -------------------------------------------------------------------------------
@@ -356,6 +363,9 @@ def test_work_is_applied_to_a_branch_as_a_commit(tmp_path: Path) -> None:
     before = users_git(here.repo)
     out = here.infloop("apply", "last", "--to", "agents/edit").stdout
     assert out.startswith("applied to branch agents/edit, commit ")
+    (entry,) = audit_entries(here, "run.applied")
+    assert (entry["actor"]["kind"], entry["runId"]) == ("cli", here.run_ids()[0])
+    assert entry["details"]["branch"] == "agents/edit"
     assert git("show", "agents/edit:later.txt", cwd=here.repo) == "not committed"
     assert git("log", "-1", "--format=%s", "agents/edit", cwd=here.repo) == "edit: work"
     after = users_git(here.repo)

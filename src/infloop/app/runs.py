@@ -149,13 +149,6 @@ def known_secrets(chosen: Settings) -> Callable[[], list[str]]:
     return lambda: [*own, *filed.values()]
 
 
-@asynccontextmanager
-async def open_approvals(chosen: Settings) -> AsyncIterator[Approvals]:
-    """Open the approvals, for commands that list and answer them."""
-    async with open_audit(chosen) as audit, open_store(chosen) as store:
-        yield make_approvals(chosen, store, audit)
-
-
 def make_approvals(chosen: Settings, store: Store, audit: AuditLog) -> Approvals:
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.clock import SystemClock

@@ -3,7 +3,8 @@
     application  the object that surfaces are given: one attribute for each subject
     resources    what the use cases work with, wired by `app`
     caller       who asks, and through which surface
-    models       helpers for the typed results
+    models       the base of the typed results
+    problems     what is wrong with a file, as every surface shows it
 
     runs/        start, cancel, resume, rewind, list, read, follow, explain, apply
     workflows    list, read, check, save, delete
@@ -18,7 +19,6 @@
     connections  machines with model servers
     catalog      node types, file formats and settings
     schemas      the JSON Schemas of all file formats
-    problems     what is wrong with a file
     login        logging in with the token
     sessions     browser sessions
     health       whether runs can be stored and started

@@ -98,9 +98,9 @@ class Triggers:
 
     async def report(self, trigger_id: str) -> TriggerReport:
         """Return one trigger that can be used. Raises UsageError."""
-        for each in await self.reports():
-            if each.id == trigger_id and each.trigger is not None:
-                return each
+        for file in await asyncio.to_thread(self._lookup.triggers.entries):
+            if file.id == trigger_id and file.trigger is not None:
+                return await asyncio.to_thread(self._report, file, self._missed())
         raise UsageError(f"trigger {trigger_id!r} cannot be used; `infloop triggers` says why")
 
     def _report(self, file: TriggerFile, missed: Mapping[str, Missed]) -> TriggerReport:

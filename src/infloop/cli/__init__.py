@@ -86,14 +86,14 @@ def parser() -> argparse.ArgumentParser:
 def command_parser(name: str) -> argparse.ArgumentParser:
     """Return the parser of one subcommand."""
     module = _command_module(name)
-    made = argparse.ArgumentParser(
+    command = argparse.ArgumentParser(
         prog=f"infloop {name}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    module.add_arguments(made)
-    return made
+    module.add_arguments(command)
+    return command
 
 
 def run(argv: Sequence[str]) -> int:

@@ -13,7 +13,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from infloop.model import events
-from infloop.model.nodes import node_model
 from infloop.model.values import JsonObject, JsonValue
 
 if TYPE_CHECKING:
@@ -287,6 +286,14 @@ def _started(event: events.StepStarted | events.StepPassed, place: dict[str, Any
     )
 
 
+def _gives_verdict(node_type: str) -> bool:
+    # Imported here, because the models of all node types take 35 ms to import, and commands that
+    # only list runs need the types of messages alone.
+    from infloop.model.nodes import node_model
+
+    return node_model(node_type).gives_verdict
+
+
 def _finished(
     event: events.StepFinished | events.StepPassed, duration_ms: int, place: dict[str, Any]
 ) -> Iterator[Message]:
@@ -300,7 +307,7 @@ def _finished(
         outputs=event.outputs,
         duration_ms=duration_ms,
     )
-    if node_model(event.node_type).gives_verdict and "met" in event.outputs:
+    if "met" in event.outputs and _gives_verdict(event.node_type):
         yield ConditionChecked(
             **place,
             node_id=event.node,

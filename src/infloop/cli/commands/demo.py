@@ -54,22 +54,22 @@ async def _demo(folder: Path, *, as_json: bool, keep: bool) -> int:
 
     # A temporary directory can be small, and the demo needs little space.
     settings = Settings.model_validate({"data_dir": folder / "data", "min_free_disk_bytes": 0})
-    made = await create_project(folder, settings.providers)
+    demo = await create_project(folder, settings.providers)
     if not as_json:
-        print(f"project  {made.project}: four failing tests")
-        print(f"loop     {made.workflow}")
+        print(f"project  {demo.project}: four failing tests")
+        print(f"loop     {demo.workflow}")
     async with app.open_application(settings) as application:
-        workflow = application.workflows.load(made.workflow)
+        workflow = application.workflows.load(demo.workflow)
         inputs = run_inputs(workflow.root, {})
-        code = await run_workflow(application, workflow, inputs, made.project, as_json=as_json)
+        code = await run_workflow(application, workflow, inputs, demo.project, as_json=as_json)
         if not as_json:
-            await _print_result(application, made)
-            for line in _suggestions(settings.data_dir, made.project, keep=keep):
+            await _print_result(application, demo)
+            for line in _suggestions(settings.data_dir, demo.project, keep=keep):
                 print(line)
     return code
 
 
-async def _print_result(application: Application, made: DemoProject) -> None:
+async def _print_result(application: Application, demo: DemoProject) -> None:
     from infloop.application.demo import round_changes
     from infloop.cli.view.figures import money
     from infloop.cli.view.terminal import one_line, plural
@@ -78,7 +78,7 @@ async def _print_result(application: Application, made: DemoProject) -> None:
     view = await application.history.view(run.run_id)
     rounds = next((step.rounds for step in view.steps() if step.opens == "round"), 0)
     print(f"\nwhat happened: {plural(rounds, 'round')}, cost {money(view.cost_usd or 0)}")
-    for number, changes in enumerate(await round_changes(made.project), 1):
+    for number, changes in enumerate(await round_changes(demo.project), 1):
         print(f"  round {number}  {one_line(changes.subject)}")
         for file in changes.files:
             print(f"           {one_line(file)}")

@@ -1,9 +1,9 @@
 """Say what this machine can confine, and prove it by attack.
 
-Without --attack, each isolation level is tried briefly, and what is missing is named. With it, the
-whole battery runs at each level that works: it shows what an agent could reach on this machine (in
-the environment, files, processes, sockets, network and kernel), and whether that is what the level
-promises. Nothing is harmed: only canaries are attacked.
+Without --attack, each isolation level is tried briefly, and what is missing is named. With it, a
+battery of attacks runs at each level that works. It shows what an agent could reach on this machine
+(in the environment, files, processes, sockets, network and kernel), and whether that is what the
+level promises. Nothing is harmed: only canaries are attacked.
 
   infloop doctor
   infloop doctor --attack --level sandbox
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--attack", action="store_true", help="run the whole battery")
+    parser.add_argument("--attack", action="store_true", help="run all attacks")
     parser.add_argument(
         "--level", choices=LEVELS, metavar="LEVEL", help=f"only this one: {', '.join(LEVELS)}"
     )
