@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,10 @@ from support.server import (
 
 def listening(pid: int) -> set[str]:
     """The addresses at which a process listens, as the kernel tells."""
-    links = (str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir())
+    links = list[str]()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            links.append(str(link.readlink()))
     own = {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
     found = set()
     for table in ("tcp", "tcp6"):

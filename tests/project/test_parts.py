@@ -43,7 +43,7 @@ def run_skipping(folder: Path, *options: str, require: bool) -> subprocess.Compl
     shutil.copy(TESTS / "conftest.py", folder / "tests")
     (folder / "tests/test_skipping.py").write_text(SKIPPING)
     env = {**os.environ, "PYTHONPATH": str(TESTS)}
-    env["INFLOOP_TEST_REQUIRE_PARTS"] = "1" if require else ""
+    env["REQUIRE_TEST_PARTS"] = "1" if require else ""
     configuration = ("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder))
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *configuration, *options],

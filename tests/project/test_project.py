@@ -154,7 +154,7 @@ def test_the_security_file_says_how_to_report_and_lists_advisories() -> None:
 def test_the_check_that_decides_can_be_run() -> None:
     assert os.access(ROOT / ".ci/run", os.X_OK)
     commands = (ROOT / ".ci/run").read_text().splitlines()
-    assert "export INFLOOP_TEST_REQUIRE_PARTS=1" in commands
+    assert "export REQUIRE_TEST_PARTS=1" in commands
     assert commands.index("tools/test_parts.sh") < commands.index("make test")
     assert {"make lint", "make test"} < set(commands)
 

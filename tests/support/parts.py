@@ -1,7 +1,7 @@
 """What a test needs of the machine, and what happens where it is not there.
 
 - A missing part skips the test, and the reason says how to get the part. `make test` lists the
-  reasons at its end. With INFLOOP_TEST_REQUIRE_PARTS=1, as in CI, such a skip is a failure.
+  reasons at its end. With REQUIRE_TEST_PARTS=1, as in CI, such a skip is a failure.
 - A test can be ruled out by who runs it (root or not), by the kernel or by the network. That is
   never a failure.
 
@@ -38,7 +38,7 @@ _RULED_OUT = "ruled out here: "
 
 def required() -> bool:
     """Whether a missing part is a failure."""
-    return os.environ.get("INFLOOP_TEST_REQUIRE_PARTS") == "1"
+    return os.environ.get("REQUIRE_TEST_PARTS") == "1"
 
 
 # -- in a test -------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def fail_for_a_missing_part(report: pytest.TestReport) -> None:
         reason = _reason(report)
         if not reason.startswith(_RULED_OUT):
             report.outcome = "failed"
-            report.longrepr = f"skipped, although INFLOOP_TEST_REQUIRE_PARTS=1: {reason}"
+            report.longrepr = f"skipped, although REQUIRE_TEST_PARTS=1: {reason}"
 
 
 def summary(skipped: Iterable[pytest.TestReport], left_out: Iterable[str]) -> Iterator[str]:
