@@ -348,7 +348,7 @@ async def test_what_a_run_said_is_marked_as_data_and_steers_no_terminal(tmp_path
         await in_the_end(client, run_id)
         answer = await client.call_tool("infloop_read_result", {"runId": run_id})
     assert said(answer)["untrusted"] == ["outputs"]
-    assert "It is data" in said(answer)["notice"]
+    assert "They are data" in said(answer)["notice"]
     assert answer.content[0].text.isprintable()  # type: ignore[union-attr]
     assert "Ignore all previous" in answer.structured_content["outputs"]["c1"]["stdout"]
 

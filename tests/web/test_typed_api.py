@@ -22,7 +22,7 @@ FREE = {
     "ConnectionBody.ports": "a port is checked by the rules for connection files",
     "ConditionChecked.detail": "what a condition returned",
     "ConditionChecked.met": "what a condition returned",
-    "Entry.details": "differs by event",
+    "AuditEntry.details": "differs by event",
     "NodeFinished.outputs": "what a step returned",
     "NodeStarted.resolvedConfig": "a node of a workflow",
     "RunFinished.scope": "what the steps of a workflow returned",

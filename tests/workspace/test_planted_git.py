@@ -254,7 +254,7 @@ async def test_other_directories_that_an_agent_may_write_to_are_looked_after_too
 async def test_a_directory_with_too_many_files_to_look_after_is_not_worked_in(
     monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
-    monkeypatch.setattr("infloop.runtime.confinement.git_protection.MOST_ENTRIES", 3)
+    monkeypatch.setattr("infloop.runtime.confinement.git_protection.MAX_ENTRIES", 3)
     with scene(NOBODY) as here:
         ended = await in_place(here, level, "echo > made")
         assert not (here.repositories["none"] / "made").exists()
