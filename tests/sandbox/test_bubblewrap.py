@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import resource
 import shutil
 import socket
 import stat
@@ -465,6 +466,16 @@ async def test_much_passes_through_a_local_port(world: World) -> None:
         assert int(await world.says(script, local_ports=(port,))) == (8 << 20) + len("hello\n")
 
 
+@pytest.fixture
+def _many_descriptors() -> Iterator[None]:
+    """Allow this process more than the 1024 descriptors that a user's shell usually allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("_many_descriptors")
 async def test_a_child_cannot_use_up_the_servers_descriptors_by_local_connections() -> None:
     held: list[asyncio.StreamWriter] = []
 
