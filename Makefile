@@ -10,7 +10,7 @@ COMPILE := .venv/bin/uv pip compile -q --universal --python-version 3.11 --gener
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-parts test-agents test-browser test-container test-load
-.PHONY: check lint docs bench console lock clean
+.PHONY: mutants check lint docs bench console lock clean
 
 help:
 	@echo "make demo      watch a loop turn failing tests green"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-browser  the server's pages in a real browser, and a browser inside a sandbox"
 	@echo "make test-container  build the image and look at it from inside, with podman, as root"
 	@echo "make test-load  ten thousand webhooks while the server is killed twice"
+	@echo "make mutants   plant faults in a copy, one at a time, and say which the tests notice"
 	@echo "make check     everything that must hold: lint, then the tests"
 	@echo "make lint      style, types, layers, documents"
 	@echo "make docs      remake the generated parts of the documents"
@@ -52,6 +53,9 @@ test-container: $(READY)
 test-load: $(READY)
 	@INFLOOP_TEST_LOAD=10000 .venv/bin/pytest -q tests/web/test_webhook_load.py $(PYTEST)
 
+mutants: $(READY)
+	@.venv/bin/python tools/mutants.py $(MUTANTS)
+
 check: lint test
 
 lint: $(READY)
@@ -59,10 +63,12 @@ lint: $(READY)
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-logo
+	.venv/bin/python tools/gen_builder.py --check
 	.venv/bin/python tools/gen_docs.py --check
 	.venv/bin/python tools/claims.py --check
 
 docs: $(READY)
+	.venv/bin/python tools/gen_builder.py
 	.venv/bin/python tools/gen_docs.py
 	.venv/bin/python tools/claims.py
 
@@ -80,7 +86,7 @@ lock: $(READY)
 
 clean:
 	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	rm -rf dist build bench/out .agents
+	rm -rf dist build bench/out .agents .mutants
 	find src tests tools bench -name __pycache__ -prune -exec rm -rf {} +
 
 $(READY): requirements.lock pyproject.toml tools/bootstrap.sh

@@ -33,10 +33,13 @@ NAMES = (
     "memory",
     "deltas",
     "start",
+    "first_call",
     "history",
     "check",
     "proxy",
     "server",
+    "busy",
+    "dev_change",
 )
 PEERS = ("langgraph", "langgraph-checkpoint-sqlite", "dbos", "prefect")
 OUT = Path(__file__).parent / "out"

@@ -38,7 +38,8 @@ from benchmark import Benchmark, Contender, Sample, Target, each, memory, rate, 
 from http_load import Answers, ask_all, get, post
 from infloop.app import run_async
 from infloop.web.connection import BoundedProtocol
-from infloop.web.http_server import address, listen
+from infloop.web.connections import Connections
+from infloop.web.http_server import address, bind_port
 from program import INFLOOP
 from proxy import cpu_of
 
@@ -151,15 +152,16 @@ def serve_bare() -> None:
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
+    connections = Connections(lambda peer, own: None, refused=lambda: None)
     config = uvicorn.Config(
         application,
-        http=BoundedProtocol,
+        http=partial(BoundedProtocol, all_connections=connections),  # type: ignore[arg-type]
         lifespan="off",
         log_level="critical",
         access_log=False,
         server_header=False,
     )
-    listening = listen("127.0.0.1", 0)
+    listening = bind_port("127.0.0.1", 0, lambda _: None)
     print(address(listening, "127.0.0.1"), flush=True)
     run_async(uvicorn.Server(config).serve([listening]))
 

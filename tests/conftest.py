@@ -18,19 +18,27 @@ from support import parts
 
 Loops = Mapping[str, Callable[[], asyncio.AbstractEventLoop]]
 
-# How long an example takes says how busy the machine is, and nothing else.
-SLOW = (HealthCheck.too_slow,)
-settings.register_profile("patient", settings(), deadline=None, suppress_health_check=SLOW)
+# How long an example takes says how busy the machine is, and nothing else. In CI the examples are
+# the same in every run; elsewhere each run draws new ones.
+settings.register_profile(
+    "patient",
+    settings(),
+    deadline=None,
+    suppress_health_check=(HealthCheck.too_slow,),
+    derandomize=parts.required(),
+)
 settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let children be interrupted although a shell started these tests in the background.
+    """Let children be interrupted although a shell or `nohup` started these tests.
 
-    Such a shell has SIGINT ignored, and children inherit that; of a handler they inherit nothing.
+    A shell ignores SIGINT for what it starts in the background, `nohup` ignores SIGHUP. Children
+    inherit that; of a handler they inherit nothing.
     """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, lambda *_: None)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -46,18 +54,40 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> L
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """In CI, fail a test that is skipped for a missing part."""
     report = yield
+    parts.note_claims(report, item)
     if parts.required():
         parts.fail_for_a_missing_part(report)
     return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI, fail when every test of a claim was skipped: such a claim is not proved."""
+    if parts.required() and _unproved_claims(session.config):
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+
+def _unproved_claims(config: pytest.Config) -> list[str]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if not isinstance(reporter, pytest.TerminalReporter):  # a worker, which sees only its own tests
+        return []
+    return parts.unproved_claims(
+        reporter.stats.get("skipped", []) + reporter.stats.get("xfailed", []),
+        reporter.stats.get("passed", []),
+    )
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Say what was not tested, and which command brings it."""
+    if parts.required() and (unproved := _unproved_claims(config)):
+        terminalreporter.section("claims without proof: all their tests were skipped")
+        terminalreporter.line(", ".join(unproved))
     whole_suite = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     deselected = config.getoption("markexpr") if whole_suite else ""
     left_out = [mark for mark in parts.RUNS_OF_THEIR_OWN if f"not {mark}" in deselected]

@@ -5,12 +5,17 @@
 Reads the promises in `tests/claims.toml` and the `@pytest.mark.claim("I29")` marks of the tests
 (which are parsed, never imported), and writes `docs/claims.md`. With `--check` nothing is written:
 it fails when the page is stale, when a mark names an unknown promise, or when a promise is gone.
+
+A test that is always skipped proves nothing, so its mark is an error. Whether a test is skipped on
+one machine only is known when it runs: with REQUIRE_TEST_PARTS=1 the tests fail for a promise
+whose tests were all skipped (`tests/conftest.py`).
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import re
 import sys
 import tomllib
 from collections import defaultdict
@@ -22,6 +27,8 @@ SERIES = {"I": 78, "D": 58, "L": 50}
 """How many promises there are of each kind; none of them may be dropped silently."""
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SKIPS = re.compile(r"(pytest\.)?(skip|xfail)\(|(parts\.)?(missing|ruled_out)\(")
+_SKIPPING_MARK = re.compile(r"pytest\.mark\.(skip|xfail)\b|(parts\.)?ruled_out_if\(True\b")
 
 ABOUT = """\
 # Claims
@@ -48,6 +55,7 @@ class Mark:
     file: str
     test: str
     claim: str
+    skipped: bool = False
 
 
 class BadMark(Exception):
@@ -76,7 +84,7 @@ def marks_of(tests: Path, file: Path) -> Iterator[Mark]:
     for node in ast.walk(module):
         if isinstance(node, _FUNCTIONS) and node.name.startswith("test_"):
             for claim in dict.fromkeys([*for_all, *_claims(file, node.decorator_list)]):
-                yield Mark(path, node.name, claim)
+                yield Mark(path, node.name, claim, _is_always_skipped(node))
 
 
 def _claims(file: Path, expressions: Sequence[ast.expr]) -> Iterator[str]:
@@ -88,6 +96,15 @@ def _claims(file: Path, expressions: Sequence[ast.expr]) -> Iterator[str]:
                     if not isinstance(argument, ast.Constant) or type(argument.value) is not str:
                         raise BadMark(f"{file.name}:{call.lineno}: a claim's id is not plain text")
                     yield argument.value
+
+
+def _is_always_skipped(test: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Say whether a test is skipped or expected to fail wherever it runs."""
+    body = test.body[1:] if ast.get_docstring(test) is not None else test.body
+    first = ast.unparse(body[0]) if body else ""
+    return bool(_SKIPS.match(first)) or any(
+        _SKIPPING_MARK.match(ast.unparse(mark)) for mark in test.decorator_list
+    )
 
 
 def mistakes(groups: Sequence[Group], marks: Sequence[Mark]) -> Iterator[str]:
@@ -103,13 +120,16 @@ def mistakes(groups: Sequence[Group], marks: Sequence[Mark]) -> Iterator[str]:
     for mark in marks:
         if mark.claim not in ids:
             yield f"tests/{mark.file}: {mark.test} claims {mark.claim!r}, which does not exist"
+        if mark.skipped:
+            yield f"tests/{mark.file}: {mark.test} claims {mark.claim!r} and is always skipped"
 
 
 def page(groups: Sequence[Group], marks: Sequence[Mark]) -> str:
     """Return the whole of `docs/claims.md`."""
     proofs: dict[str, list[Mark]] = defaultdict(list)
     for mark in marks:
-        proofs[mark.claim].append(mark)
+        if not mark.skipped:
+            proofs[mark.claim].append(mark)
     return "\n".join([ABOUT, *_summary(groups, proofs), *_tables(groups, proofs)])
 
 

@@ -13,6 +13,8 @@ What stands between the two lines is replaced by what `PARTS` makes of the words
 A link to a test, `[test_name](…)`, gets the path of the file that holds the test; a test that does
 not exist is an error.
 
+The diffs of `extending.md` get the line numbers and the context that the source has now.
+
 With `--check` nothing is written: it fails when a document differs from what would be written.
 """
 
@@ -21,28 +23,37 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from prometheus_client import Counter, Gauge, Histogram
 from pydantic.fields import FieldInfo
 
 from infloop import cli
 from infloop.mcp_server.toolbox import UTILITIES
 from infloop.model import nodes, plugin, trigger, workflow
 from infloop.model.audit import ACTORS, EVENTS
+from infloop.model.loop_file import keys as loop_keys
 from infloop.model.schema import FileModel, part_model
 from infloop.model.values import compact_json
 from infloop.settings import Settings, variable
+from infloop.web.metrics import Metrics
 
+EXTENDING = "extending.md"
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 TESTS = DOCS.parent / "tests"
 PLACE = re.compile(
     r"^(<!-- made: (\w+)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL | re.MULTILINE
 )
 TEST_LINK = re.compile(r"\[(test_\w+)\]\(([^)]*)\)")
+DIFF = re.compile(r"(?<=^```diff\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
+PATCHED_FILE = re.compile(r"^\+\+\+ b/(.+)$", re.MULTILINE)
 TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 
 
@@ -59,6 +70,27 @@ def node(kind: str) -> str:
         listed = [(f"`{name}`", text) for name, text in model.outputs.items()]
         parts.append(table(("output", "meaning"), listed))
     return "\n\n".join(parts)
+
+
+def steps(_: str) -> str:
+    """Return the kinds of steps of a loop file, with their keys."""
+    rows = []
+    for kind in loop_keys.kinds():
+        words = loop_keys.step_words(kind)
+        value = {"condition": "what to check", "branch": "a comparison"}.get(words.node_type, "")
+        value = value or ("its id" if words.main_is_id else f"`{words.model.main_field}`")
+        preferred: dict[tuple[str, bool], str] = {}
+        for key in words.keys.values() if words.node_type not in ("condition", "branch") else ():
+            preferred.setdefault((key.name, key.form == "file"), f"`{key.key}`")
+        inside = {"round": ["`steps`", "`until`"], "branch": ["`branches`"]}
+        nested = inside[words.model.opens or ""] if words.model.holds_nodes else []
+        handles = dict.fromkeys(words.handles.values())
+        ways = [f"`{words.handle_key(handle)}`" for handle in handles]
+        rows.append(
+            (f"`{kind}`", value, f"[{words.node_type}](workflow-format.md#{words.node_type})",
+             ", ".join([*nested, *preferred.values()]), ", ".join(ways))
+        )  # fmt: skip
+    return table(("kind", "value", "node type", "other keys", "ways out"), rows)
 
 
 def fields(name: str) -> str:
@@ -109,13 +141,27 @@ def tools(_: str) -> str:
     return table(("tool", "takes", "what it does"), rows)
 
 
+def metrics(_: str) -> str:
+    """Return the metrics of a server, with their labels."""
+    rows = []
+    for one in vars(Metrics()).values():
+        if isinstance(one, Counter | Gauge | Histogram):
+            (about,) = one.describe()
+            labels = ", ".join(f"`{label}`" for label in one._labelnames)  # noqa: SLF001
+            name = about.name + ("_total" if about.type == "counter" else "")
+            rows.append((f"`{name}`", about.type, labels, about.documentation))
+    return table(("metric", "type", "labels", "meaning"), rows)
+
+
 PARTS: Mapping[str, Callable[[str], str]] = {
     "node": node,
+    "steps": steps,
     "fields": fields,
     "settings": settings,
     "help": help_text,
     "audit": audit,
     "tools": tools,
+    "metrics": metrics,
 }
 
 Row = tuple[str, str, str, str, str]
@@ -222,6 +268,42 @@ def linked(text: str, tests: Mapping[str, Sequence[str]]) -> str:
     return TEST_LINK.sub(link, text)
 
 
+def with_current_diffs(text: str) -> str:
+    """Return a page whose diffs match the source, each applied on top of those before it."""
+    with tempfile.TemporaryDirectory(prefix="infloop-docs-") as folder:
+        copy = Path(folder)
+        for name in ("src", "docs"):
+            left_out = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(DOCS.parent / name, copy / name, ignore=left_out)
+        git(copy, "init", "-q")
+        git(copy, "add", "-A")
+        git(copy, "commit", "-q", "-m", "as it is")
+
+        def refresh(match: re.Match[str]) -> str:
+            (copy / ".git/patch").write_text(match[0], encoding="utf-8")
+            git(copy, "apply", "-C1", "--whitespace=nowarn", ".git/patch")
+            git(copy, "add", "-A")
+            changed = [
+                git(copy, "diff", "--cached", "--", file) for file in PATCHED_FILE.findall(match[0])
+            ]
+            git(copy, "commit", "-q", "-m", "extended")
+            kept = (each[each.index("--- ") :] for each in changed)
+            return "".join(kept)
+
+        return DIFF.sub(refresh, text)
+
+
+def git(repository: Path, *arguments: str) -> str:
+    """Run git in a repository of our own; return what it prints."""
+    ours = ("-c", "user.name=docs", "-c", "user.email=docs@localhost", "-c", "commit.gpgsign=false")
+    ran = subprocess.run(
+        ["git", *ours, *arguments], cwd=repository, capture_output=True, text=True, check=False
+    )
+    if ran.returncode:
+        sys.exit(f"git {' '.join(arguments)}: {ran.stderr}")
+    return ran.stdout
+
+
 def main() -> int:
     """Fill all documents, or compare them."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -230,11 +312,14 @@ def main() -> int:
     os.environ["COLUMNS"] = "80"
     stale = False
     tests = tests_by_name()
-    for file in sorted(DOCS.glob("*.md")):
+    # The diffs change other documents, so these are written first.
+    for file in sorted(DOCS.glob("*.md"), key=lambda file: (file.name == EXTENDING, file.name)):
         before = file.read_text(encoding="utf-8")
         after = filled(before)
         if file.name != "claims.md":  # claims.py makes that one
             after = linked(after, tests)
+        if file.name == EXTENDING:
+            after = with_current_diffs(after)
         if before != after and chosen.check:
             print(f"docs/{file.name} is stale; `make docs` makes it anew", file=sys.stderr)
             stale = True

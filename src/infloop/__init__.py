@@ -16,6 +16,59 @@ The map, from the top; imports point down and never up:
     policy      pure decisions
     model       pure data and its checks
     errors      one drawn tree of errors
+    builder     what a workflow in Python imports: functions that make steps
+
+`from infloop import agent, workflow` imports `builder` and nothing else.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    # -- made: imports --
+    from infloop.builder import Step as Step
+    from infloop.builder import Workflow as Workflow
+    from infloop.builder import agent as agent
+    from infloop.builder import call as call
+    from infloop.builder import check as check
+    from infloop.builder import command as command
+    from infloop.builder import end as end
+    from infloop.builder import if_ as if_
+    from infloop.builder import judge as judge
+    from infloop.builder import loop as loop
+    from infloop.builder import note as note
+    from infloop.builder import parallel as parallel
+    from infloop.builder import script as script
+    from infloop.builder import start as start
+    from infloop.builder import workflow as workflow
+    # -- end --
+else:
+    # -- made: exported --
+    _EXPORTED = {
+        "Step",
+        "Workflow",
+        "agent",
+        "call",
+        "check",
+        "command",
+        "end",
+        "if_",
+        "judge",
+        "loop",
+        "note",
+        "parallel",
+        "script",
+        "start",
+        "workflow",
+    }
+    # -- end --
+
+    def __getattr__(name: str) -> object:
+        if name not in _EXPORTED:
+            raise AttributeError(f"module 'infloop' has no attribute {name!r}")
+        import infloop.builder
+
+        return getattr(infloop.builder, name)

@@ -38,16 +38,29 @@ Severity: TypeAlias = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem of a file: where it is, what is wrong, and what to do."""
+    """One problem of a file: where it is, what is wrong, and what to do.
+
+    `line` and `column` count from 1. `file` is the path of the file, where it has one. `unsafe`
+    means that the file is not even saved.
+    """
 
     place: str
     message: str
     hint: str = ""
     severity: Severity = "error"
+    line: int | None = None
+    column: int | None = None
+    file: str = ""
+    unsafe: bool = False
 
     def __str__(self) -> str:
         text = f"{self.place}: {self.message}" if self.place else self.message
         return f"{text} ({self.hint})" if self.hint else text
+
+    @property
+    def position(self) -> str:
+        """Where it is, as editors and compilers write it: `fix.loop.yaml:12:9`; or empty."""
+        return f"{self.file}:{self.line}:{self.column}" if self.file and self.line else ""
 
 
 class InfloopError(Exception):

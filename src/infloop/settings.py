@@ -3,7 +3,8 @@
 - This module and `app` are the only readers of the environment.
 - The file is `~/.config/infloop/infloop.toml`, or the one that `INFLOOP_CONFIG` names. It is never
   read from the working directory: a repository must not change what an agent may do.
-- An unknown name is an error, so that a misspelt limit is noticed.
+- An unknown name in the file is an error. An unknown variable is a warning, which every command
+  prints: other programs may set variables with this prefix.
 - A setting is one field of `Settings`. `tools/gen_docs.py` writes it into `docs/settings.md`.
 """
 
@@ -11,36 +12,73 @@ from __future__ import annotations
 
 import difflib
 import os
+import pwd
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from infloop.errors import SettingsError
 from infloop.model.isolation import RequestedLevel
+from infloop.policy.leaks.modes import LeakMode
 from infloop.policy.spending import Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PREFIX = "INFLOOP_"
+AUTO_TOKEN = "auto"  # noqa: S105  (a word that asks for one)
 # Variables that providers read under their own names, so they cannot be fields.
 FREE_PREFIXES = ("INFLOOP_PROVIDER_BIN_",)
 
 
-def _home(variable: str, fallback: str) -> Path:
+CONFIG_VARIABLE = "INFLOOP_CONFIG"
+NO_HOME = Path("/nonexistent")
+"""Stands for the home of a user who has none; it is the one that Debian gives to `nobody`."""
+
+Source: TypeAlias = Literal["default", "file", "environment", "command line"]
+_COMMAND_LINE: Source = "command line"
+
+
+def home_directory() -> Path:
+    """Return the home of our user: HOME, or what the password database says, or NO_HOME."""
+    named = os.environ.get("HOME", "")
+    if not named.startswith("/"):
+        try:
+            named = pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError:
+            named = ""
+    return Path(named) if named.startswith("/") else NO_HOME
+
+
+def _default_data_dir() -> Path:
+    folder = _user_folder("XDG_DATA_HOME", ".local/share")
+    if folder is None:
+        raise SettingsError(
+            f"user {os.getuid()} has no home directory: set INFLOOP_DATA_DIR to a directory for "
+            "infloop, or HOME"
+        )
+    return folder / "infloop"
+
+
+def _user_folder(variable: str, fallback: str) -> Path | None:
+    """Return a folder of the user by the XDG rules; None for a user without a home."""
     configured = os.environ.get(variable, "")
-    return Path(configured) if configured.startswith("/") else Path.home() / fallback
+    if configured.startswith("/"):
+        return Path(configured)
+    home = home_directory()
+    return None if home == NO_HOME else home / fallback
 
 
 class Settings(BaseModel):
     """The operator's settings. A field with `repr=False` is a secret, which is never shown."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    _sources: dict[str, Source] = PrivateAttr(default_factory=dict)
 
     data_dir: Path = Field(
-        default_factory=lambda: _home("XDG_DATA_HOME", ".local/share") / "infloop",
+        default_factory=_default_data_dir,
         description="The directory of runs, workflows and secrets; only you can read it.",
     )
     workflows_dir: Path | None = Field(
@@ -109,11 +147,28 @@ class Settings(BaseModel):
         default=False,
         description="Fail a run when one of its agents or judges does not report its cost.",
     )
+    unpriced_usd_per_mtok: float = Field(
+        100.0,
+        ge=0,
+        le=1_000_000,
+        allow_inf_nan=False,
+        description=(
+            "What a million tokens of a model that is on no price list cost, in US dollars, for "
+            "the limits on cost. 0 means that such models cost nothing."
+        ),
+    )
     snapshots: bool = Field(
         default=True,
         description=(
             "Take a snapshot of the working directory before and after every agent and script "
             "step, for `infloop diff` and `infloop rewind`; `off` takes none."
+        ),
+    )
+    leaks_mode: LeakMode = Field(
+        "redact",
+        description=(
+            "What happens when a step says a secret: it is replaced (`redact`), the step fails "
+            "(`enforce`), a warning is added (`warn`), or nothing (`off`)."
         ),
     )
     audit_max_bytes: int = Field(
@@ -145,6 +200,15 @@ class Settings(BaseModel):
             "system supports it. 0 means three quarters of the machine's memory."
         ),
     )
+    max_api_call_ms: int = Field(
+        3_600_000,
+        ge=1_000,
+        le=604_800_000,
+        description=(
+            "The maximum duration of a call of an HTTP provider, whatever the node's `timeoutMs` "
+            "says. Then the step fails. The limit is at most a week."
+        ),
+    )
     max_command_ms: int = Field(
         7_200_000,
         ge=1_000,
@@ -171,8 +235,8 @@ class Settings(BaseModel):
     service_user: str = Field(
         "",
         description=(
-            "The name of the user as whom children run when infloop is started by root; required "
-            "then for levels that confine."
+            "The name of the user as whom children run when infloop is started by root. Without it "
+            "they are confined as root at level `sandbox`, and run as `nobody` at `guard`."
         ),
     )
     egress_enforce: bool = Field(
@@ -224,8 +288,8 @@ class Settings(BaseModel):
         "",
         repr=False,
         description=(
-            "The token for the API and the console. Without one, everybody who can reach the "
-            "server may use it."
+            "The token for the API and the console. `auto` makes one and keeps it in the data "
+            "directory. Without a token, all programs of your user may use the server."
         ),
     )
     allow_insecure: bool = Field(
@@ -253,12 +317,46 @@ class Settings(BaseModel):
         ge=0,
         description="Logins a minute from all browsers together; 0 means no limit.",
     )
+    notify_command: str = Field(
+        "",
+        description=(
+            "A shell line that is run, as you, when a run has ended, has paused or waits for an "
+            "answer; it gets a JSON object on standard input."
+        ),
+    )
+    notify_url: str = Field(
+        "",
+        repr=False,
+        description="An http or https address to which the same JSON object is posted.",
+    )
+    notify_secret: str = Field(
+        "",
+        repr=False,
+        description=(
+            "Signs what is posted to INFLOOP_NOTIFY_URL, as Standard Webhooks says: `whsec_` and "
+            "at least 16 bytes in base64."
+        ),
+    )
     python_bin: str = Field("python3", description="The interpreter for Python scripts.")
     deno_bin: str = Field(
         "", description="Deno, which runs TypeScript. Default: the installed one."
     )
     bun_bin: str = Field("", description="Bun, which runs TypeScript if Deno is missing.")
     node_bin: str = Field("", description="Node, which runs TypeScript if both are missing.")
+
+    def with_options(self, **given: object) -> Settings:
+        """Return these settings with values from the command line."""
+        changed = self.model_copy(update=given)
+        changed.note_sources({**self._sources, **dict.fromkeys(given, _COMMAND_LINE)})
+        return changed
+
+    def note_sources(self, sources: Mapping[str, Source]) -> None:
+        """Remember where values are from; the others are defaults."""
+        self._sources = {**sources}
+
+    def source_of(self, name: str) -> Source:
+        """Return where the value of a setting is from."""
+        return self._sources.get(name, "default")
 
     @property
     def workflows(self) -> Path:
@@ -286,11 +384,20 @@ SECRETS = frozenset(name for name, field in Settings.model_fields.items() if not
 
 
 def shown_settings(chosen: Settings) -> dict[str, Any]:
-    """Return the settings and their JSON Schema; a secret is shown only as set or not set."""
+    """Return the settings, their JSON Schema, where each value is from, and what is unknown.
+
+    A secret is shown only as set or not set.
+    """
     values = chosen.model_dump(mode="json")
     for name in SECRETS:
         values[name] = "set" if values[name] else "not set"
-    return {"values": values, "schema": Settings.model_json_schema()}
+    return {
+        "values": values,
+        "schema": Settings.model_json_schema(),
+        "variables": {name: variable(name) for name in values},
+        "sources": {name: chosen.source_of(name) for name in values},
+        "unknown": unknown_variables(),
+    }
 
 
 def variable(field: str) -> str:
@@ -301,30 +408,62 @@ def variable(field: str) -> str:
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """Read the file and the environment; the environment takes precedence."""
     env = os.environ if environ is None else environ
-    return _validated({**_from_file(env), **_from_environment(env)})
+    in_file, in_environment = _from_file(env), _from_environment(env)
+    loaded = _validated({**in_file, **in_environment})
+    from_file: dict[str, Source] = dict.fromkeys(in_file, "file")
+    from_environment: dict[str, Source] = dict.fromkeys(in_environment, "environment")
+    loaded.note_sources(from_file | from_environment)
+    return loaded
+
+
+def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return a sentence about each variable that is named like a setting and is none.
+
+    Values are not shown: one may be a secret.
+    """
+    env = os.environ if environ is None else environ
+    return [_unknown(name) for name in sorted(_named_fields(env)) if not _is_setting(name)]
 
 
 def _from_file(env: Mapping[str, str]) -> dict[str, Any]:
-    named = env.get("INFLOOP_CONFIG", "")
-    path = Path(named) if named else _home("XDG_CONFIG_HOME", ".config") / "infloop/infloop.toml"
+    named = env.get(CONFIG_VARIABLE, "")
+    path = Path(named) if named else _default_file()
+    if path is None:
+        return {}
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if named:
-            raise SettingsError(f"INFLOOP_CONFIG names {named!r}, which does not exist") from None
+            raise SettingsError(
+                f"{CONFIG_VARIABLE} names {named!r}, which does not exist"
+            ) from None
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"cannot read {str(path)!r}: {error}") from None
 
 
+def _default_file() -> Path | None:
+    folder = _user_folder("XDG_CONFIG_HOME", ".config")
+    return folder / "infloop/infloop.toml" if folder is not None else None
+
+
 def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
+    return {name: value for name, value in _named_fields(env).items() if _is_setting(name)}
+
+
+def _named_fields(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that are named like settings, by field."""
     return {
         name[len(PREFIX) :].lower(): value
         for name, value in env.items()
         if name.startswith(PREFIX)
-        and name != "INFLOOP_CONFIG"
+        and name != CONFIG_VARIABLE
         and not name.startswith(FREE_PREFIXES)
     }
+
+
+def _is_setting(field: str) -> bool:
+    return field in Settings.model_fields
 
 
 def _validated(values: dict[str, Any]) -> Settings:
@@ -336,10 +475,14 @@ def _validated(values: dict[str, Any]) -> Settings:
 
 def _explain(error: Any) -> str:
     field = str(error["loc"][0])
-    name = variable(field)
     if error["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(field, Settings.model_fields, n=1)
-        hint = f"; did you mean {variable(near[0])}?" if near else ""
-        return f"{name} is not a setting{hint} (`infloop docs settings` lists them)"
+        return _unknown(field)
     given = "unusable" if field in SECRETS else repr(error["input"])
-    return f"{name} is {given}: {error['msg'].lower()}"
+    return f"{variable(field)} is {given}: {error['msg'].lower()}"
+
+
+def _unknown(field: str) -> str:
+    near = difflib.get_close_matches(field[:80], Settings.model_fields, n=1)
+    hint = f"; did you mean {variable(near[0])}?" if near else ""
+    name = ascii(variable(field[:80]))[1:-1]
+    return f"{name} is not a setting{hint} (`infloop settings` lists them)"

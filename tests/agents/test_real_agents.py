@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, cast
@@ -147,17 +148,54 @@ async def test_it_uses_the_model_it_is_told(
     assert answer_of(parts).usage.model == "some-model-9"
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A directory that is not in /tmp, where codex's sandbox lets everybody write."""
+    with tempfile.TemporaryDirectory(prefix="infloop-agents-", dir="/var/tmp") as made:
+        yield Path(made)
+
+
 @pytest.mark.parametrize("provider", BOTH)
-async def test_a_tool_is_denied_and_noticed_and_nothing_is_written(
-    provider: str, tmp_path: Path, sandbox: HostSandbox
+async def test_it_edits_files_in_its_directory_without_being_asked(
+    provider: str, folder: Path, sandbox: HostSandbox
 ) -> None:
-    file = tmp_path / "workspace/hello.txt"
+    file = folder / "workspace/hello.txt"
     async with FakeModel([Say("I write."), writing(provider, file)], DONE) as model:
-        parts = await Asking(provider, tmp_path, model, sandbox).parts()
-    (notice,) = notices(parts)
-    assert notice.startswith("[permissions] denied: ")
+        parts = await Asking(provider, folder, model, sandbox).parts()
+    assert notices(parts) == []
     assert parts[-1] == Done(0, "It is DONE")
+    assert file.read_text() == "hello\n"
+
+
+@pytest.mark.parametrize("provider", BOTH)
+async def test_as_a_judge_it_answers_and_changes_nothing(
+    provider: str, folder: Path, sandbox: HostSandbox
+) -> None:
+    file = folder / "workspace/hello.txt"
+    verdict = [Say('{"winner_index": 0}')]
+    async with FakeModel([Say("I write."), writing(provider, file)], verdict) as model:
+        judge = Asking(provider, folder, model, sandbox)
+        parts = await judge.parts("Which one?", kind="judge", model="some-model-9")
     assert not file.exists()
+    assert parts[-1] == Done(0, '{"winner_index": 0}')
+    assert model.asked[-1].body["model"] == "some-model-9"
+    assert "Which one?" in prompts(model.asked[0])
+    assert answer_of(parts).usage.has_tokens
+
+
+@pytest.mark.parametrize("provider", BOTH)
+async def test_what_leads_out_of_its_directory_is_denied(
+    provider: str, folder: Path, sandbox: HostSandbox
+) -> None:
+    outside = folder / "planted"
+    async with FakeModel([Say("I leave."), running(provider, f"touch {outside}")], DONE) as model:
+        parts = await Asking(provider, folder, model, sandbox).parts()
+    assert not outside.exists()
+    if provider == "codex":  # it prints nothing of a command that its sandbox stopped
+        assert "Read-only file system" in str(model.asked[-1].body["input"][-1])
+    else:
+        (notice,) = notices(parts)
+        assert notice.startswith("[permissions] denied: ")
 
 
 @pytest.mark.parametrize("provider", BOTH)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from infloop.policy.secrets import same_secret
-from infloop.sandbox.access import Access
+from infloop.sandbox.access import Access, Network
 from infloop.sandbox.base import ChildRequest
 from infloop.web import guards
 from infloop.web.credentials import COOKIE
@@ -236,20 +236,22 @@ def test_a_server_that_would_be_open_to_all_does_not_start(tmp_path: Path, attac
 
 @pytest.mark.parametrize("attack", TABLE.at("child"))
 @pytest.mark.parametrize("level", ["guard", "sandbox"])
+@pytest.mark.parametrize("network", ["open", "none"])
 async def test_a_confined_child_does_not_reach_the_server(
-    tmp_path: Path, level: str, attack: Attack
+    tmp_path: Path, level: str, network: Network, attack: Attack
 ) -> None:
     put_workflow(tmp_path / "data", workflow("tiny", "true"))
     with place() as parent:
         workspace = directory_for_children(parent, "workspace")
-        async with here(tmp_path) as served:
+        # So that the child of another user reaches it where nothing confines it.
+        async with here(tmp_path, allow_insecure=True) as served:
             line = attack["line"].replace("{P}", str(served.client.port))
             child = ChildRequest(
                 ("sh", "-c", line),
                 str(workspace),
                 {"PATH": PATH},
                 timeout_ms=20_000,
-                access=Access(write=(str(workspace),), network="none"),
+                access=Access(write=(str(workspace),), network=network),
             )
             async with sandbox_at(level, parent) as sandbox:
                 confined = await sandbox.run(child)

@@ -12,9 +12,10 @@ import pytest
 
 from infloop.catalog import LIBRARY_DIR, ProviderFiles, WorkflowCatalog
 from infloop.errors import UsageError, WorkflowError
-from infloop.model.nodes import ParallelNode
+from infloop.model.nodes import AgentNode, ParallelNode
 from infloop.model.reading import MAX_FILE_BYTES
 from infloop.model.references import workflow_inputs
+from infloop.model.walk import every_node
 
 Raw = dict[str, Any]
 
@@ -236,7 +237,7 @@ def test_every_problem_of_a_bundle_is_reported_at_once(folders: tuple[Path, Path
     (user / "broken.json").write_text("{")
     with pytest.raises(WorkflowError) as refused:
         WorkflowCatalog(user, library).load_bundle("a")
-    assert str(refused.value) == f"{str(user / 'a.json')!r} has 3 errors"
+    assert str(refused.value) == f"{str(user / 'a.json')!r} has 2 errors"
     assert [(p.place, p.message.split(":")[0]) for p in refused.value.problems] == [
         ("nodes[3] 'call-nowhere' config.workflowId", "there is no workflow 'nowhere'"),
         ("workflow 'b': file", "unknown field 'colour'"),
@@ -292,8 +293,16 @@ def test_warnings_and_old_triggers_come_with_the_bundle(folders: tuple[Path, Pat
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(LIBRARY_DIR.glob("*.json"))])
 def test_what_the_library_holds_has_no_problems(tmp_path: Path, name: str) -> None:
-    _, problems = WorkflowCatalog(tmp_path).check(name, known_providers={"claude"})
+    catalog = WorkflowCatalog(tmp_path)
+    _, problems = catalog.check(name, known_providers={"claude"})
     assert problems == []
+    agents = [
+        each.node
+        for each in every_node(catalog.load_bundle(name).root)
+        if isinstance(each.node, AgentNode)
+    ]
+    assert agents
+    assert all(agent.config.use_worktree for agent in agents), "the user's files stay as they are"
 
 
 def test_the_library_holds_the_presets() -> None:

@@ -56,7 +56,7 @@ def present(view: RunView) -> dict[str, Any]:
         ],
         "frames": {path: len(step.frames) for path, step in view.active.items()},
         "done": view.steps_done,
-        "cost": round(view.cost_usd or 0, 6),
+        "cost": round(view.steps_cost_usd or 0, 6),
         "began": view.started_at,
     }
 

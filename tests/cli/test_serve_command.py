@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from support.eventually import eventually, text_in
 from support.server import (
     TOKEN,
     Client,
+    Process,
     process,
     put_workflow,
     refused,
@@ -22,26 +24,35 @@ from support.server import (
 )
 
 
-def listening(pid: int) -> set[str]:
-    """The addresses at which a process listens, as the kernel tells."""
+def listening(served: Process) -> set[str]:
+    """The addresses at which a server listens, as the kernel tells.
+
+    Only root sees the descriptors of a server, so others look for those with its port.
+    """
+    port = f"{served.client.port:04X}"
+    own = _sockets(served.process.pid) if os.geteuid() == 0 else None
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            address, _, at = words[1].partition(":")
+            if words[3] == "0A" and (at == port if own is None else words[9] in own):
+                found.add(address)
+    return found
+
+
+def _sockets(pid: int) -> set[str]:
     links = list[str]()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # it was closed meanwhile
             links.append(str(link.readlink()))
-    own = {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
-    found = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
-            words = line.split()
-            if words[3] == "0A" and words[9] in own:
-                found.add(words[1].partition(":")[0])
-    return found
+    return {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
 
 
 @pytest.mark.claim("I7")
 def test_without_any_setting_it_listens_on_loopback_and_asks_for_no_token(tmp_path: Path) -> None:
     with process(tmp_path) as served:
-        assert listening(served.process.pid) == {"0100007F"}
+        assert listening(served) == {"0100007F"}
         assert served.said.startswith("infloop serves http://127.0.0.1:")
         assert served.client.get("/api/workflows").status == 200
         assert served.client.get("/").status == 200
@@ -61,7 +72,7 @@ def test_a_network_address_without_a_token_is_refused_with_the_reason(
 @pytest.mark.claim("I9")
 def test_with_a_token_it_listens_on_a_network_address(tmp_path: Path) -> None:
     with process(tmp_path, "--host", "0.0.0.0", api_token=TOKEN) as served:
-        assert listening(served.process.pid) == {"00000000"}
+        assert listening(served) == {"00000000"}
         assert served.client.get("/api/workflows").status == 200
         assert Client(served.client.port).get("/api/workflows").status == 401
         assert (tmp_path / "stderr").read_text() == ""

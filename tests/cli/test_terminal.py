@@ -15,7 +15,15 @@ from infloop.cli.view.explain import explanation_lines
 from infloop.cli.view.figures import duration, moment, money
 from infloop.cli.view.outline import outline
 from infloop.cli.view.plain import Lines
-from infloop.cli.view.terminal import complain, indented, json_line, one_line, problem_lines, safe
+from infloop.cli.view.terminal import (
+    MAX_MARKS,
+    complain,
+    indented,
+    json_line,
+    one_line,
+    problem_lines,
+    safe,
+)
 from infloop.errors import Problem, UsageError, WorkflowError
 from infloop.model.events import (
     Cause,
@@ -45,6 +53,37 @@ def test_hostile_text_is_shown_and_never_obeyed(text: str) -> None:
 )
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
     assert safe(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u0e01\u0e33\u0e25\u0e31\u0e07\u0e17\u0e33\u0e07\u0e32\u0e19",  # Thai
+        "\u0915\u094d\u0937\u093f \u0928\u0940",  # Devanagari
+        "\u0f66\u0f92\u0fb2\u0f74\u0f56",  # Tibetan
+        "\u05e9\u05c1\u05b8\u05bc\u05dc",  # Hebrew with points
+        "\u2764\ufe0f 1\ufe0f\u20e3 \u845b\U000e0100",  # variation selectors
+    ],
+)
+def test_marks_that_languages_write_stay_as_they_are(text: str) -> None:
+    assert safe(text) == text
+
+
+@pytest.mark.parametrize("base", ["a", "\u0e01", "\U0001f642", "", " ", "\n", "\t", "\x1b"])
+@pytest.mark.parametrize("mark", ["\u0301", "\u0489", "\u0e31", "\ufe0f", "\U000e0100", "\u034f"])
+def test_a_flood_of_marks_is_shown_as_escapes(base: str, mark: str) -> None:
+    shown = safe(base + mark * 10_000)
+    assert shown.count(mark) <= MAX_MARKS
+    assert shown.count("\\") >= 10_000 - MAX_MARKS
+    mixed = safe("a" + "\u0301\ufe0f\u0489" * 1000)
+    assert len([char for char in mixed if char > "\x7f"]) <= MAX_MARKS + 1
+
+
+@pytest.mark.parametrize(
+    "char", ["\u115f", "\u1160", "\u3164", "\uffa0", "\u200b", "\u2066", "\u180e"]
+)
+def test_a_character_that_nobody_sees_is_shown_as_an_escape(char: str) -> None:
+    assert char not in safe(f"a{char * 100}b")
 
 
 def test_windows_line_ends_are_line_ends() -> None:

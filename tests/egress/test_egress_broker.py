@@ -75,6 +75,35 @@ async def test_another_key_is_refused_and_nobody_is_asked(fields: tuple[str, ...
 
 
 @pytest.mark.parametrize(
+    ("line", "fields", "status"),
+    [
+        ("HEAD /broker/claude", (), 204),
+        ("HEAD /broker/claude/", (), 204),
+        ("HEAD /broker/nobody", (), 204),
+        ("HEAD /broker/", (), 401),
+        ("HEAD /broker/claude?x", (), 401),
+        ("HEAD /broker/claude/v1/messages", (), 401),
+        ("HEAD /broker/claude", ("x-api-key: another",), 401),
+        ("HEAD /broker/claude", ("authorization: Basic abc",), 401),
+        ("HEAD /broker/claude", ("content-length: 3",), 401),
+        ("HEAD /broker/claude", ("transfer-encoding: chunked",), 401),
+        ("GET /broker/claude", (), 401),
+        ("POST /broker/claude", (), 401),
+    ],
+)
+async def test_an_agent_may_open_its_connection_before_it_shows_a_token(
+    line: str, fields: tuple[str, ...], status: int
+) -> None:
+    async with brokered() as world:
+        host = f"Host: 127.0.0.1:{world.run.port}"
+        asked = "\r\n".join((f"{line} HTTP/1.1", host, *fields, "", "")).encode()
+        assert (await world.run.ask(asked))[0] == status
+        assert world.provider.heard == []
+        refused = [each for each in world.run.decisions if each.verdict == "refused"]
+        assert bool(refused) is (status == 401)
+
+
+@pytest.mark.parametrize(
     ("method", "path", "status"),
     [
         ("POST", "/broker/claude/v1/files", 403),
@@ -280,6 +309,13 @@ OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": 
 HI = {"choices": [{"delta": {"content": "hi"}}]}
 DONE = b"data: [DONE]\n\n"
 WHOLE = json.dumps({"type": "message", "model": "m", "usage": ANTHROPIC}).encode()
+SUMMARY = {"type": "compaction", "input_tokens": 1_000, "output_tokens": 200}
+ANSWER = {"type": "message", "input_tokens": 10, "output_tokens": 5}
+ITERATIONS = {"input_tokens": 10, "output_tokens": 5, "iterations": [SUMMARY, ANSWER]}
+SUMMARIZED = json.dumps({"type": "message", "model": "m", "usage": ITERATIONS}).encode()
+HOUR = {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 50}
+WRITTEN = {"input_tokens": 10, "output_tokens": 5, "cache_creation_input_tokens": 60}
+KEPT = json.dumps({"model": "m", "usage": {**WRITTEN, "cache_creation": HOUR}}).encode()
 COMPLETED = {"type": "response.completed", "response": {"model": "m", "usage": RESPONSES}}
 DELTA = {"type": "response.output_text.delta", "delta": "hi"}
 BACKGROUND = b'{"model":"m","status":"queued","usage":null}'
@@ -293,6 +329,8 @@ BACKGROUND = b'{"model":"m","status":"queued","usage":null}'
         ("/v1/messages", SSE, stream(MESSAGE, OVERLOADED), Usage(110, 5, 100, model="m"), False),
         ("/v1/messages", SSE, b"", Usage(), False),
         ("/v1/messages", JSON, WHOLE, Usage(110, 5, 100, model="m"), True),
+        ("/v1/messages", JSON, SUMMARIZED, Usage(1_010, 205, model="m"), True),
+        ("/v1/messages", JSON, KEPT, Usage(70, 5, 0, 60, "m", 50), True),
         ("/v1/messages", JSON, b"not json %", Usage(), False),
         ("/v1/messages", ERROR, WHOLE, Usage(), True),
         ("/v1/responses", SSE, stream(DELTA, COMPLETED), Usage(10, 5, 4, model="m"), True),
@@ -390,15 +428,68 @@ async def test_a_provider_that_was_not_reached_cost_nothing() -> None:
     assert (meter.usage, meter.is_complete) == (Usage(), True)
 
 
-async def test_when_the_money_is_spent_no_call_is_made() -> None:
-    async with brokered() as world:
+@pytest.mark.parametrize(
+    ("dialect", "path", "kind"),
+    [
+        ("anthropic", "/v1/messages", "billing_error"),
+        ("openai", "/v1/responses", "insufficient_quota"),
+        ("openai", "/v1/chat/completions", "insufficient_quota"),
+    ],
+)
+async def test_when_the_money_is_spent_no_call_is_made(
+    dialect: Dialect, path: str, kind: str
+) -> None:
+    async with brokered(dialect=dialect) as world:
         world.budget.why_not = "budget: the run spent $2.0000"
-        status, body = await world.call("/broker/claude/v1/messages")
-        assert (status, world.budget.why_not.encode() in body) == (402, True)
+        status, body = await world.call(f"/broker/claude{path}")
+        error = json.loads(body)["error"]
+        assert (status, error["type"]) == (402, kind), "in the words of the API"
+        assert error["message"].endswith(world.budget.why_not)
         assert (world.run.decisions[-1].verdict, world.run.decisions[-1].cause) == (
             "refused",
             "budget",
         )
+        assert world.far.untouched
+
+
+async def test_under_a_limit_the_budget_sees_the_whole_body_and_says_what_is_sent() -> None:
+    async with brokered() as world:
+        world.budget.is_limited = True
+        world.budget.sent_instead = b'{"b":2}'
+        assert (await world.call("/broker/claude/v1/messages", body=b'{"a":1}'))[0] == 200
+        chunked = world.request(
+            "/broker/claude/v1/messages",
+            f"x-api-key: {TOKEN}",
+            "transfer-encoding: chunked",
+            body=b"",
+        )
+        assert (await world.run.ask(chunked + b"3\r\n{}\n\r\n0\r\n\r\n"))[0] == 200
+        await eventually_async(lambda: len(world.run.ended) == 2)
+    assert world.budget.bodies == [b'{"a":1}', b"{}\n"]
+    assert [sent for _, sent in world.provider.heard] == [b'{"b":2}'] * 2
+    assert [one.sent for one in world.run.ended] == [7, 7]
+
+
+async def test_bodies_that_the_budget_needs_take_bounded_memory() -> None:
+    async with brokered(limits=ProxyLimits(buffered_bodies=1_000)) as world:
+        world.budget.is_limited = True
+        half = world.request("/broker/claude/v1/messages", body=b"x" * 900)
+        child = await world.run.child()
+        child.writer.write(half[:-1])
+        await eventually_async(lambda: world.broker.buffered_bytes == 900)
+        status, body = await world.call("/broker/claude/v1/messages", body=b"x" * 101)
+        assert (status, b"too many large calls" in body) == (503, True)
+        assert (await world.call("/broker/claude/v1/messages", body=b"x" * 100))[0] == 200
+        child.writer.close()
+        await eventually_async(lambda: world.broker.buffered_bytes == 0)
+    assert len(world.provider.heard) == 1
+
+
+async def test_a_call_does_not_wait_for_money_without_end() -> None:
+    async with brokered(limits=ProxyLimits(budget_s=0.05)) as world:
+        world.budget.waits = True
+        status, body = await world.call("/broker/claude/v1/messages")
+        assert (status, json.loads(body)["error"]["type"]) == (429, "rate_limit_error")
         assert world.far.untouched
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,15 +23,14 @@ from infloop.store.audit.reading import newest
 from infloop.web.metrics import Metrics
 from support import forkserver
 from support.eventually import eventually_async
-from support.parts import ruled_out
 from support.runs import world
+from support.service_user import SERVICE_USER, folder_for_children
 from support.terminal import on_terminal
 from support.workflows import edges, node, workflow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NOBODY = 65534
 PATIENCE = 55.0
 START = node("s", "start")
 REFUSED = "refused evil.example:443, not in the allowlist of provider claude"
@@ -63,16 +60,10 @@ def answering() -> Iterator[int]:
 
 
 @pytest.fixture
-def nobodys() -> Iterator[Path]:
-    """Give a place that the user `nobody` can enter and whose `work` belongs to them."""
-    if os.geteuid() != 0:
-        ruled_out("only root can run children as another user")
-    place = Path(tempfile.mkdtemp(prefix="infloop-test-", dir="/var/tmp"))
-    place.chmod(0o755)
-    (place / "work").mkdir()
-    os.chown(place / "work", NOBODY, NOBODY)
-    yield place
-    shutil.rmtree(place)
+def place() -> Iterator[Path]:
+    """Give a folder that the children's user can enter and whose `work` belongs to them."""
+    with folder_for_children("work") as made:
+        yield made
 
 
 # -- for people --------------------------------------------------------------------------------
@@ -88,7 +79,7 @@ def environment(place: Path, level: str) -> dict[str, str]:
         "LINES": "40",
         "INFLOOP_DATA_DIR": str(place / "data"),
         "INFLOOP_ISOLATION": level,
-        "INFLOOP_SERVICE_USER": "nobody",
+        "INFLOOP_SERVICE_USER": SERVICE_USER,
         "INFLOOP_SNAPSHOTS": "false",
         "INFLOOP_EGRESS_ENFORCE": "1",
     }
@@ -119,17 +110,15 @@ def agent(place: Path) -> str:
 
 
 @pytest.mark.parametrize("level", ["guard", "sandbox"])
-def test_a_refusal_is_told_on_the_terminal_in_the_logs_and_by_why(
-    nobodys: Path, level: str
-) -> None:
-    command = [sys.executable, "-m", "infloop", "run", agent(nobodys)]
-    with on_terminal(command, nobodys / "work", environment(nobodys, level)) as terminal:
+def test_a_refusal_is_told_on_the_terminal_in_the_logs_and_by_why(place: Path, level: str) -> None:
+    command = [sys.executable, "-m", "infloop", "run", agent(place)]
+    with on_terminal(command, place / "work", environment(place, level)) as terminal:
         terminal.read_until(f"warning: [egress] {REFUSED}")
-        (nobodys / "work/go").touch()
+        (place / "work/go").touch()
         assert terminal.end() == 0
-    assert f"a  warning: [egress] {REFUSED}\n" in infloop(nobodys, level, "logs", "last")
-    assert f"warning: [egress] {REFUSED}\n" in infloop(nobodys, level, "why", "last")
-    audit = infloop(nobodys, level, "audit", "--json", "--event", "egress")
+    assert f"a  warning: [egress] {REFUSED}\n" in infloop(place, level, "logs", "last")
+    assert f"warning: [egress] {REFUSED}\n" in infloop(place, level, "why", "last")
+    audit = infloop(place, level, "audit", "--json", "--event", "egress")
     (entry,) = map(json.loads, audit.splitlines())
     assert entry["event"] == "egress.refused"
     assert entry["outcome"] == "not in the allowlist of provider claude"
@@ -203,7 +192,7 @@ async def test_who_listens_to_all_runs_is_told_what_was_refused(tmp_path: Path) 
 
 
 def settings_of(level: str) -> dict[str, Any]:
-    confined = {"service_user": "nobody", "python_bin": "/usr/bin/python3"}
+    confined = {"service_user": SERVICE_USER, "python_bin": "/usr/bin/python3"}
     return {
         "isolation": level,
         "snapshots": False,
@@ -256,12 +245,11 @@ def run():
 """
 
 
-@pytest.mark.claim("I42")
 @pytest.mark.parametrize("level", ["guard", "sandbox"])
 async def test_a_proxy_that_dies_ends_its_confined_child_and_fails_the_run(
-    nobodys: Path, level: str
+    place: Path, level: str
 ) -> None:
-    async with world(nobodys, **settings_of(level)) as here:
+    async with world(place, **settings_of(level)) as here:
         before = listeners()
         run_id = await here.start(going_on(WAITS))
         await eventually_async((here.folder / "up").exists)
@@ -272,10 +260,9 @@ async def test_a_proxy_that_dies_ends_its_confined_child_and_fails_the_run(
     assert "the proxy of this run stopped" in ended.result.error
 
 
-@pytest.mark.claim("I42")
 @pytest.mark.parametrize("level", ["host", "guard", "sandbox"])
-async def test_a_child_that_overloads_its_proxy_fails_its_run(nobodys: Path, level: str) -> None:
-    async with world(nobodys, **settings_of(level)) as here:
+async def test_a_child_that_overloads_its_proxy_fails_its_run(place: Path, level: str) -> None:
+    async with world(place, **settings_of(level)) as here:
         ended = await here.run(going_on(FLOODS))
     assert ended.status == "failed", "although the step has an edge for its error"
     assert "it is overloaded: there are too many connections at once" in ended.result.error
@@ -296,20 +283,20 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 @pytest.mark.claim("I42")
 @pytest.mark.parametrize("level", ["host", "guard", "sandbox"])
-def test_a_proxy_that_cannot_start_fails_the_run(nobodys: Path, level: str) -> None:
-    file = nobodys / "w.workflow.json"
+def test_a_proxy_that_cannot_start_fails_the_run(place: Path, level: str) -> None:
+    file = place / "w.workflow.json"
     check = node("c", "condition", kind="command", command={"cmd": "touch ran"})
     after = node("e", "end")
     file.write_text(json.dumps(workflow([START, check, after], edges("s next c", "c error e"))))
-    infloop(nobodys, level, "run", str(file))  # by now it is known what holds on this machine
-    (nobodys / "work/ran").unlink()
+    infloop(place, level, "run", str(file))  # by now it is known what holds on this machine
+    (place / "work/ran").unlink()
     done = subprocess.run(
         [
             *(sys.executable, "-c", WITHOUT_LISTENING),
             *(sys.executable, "-m", "infloop", "run", str(file)),
         ],
-        cwd=nobodys / "work",
-        env=environment(nobodys, level),
+        cwd=place / "work",
+        env=environment(place, level),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -317,4 +304,4 @@ def test_a_proxy_that_cannot_start_fails_the_run(nobodys: Path, level: str) -> N
     )
     assert done.returncode == 1, done.stderr
     assert "the proxy of this run cannot start" in done.stdout
-    assert not (nobodys / "work/ran").exists()
+    assert not (place / "work/ran").exists()

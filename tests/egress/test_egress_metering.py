@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.model.events import BudgetExceeded, StepFinished
+from support.brokered_agent import asking, install_agent, statuses
 from support.eventually import eventually_async
 from support.runs import Finished, World, world
 from support.workflows import edges, node, workflow
@@ -21,36 +22,10 @@ if TYPE_CHECKING:
 
     from infloop.store.interfaces.ledger import Spending
 
-KEY = "sk-the-real-key-of-the-operator"
 MODEL = "claude-opus-4-8"
 READ = WRITTEN = 1_000
 CALL_USD = 0.03
 """What a call of so many tokens costs by the list."""
-
-AGENT = """#!/usr/bin/python3
-import json, os, sys, time, urllib.error, urllib.request
-opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-def call(path="/v1/messages", times=1):
-    for _ in range(times):
-        fields = {"x-api-key": os.environ["THE_KEY"]}
-        request = urllib.request.Request(os.environ["BASE"] + path, b"{}", fields)
-        try:
-            with opener.open(request, timeout=20) as answer:
-                answer.read()
-                status = answer.status
-        except urllib.error.HTTPError as error:
-            status = error.code
-        with open("statuses", "a") as file:
-            file.write(f"{status}\\n")
-    return status
-def say(**frame):
-    print(json.dumps(frame), flush=True)
-def report(calls, usd):
-    used = {"m": {"inputTokens": 1000 * calls, "outputTokens": 1000 * calls}}
-    say(type="result", subtype="success", is_error=False, result="ok", modelUsage=used,
-        **({} if usd is None else {"total_cost_usd": usd}))
-exec(sys.stdin.read())
-"""
 
 
 def answers(path: str, model: str, *, whole: bool) -> bytes:
@@ -112,15 +87,6 @@ def api(
         server.server_close()
 
 
-def asking(code: str, **config: Any) -> dict[str, Any]:
-    """A workflow whose agent executes its prompt; it would go on although the agent failed."""
-    agent = node("a", "agent", providerId="it", prompt=code, **config)
-    end = node("e", "end")
-    return workflow(
-        [node("s", "start"), agent, end], edges("s next a next e", "a error e", "a timeout e")
-    )
-
-
 async def spent_by(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -132,32 +98,13 @@ async def spent_by(
     **settings: Any,
 ) -> tuple[Finished, Spending]:
     """Run an agent whose key is brokered; return how it ended and what is on the budget."""
-    (tmp_path / "agent").write_text(AGENT)
-    (tmp_path / "agent").chmod(0o755)
-    folder = tmp_path / "data/providers"
-    folder.mkdir(parents=True)
-    broker = {"dialect": dialect, "keyVariable": "THE_KEY", "baseUrl": url}
-    manifest = {
-        "id": "it",
-        "label": "It",
-        "description": "runs its prompt",
-        "promptVia": "stdin",
-        "bin": str(tmp_path / "agent"),
-        "outputFormat": output_format,
-        "broker": {**broker, "baseUrlVariable": "BASE"},
-    }
-    (folder / "it.json").write_text(json.dumps(manifest))
-    monkeypatch.setenv("THE_KEY", KEY)
+    install_agent(tmp_path, monkeypatch, url, dialect, output_format)
     async with world(tmp_path, snapshots=False, **settings) as here:
         run_id = await here.start(root)
         if meanwhile:
             await meanwhile(here)
         ended = await here.finish(run_id)
         return ended, await here.settled(1)
-
-
-def statuses(tmp_path: Path) -> list[int]:
-    return [int(line) for line in (tmp_path / "work/statuses").read_text().split()]
 
 
 def tokens(spent: Spending) -> tuple[int, int]:
@@ -323,8 +270,8 @@ report(0, 0.0)
     assert spent.unknown == 1
     if cap:
         assert ended.status == "failed", ended.result
-        assert "11 answers to this agent did not report their cost" in ended.result.error
-        assert len(calls) == 11
+        assert "the run spent $102.4016" in ended.result.error, "each can have cost $12.8002"
+        assert len(calls) == 8
     else:
         assert ended.status == "succeeded", ended.result
         assert len(calls) == 30

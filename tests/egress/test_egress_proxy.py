@@ -307,7 +307,7 @@ async def test_a_name_service_that_hangs_is_not_waited_for() -> None:
         await asyncio.Event().wait()
         return []
 
-    async with running_proxy("far.test", lookup=hang, limits=ProxyLimits(connect_s=0.05)) as run:
+    async with running_proxy("far.test", lookup=hang, limits=ProxyLimits(resolve_s=0.05)) as run:
         assert (await run.ask(connect("far.test:443")))[0] == 504
         assert str(run.decisions[0]) == "refused far.test:443, the name was not resolved in 0.05 s"
 

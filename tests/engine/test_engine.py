@@ -13,6 +13,7 @@ from infloop.model.events import (
     StepFinished,
     StepPassed,
     StepStarted,
+    TemplateWarning,
 )
 from support.playbook import Playbook
 from support.workflows import agent, edges, node, workflow
@@ -473,7 +474,6 @@ def test_a_called_workflow_gets_its_inputs_defaults_types_and_globals() -> None:
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        ({"inputs": {}}, "input 'x' is required"),
         ({"inputs": {"x": "a", "n": "many"}}, "input 'n' must be a number"),
         ({"workflowId": "gone", "inputs": {}}, "workflow 'gone' was not found"),
     ],
@@ -484,6 +484,15 @@ def test_a_call_that_cannot_begin_leaves_by_error(config: dict[str, Any], reason
     assert reason in play.result.error
     assert play.scope["c"]["status"] == "failed"
     assert reason in play.scope["c"]["errorMessage"]
+
+
+def test_an_input_that_a_call_does_not_pass_is_empty_unless_the_caller_is_strict() -> None:
+    parts = [START, call(inputs={}, outputs={"got": "b.lhs"})], edges("s next c")
+    play = Playbook(workflow(*parts), CHILD).settle()
+    assert play.scope["c"]["got"] == "||4|child|"
+    assert {e.missing_key for e in play.events if isinstance(e, TemplateWarning)} >= {"inputs.x"}
+    strict = Playbook(workflow(*parts, strict=True), CHILD).settle()
+    assert "input 'x' is required" in strict.result.error
 
 
 def test_a_call_may_return_what_a_branch_inside_it_produced() -> None:
@@ -582,9 +591,36 @@ def test_a_value_never_becomes_shell_text(line: str, expected: str) -> None:
         def lookup(self, path: Any) -> Any:
             return "$(touch PWN); `id`"
 
-    text, variables = shell_line(Template(line).pieces(), Values(), lambda _: None)
+    text, variables = shell_line(Template(line).pieces(), Values())
     assert text == expected
     assert set(variables.values()) == {"$(touch PWN); `id`"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        {"cmd": 'rm -rf "/{{inputs.gone}}"'},
+        {"cmd": "rm -rf /{{globals.gone}}"},
+        {"cmd": "rm -rf '{{before.stdout}}/x'"},
+        {"cmd": "rm -rf {{inputs.given.gone}}"},
+        {"cmd": "rm -rf {{inputs.nothing}}"},
+        {"cmd": 'rm -rf "/$X"', "env": {"X": "{{inputs.gone}}"}},
+        {"cmd": "rm -rf {{inputs.given}}", "env": {"X": "a{{inputs.gone}}"}},
+    ],
+)
+def test_a_command_whose_reference_has_no_value_is_not_run(command: Any) -> None:
+    made = node("c", "condition", kind="command", command=command)
+    inputs: Any = {"given": {"a": 1}, "nothing": None}
+    play = Playbook(workflow([START, made], edges("s next c")), inputs=inputs).settle()
+    assert play.result.status == "failed"
+    assert "the command was not run: {{" in play.result.error
+    assert "has no value" in play.result.error
+
+
+def test_a_reference_that_is_not_one_word_fails_the_step_of_an_older_run() -> None:
+    made = node("c", "condition", kind="command", command={"cmd": "echo $(find {{inputs.a}})"})
+    play = Playbook(workflow([START, made], edges("s next c")), inputs={"a": "x"}).settle()
+    assert "{{inputs.a}} is in a command substitution" in play.result.error
 
 
 def test_a_shell_variable_never_takes_the_name_of_a_declared_one() -> None:
@@ -701,6 +737,23 @@ def test_a_run_that_spends_more_than_its_limit_fails_before_its_next_step() -> N
     assert "l[4]/a" not in play.paths
 
 
+@pytest.mark.parametrize(
+    ("step", "handle"),
+    [
+        (node("n", "script", language="py", code="x"), "next"),
+        (node("n", "condition", kind="command", command={"cmd": "x"}), "met"),
+    ],
+)
+def test_only_what_asks_a_model_costs_money(step: dict[str, Any], handle: str) -> None:
+    tree = workflow([START, step, agent("a"), END], edges(f"s next n {handle} a next e"))
+    play = Playbook(
+        tree,
+        limits=RunBudget(max_cost_usd=1.0),
+        answers={"n": (handle, {"costUsd": 5.0}), "a": ("next", {"costUsd": 1.0})},
+    ).settle()
+    assert play.result.status == "succeeded", play.result
+
+
 @pytest.mark.claim("I47")
 def test_the_duration_limit_is_checked_at_each_step() -> None:
     tree = workflow([START, loop("l", UNMET, infinite=True)], edges("s next l"))
@@ -752,6 +805,28 @@ def test_a_crash_at_any_event_gives_the_same_end() -> None:
         play.crash()
         assert play.result == whole.result
         assert play.scope == whole.scope
+
+
+@pytest.mark.claim("I47")
+@pytest.mark.parametrize(("more_ms", "status"), [(9_000, "succeeded"), (11_000, "failed")])
+def test_time_before_a_resume_counts_for_the_duration(more_ms: int, status: str) -> None:
+    limits = RunBudget(max_duration_ms=60_000)
+    steps = [START, agent("a"), agent("b"), agent("c"), END]
+    play = Playbook(
+        workflow(steps, edges("s next a next b next c next e")), limits=limits, step_ms=0
+    ).settle()
+    for number, name in enumerate(("a", "b"), 2):  # twice: each part counts
+        play.now += 25_000
+        play.finish(name, "next", {"stdout": "x"})
+        play.settle()
+        play.record(RunFinished("failed", "its process died", interrupted=True))
+        play.now += 3_600_000
+        play.record(RunResumed(number, limits))
+        play.crash()
+    play.now += more_ms
+    play.finish("c", "next", {"stdout": "x"})
+    assert play.settle().result.status == status
+    assert ("limit of 60000 ms" in play.result.error) == (status == "failed")
 
 
 def test_time_until_a_crash_was_noticed_does_not_count() -> None:

@@ -33,6 +33,7 @@ from infloop.runtime.approvals import AskingStep
 from infloop.settings import Settings
 from infloop.store.audit.reading import newest
 from infloop.store.interfaces.queue import QueuedRun
+from support.dev_loop import dev_loop
 from support.eventually import eventually_async, text_in
 from support.paths import TESTS
 from support.server import (
@@ -61,6 +62,9 @@ OURS = [
     "infloop_list_queue",
     "infloop_remove_from_queue",
     "infloop_list_approvals",
+    "infloop_list_processes",
+    "infloop_read_process_log",
+    "infloop_restart_process",
 ]
 
 
@@ -118,7 +122,7 @@ async def connected(folder: Path, way: str, era: str) -> AsyncIterator[Client]:
             yield client
 
 
-async def call(client: Client, name: str, **arguments: Any) -> dict[str, Any]:
+async def call(client: Client, name: str, /, **arguments: Any) -> dict[str, Any]:
     """What a tool returns, which its text says as well."""
     answer = await client.call_tool(name, arguments)
     content = said(answer)
@@ -134,7 +138,7 @@ def said(answer: CallToolResult) -> dict[str, Any]:
     return content
 
 
-async def refused(client: Client, name: str, **arguments: Any) -> str:
+async def refused(client: Client, name: str, /, **arguments: Any) -> str:
     """Why a tool does not do it."""
     answer = await client.call_tool(name, arguments)
     assert answer.is_error
@@ -259,7 +263,11 @@ async def test_the_arguments_of_a_tool_are_the_inputs_that_its_workflow_declares
     assert (greet.description or "").isprintable()
     assert tools["undeclared"].input_schema["properties"] == {"word": {"type": "string"}}
     readers = {name for name, tool in tools.items() if tool.annotations.read_only_hint}  # type: ignore[union-attr]
-    assert {*OURS} - readers == {"infloop_cancel_run", "infloop_remove_from_queue"}
+    assert {*OURS} - readers == {
+        "infloop_cancel_run",
+        "infloop_remove_from_queue",
+        "infloop_restart_process",
+    }
     assert readers <= {*OURS}
 
 
@@ -418,6 +426,79 @@ async def test_a_full_queue_is_a_reason_to_try_again_later(tmp_path: Path) -> No
         await call(client, "long")
         assert "1 runs wait already; try again" in await refused(client, "long")
         assert (await call(client, "infloop_cancel_run", runId=first["runId"]))["cancelled"]
+
+
+DEV = """
+root = "."
+[watch.none]
+paths = ["x"]
+workflow = "none"
+[workflow.none]
+steps = [{ action = "sleep_ms", duration_ms = 1 }]
+[process.web]
+command = ["sh", "-c", "echo started $$; exec sleep 600"]
+"""
+
+
+async def test_an_agent_sees_the_processes_of_a_development_loop_and_asks_for_a_restart(
+    tmp_path: Path,
+) -> None:
+    with dev_loop(tmp_path, DEV) as loop:
+        loop.ready()
+        async with (
+            here(tmp_path, api_token=TOKEN, approval_timeout_ms=60_000) as served,
+            over_http(served.client.port, NEW) as client,
+        ):
+
+            async def process() -> dict[str, Any]:
+                (found,) = (await call(client, "infloop_list_processes"))["loops"]
+                (one,) = found["processes"]
+                assert found["root"] == str(loop.root)
+                return dict(one)
+
+            async def is_another_than(pid: int) -> bool:
+                now = await process()
+                return bool(now["state"] == "running" and now["pid"] != pid)
+
+            first = (await process())["pid"]
+            assert (await process())["state"] == "running"
+            log = await call(client, "infloop_read_process_log", name="web", lines=1)
+            assert log["lines"] == [f"started {first}"]
+            assert log["untrusted"] == ["lines"]
+            assert "no running" in await refused(client, "infloop_read_process_log", name="wbe")
+            assert "no running" in await refused(client, "infloop_restart_process", name="wbe")
+
+            asked = await call(client, "infloop_restart_process", name="web", reason="it hangs")
+            again = await call(client, "infloop_restart_process", name="web")
+            assert asked["approvalId"] == again["approvalId"]
+            assert (await process())["pid"] == first
+            path = f"/api/approvals/{asked['approvalId']}"
+            shown = (await served.ask("GET", path)).json()["approval"]
+            assert shown["kind"] == "dev-restart"
+            assert shown["details"]["reason"] == "it hangs"
+            await served.ask("POST", path, {"decision": "deny"})
+            other = await eventually_async(lambda: _asked_anew(client, asked["approvalId"]))
+            assert (await process())["pid"] == first
+            await served.ask("POST", f"/api/approvals/{other}", {"decision": "allow"})
+            await eventually_async(lambda: is_another_than(first))
+
+            second = (await process())["pid"]
+            (listed,) = (await served.ask("GET", "/api/dev")).json()["loops"]
+            assert listed["processes"][0]["pid"] == second
+            lines = (await served.ask("GET", "/api/dev/web/log?lines=1")).json()["lines"]
+            assert lines == [f"started {second}"]
+            assert (await served.ask("POST", "/api/dev/web/restart")).status == 204
+            await eventually_async(lambda: is_another_than(second))
+            assert (await served.ask("POST", "/api/dev/wbe/restart")).status == 404
+        async with here(tmp_path) as without_token:
+            answer = await without_token.ask("POST", "/api/dev/web/restart")
+            assert (answer.status, answer.json()["error"]) == (403, "token-needed")
+
+
+async def _asked_anew(client: Client, earlier: str) -> str:
+    """The id of a new question; empty while the earlier one is still being settled."""
+    asked = await call(client, "infloop_restart_process", name="web")
+    return "" if asked["approvalId"] == earlier else str(asked["approvalId"])
 
 
 async def test_what_waits_for_a_person_is_listed_and_can_only_be_answered_elsewhere(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 
 from infloop.errors import Problem
 from infloop.model.check import check_workflow
+from infloop.model.nodes import NODE_MODELS
 from infloop.model.parsing import parse_workflow
+from infloop.model.schema import FileModel, part_model
 from infloop.model.workflow import Workflow
 from support.paths import FIXTURES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Raw = dict[str, Any]
 
@@ -43,10 +48,11 @@ def edges(*chains: str) -> list[Raw]:
 
 
 def flow(*nodes: Raw, links: tuple[str, ...] = (), **more: Any) -> Raw:
-    """A workflow that begins at `start` and goes through `links`."""
+    """A strict workflow that begins at `start` and goes through `links`."""
     return {
         "id": "w",
         "name": "w",
+        "strict": True,
         "nodes": [node("start", "start"), *nodes],
         "edges": edges(*links),
         **more,
@@ -64,9 +70,48 @@ def made(raw: Raw) -> Workflow:
 
 
 ONE = ("start next a",)
+CHECK = node("c", "condition", kind="command", command={"cmd": "true"})
 
 # name -> the workflow, and its only problem: place, message, hint, severity
 PROBLEMS: dict[str, tuple[Raw, str, str, str, str]] = {
+    "a script that is not Python": (
+        flow(node("a", "script", language="py", code="def run():\n    return (\n"), links=ONE),
+        "nodes[1] 'a' config.code",
+        "line 2: not Python: '(' was never closed",
+        "this is how Python 3.",
+        "warning",
+    ),
+    # failures that a run would not show
+    "a loop that is not strict": (
+        flow(
+            node("l", "loop", agent("a"), CHECK), links=("start next l", "a next c"), strict=False
+        ),
+        "nodes[1] 'l'",
+        "when its rounds are used up, the run goes on as if its condition were met",
+        "connect `exhausted`",
+        "warning",
+    ),
+    "a condition that is not strict": (
+        flow(CHECK, links=("start next c",), strict=False),
+        "nodes[1] 'c'",
+        "when it is not met, the run ends as succeeded",
+        "connect `not_met`",
+        "warning",
+    ),
+    "a check that is asked first and does not exist": (
+        flow(node("l", "loop", agent("a"), checkFirst=True), links=("start next l",)),
+        "nodes[1] 'l' config.checkFirst",
+        "the loop has no condition that could be asked first",
+        "add a condition",
+        "error",
+    ),
+    "an empty command": (
+        flow(node("a", "command", cmd=" "), links=ONE),
+        "nodes[1] 'a' config.cmd",
+        "is empty",
+        "write a shell command",
+        "error",
+    ),
     # ids
     "no id": (flow(id=None), "id", "is missing", "use 1 to 128 letters", "error"),
     "no name": (flow(name=" "), "name", "is missing", "say what", "error"),
@@ -304,6 +349,19 @@ PROBLEMS: dict[str, tuple[Raw, str, str, str, str]] = {
         "use 0 or more",
         "error",
     ),
+    "a reference that a shell would read again": (
+        flow(
+            node(
+                "a", "condition", kind="command", command={"cmd": 'x\ny "$(find {{inputs.b-c}})"'}
+            ),
+            links=ONE,
+            inputs=[{"name": "b-c", "type": "string"}],
+        ),
+        "nodes[1] 'a' config.command.cmd",
+        "line 2: {{inputs.b-c}} is in a command substitution ($(…)), where its value would be read",
+        'add "env": {"B_C": "{{inputs.b-c}}"} to the command, and write "$B_C" in its place',
+        "error",
+    ),
     "a variable that is none": (
         flow(
             node("a", "condition", kind="command", command={"cmd": "x", "env": {"A-B": "1"}}),
@@ -511,6 +569,51 @@ PROBLEMS: dict[str, tuple[Raw, str, str, str, str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("links", "more"),
+    [
+        (("l exhausted a2",), {}),
+        (("l next b",), {"nodes": [branch("b", "{{l.broke}}", rhs="true")]}),
+        ((), {"config": {"infinite": True}}),
+    ],
+)
+def test_a_loop_whose_end_somebody_looks_at_needs_no_warning(
+    links: tuple[str, ...], more: dict[str, Any]
+) -> None:
+    loop = node("l", "loop", agent("a"), CHECK, **more.get("config", {}))
+    others = [agent("a2")] if links == ("l exhausted a2",) else more.get("nodes", [])
+    raw = flow(loop, *others, links=("start next l", "a next c", *links), strict=False)
+    assert check(raw) == []
+
+
+# What workflows of other tools contain, and run all the same: only strict ones refuse it.
+TOLERATED: dict[str, Raw] = {
+    "an unconnected node": flow(agent("a"), agent("b"), links=ONE),
+    "a reference to no node": flow(agent("a", "{{gone.stdout}}"), links=ONE),
+    "a reference to no output": flow(agent("a", "{{start.stdout}}"), links=ONE),
+    "a reference to no input": flow(agent("a", "{{inputs.x}}"), links=ONE, inputs=[]),
+    "an empty prompt": flow(agent("a", " "), links=ONE),
+    "an edge of another mode": flow(
+        node("p", "parallel", agent("a"), mode="race"), agent("b"),
+        links=("start next p first_done b", "p all_done b"),
+    ),
+    "an edge into a loop from outside": flow(
+        node("l", "loop", agent("x"), agent("y")), links=("start next l", "x next y", "l next x"),
+    ),
+    "a missing workflow behind an error edge": flow(
+        node("c", "subworkflow", workflowId="gone"), agent("b"),
+        links=("start next c next b", "c error b"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("name", TOLERATED)
+def test_what_can_run_is_refused_only_in_a_strict_workflow(name: str, strict: bool) -> None:
+    (problem,) = check({**TOLERATED[name], "strict": strict}, known_workflows={})
+    assert problem.severity == ("error" if strict else "warning")
+
+
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_problem_is_found_with_its_place_and_hint(name: str) -> None:
     raw, place, message, hint, severity = PROBLEMS[name]
@@ -656,7 +759,7 @@ def test_every_template_of_a_node_is_checked() -> None:
                 "d",
                 "condition",
                 kind="command",
-                command={"cmd": bad, "cwd": bad, "env": {"E": bad}},
+                command={"cmd": f"test {bad}", "cwd": bad, "env": {"E": bad}},
             ),
             node("e", "condition", kind="judge", judge={"rubric": bad, "model": bad}),
             branch("f", bad, rhs=bad),
@@ -738,12 +841,13 @@ def test_order_is_not_judged_when_an_edge_leaves_a_container() -> None:
     assert never(raw) == []
 
 
-def test_an_edge_may_lead_into_a_container_from_outside() -> None:
+def test_order_is_not_judged_when_an_edge_leads_into_a_container_from_outside() -> None:
     raw = flow(
         node("l", "loop", agent("x"), agent("y", "{{x.stdout}}")),
         links=("start next y", "y error l", "x next y"),
     )
-    assert check(raw) == []
+    (problem,) = check(raw)
+    assert "leads into 'l' from outside; 'y' would run once" in problem.message
 
 
 # -- unknown types ---------------------------------------------------------------------------
@@ -893,6 +997,20 @@ def test_a_circle_through_the_workflow_itself_is_found() -> None:
     assert "a → b → a" in problem.message
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def run(): return '\\d'",
+        "-" * 90_000 + "1",
+        "x = (" + "1 + " * 20_000 + "1)",
+        "f(" * 110_000,
+    ],
+    ids=lambda code: code[:20],
+)
+def test_a_script_that_is_right_or_too_much_to_parse_is_left_alone(code: str) -> None:
+    assert check(flow(node("a", "script", language="py", code=code), links=ONE)) == []
+
+
 def test_one_workflow_called_twice_is_no_circle() -> None:
     known = {"b": made(caller("b", "d")), "c": made(caller("c", "d")), "d": made(caller("d"))}
     assert check(caller("a", "b", "c", "d", "b"), known_workflows=known) == []
@@ -995,3 +1113,65 @@ def test_ten_thousand_nodes_that_all_refer_into_one_parallel_are_checked() -> No
     children = [branch(f"c{i}", f"{{{{p.children.c0.outputs.c{i}.result}}}}") for i in range(9_000)]
     raw = flow(node("p", "parallel", *children), links=("start next p all_done start",))
     assert check(raw) == []
+
+
+def number_fields(model: type[FileModel], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield where a part of the file holds a number, parts inside it included."""
+    for name, info in model.model_fields.items():
+        inside = part_model(info.annotation)
+        if inside is not None and name != "children":
+            yield from number_fields(inside, (*path, info.alias or name))
+        elif inside is None and any(kind in str(info.annotation) for kind in ("int", "float")):
+            yield (*path, info.alias or name)
+
+
+NUMBERS = [
+    *((kind, *path) for kind, model in NODE_MODELS.items() for path in number_fields(model)),
+    *(("", *path) for path in number_fields(Workflow) if path[0] not in ("nodes", "edges")),
+]
+OUT_OF_RANGE = (
+    "1e308",
+    "-1e308",
+    "1e400",
+    "-1e400",
+    "NaN",
+    "Infinity",
+    "1e16",
+    str(2**64),
+    "9" * 400,
+)
+
+
+def test_the_numbers_of_the_format_are_found() -> None:
+    assert ("agent", "config", "timeoutMs") in NUMBERS
+    assert ("", "limits", "maxCostUsd") in NUMBERS
+    assert len(NUMBERS) > 40
+
+
+@pytest.mark.parametrize("text", OUT_OF_RANGE)
+@pytest.mark.parametrize("place", NUMBERS, ids=".".join)
+def test_a_number_out_of_range_is_refused_wherever_it_is(place: tuple[str, ...], text: str) -> None:
+    kind, *path = place
+    raw = flow(node("a", kind or "agent"), links=ONE)
+    target = raw["nodes"][1] if kind else raw
+    for key in path[:-1]:
+        target = target.setdefault(key, {})
+    target[path[-1]] = "HERE"
+    data = json.dumps(raw).replace('"HERE"', text).encode()
+    named = [each for each in check_workflow(parse_workflow(data)) if path[-1] in each.place]
+    about_file = [each for each in parse_workflow(data).problems if each.place == "file"]
+    assert any(each.severity == "error" for each in named + about_file)
+
+
+@pytest.mark.parametrize("field", ["timeoutMs", "idleTimeoutMs", "rateLimitMaxWaitMs"])
+@pytest.mark.parametrize("value", [-1, 10 * 365 * 86_400_000 + 1])
+def test_a_time_is_neither_negative_nor_longer_than_ten_years(field: str, value: int) -> None:
+    problems = check(flow(node("a", "agent", prompt="x", **{field: value}), links=ONE))
+    assert [each.place for each in problems] == [f"nodes[1] 'a' config.{field}"]
+
+
+def test_the_shell_line_of_a_command_is_checked_too() -> None:
+    made = node("a", "command", cmd="echo $(( {{inputs.x}} ))")
+    (problem,) = check(flow(made, links=ONE, inputs=[{"name": "x", "type": "string"}]))
+    assert problem.place == "nodes[1] 'a' config.cmd"
+    assert "line 1: {{inputs.x}} is in or after arithmetic" in problem.message

@@ -247,7 +247,7 @@ def test_a_key_that_occurs_twice_is_reported_where_it_does() -> None:
 
 AGENT = {"id": "a", "type": "agent", "config": {"prompt": "x"}}
 
-MISTAKES: dict[str, tuple[dict[str, Any], str, str, str]] = {
+UNKNOWN_KEYS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "a key of the workflow": (
         {"inptus": []},
         "file",
@@ -304,6 +304,9 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "unknown field 'kind'",
         "known: name, type, default, description",
     ),
+}
+
+MISTAKES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "a key of the limits": (
         {"limits": {"maxCost": 1}},
         "limits",
@@ -427,6 +430,41 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str, str]] = {
 }
 
 
+@pytest.mark.parametrize("name", UNKNOWN_KEYS)
+def test_an_unknown_key_is_a_warning_and_a_mistake_in_a_strict_file(name: str) -> None:
+    parts, place, message, hint = UNKNOWN_KEYS[name]
+    for strict, severity in ((False, "warning"), (True, "error")):
+        parsed = parse_workflow(written(**parts, strict=strict))
+        assert parsed.usable is not strict
+        assert parsed.workflow == parse_workflow(written(**parts)).workflow or strict
+        (first,) = parsed.problems
+        assert (first.place, first.severity) == (place, severity)
+        assert message in first.message
+        assert hint in first.hint
+
+
+@pytest.mark.claim("L50")
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"limit": {"maxCostUsd": 1}},
+        {"Limits": {"maxCostUsd": 1}},
+        {"limits": {"maxCosts": 1}},
+        {"isolaton": "sandbox"},
+        {"isolationLevel": "sandbox"},
+        {"egres": "none"},
+        {"egressPolicy": "none"},
+        {"untrusted": {"agent": "never"}},
+        {"unTrusted": {"agents": "never"}},
+        {"stict": True},
+        {"nodes": [{**AGENT, "config": {"prompt": "x", "useWorkTree": True}}]},
+        {"nodes": [{**AGENT, "config": {"prompt": "x", "use_worktree": True}}]},
+    ],
+)
+def test_a_misspelt_protection_is_never_left_out(parts: dict[str, Any]) -> None:
+    assert not parse_workflow(written(**parts)).usable
+
+
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_named_with_its_place_and_what_was_meant(name: str) -> None:
     parts, place, message, hint = MISTAKES[name]
@@ -511,12 +549,14 @@ def test_every_text_of_a_node_is_a_template_and_code_is_not() -> None:
     assert {kind: fields for kind, fields in listed.items() if fields} == {
         "agent": ("prompt", "cwd", "profile", "agent", "worktreeRef"),
         "script": ("inputs.*", "cwd"),
+        "command": ("cmd", "env.*", "cwd", "worktreeRef"),
         "condition": (
             "against",
             "sentinel.pattern",
             "command.cmd",
             "command.env.*",
             "command.cwd",
+            "command.worktreeRef",
             "judge.rubric",
             "judge.model",
             "cwd",
@@ -566,8 +606,14 @@ def test_texts_that_are_not_only_read_say_what_they_are_used_for() -> None:
         ("agent", "agent"): "selector",
         ("agent", "worktreeRef"): "selector",
         ("script", "cwd"): "selector",
+        ("command", "cmd"): "shell",
+        ("command", "cwd"): "selector",
+        ("command", "env"): "variable",
+        ("command", "worktreeRef"): "selector",
+        ("condition", "command.worktreeRef"): "selector",
         ("condition", "sentinel.pattern"): "pattern",
         ("condition", "command.cmd"): "shell",
+        ("condition", "command.env"): "variable",
         ("condition", "command.cwd"): "selector",
         ("condition", "judge.model"): "selector",
         ("condition", "cwd"): "selector",
@@ -614,6 +660,11 @@ def accepts(schema: dict[str, Any], value: Any, whole: dict[str, Any]) -> bool:
         return accepts(whole["$defs"][schema["$ref"].removeprefix("#/$defs/")], value, whole)
     if "oneOf" in schema:
         return sum(accepts(one, value, whole) for one in schema["oneOf"]) == 1
+    if "if" in schema:
+        asked = {"type": "object", **schema["if"]}
+        return not accepts(asked, value, whole) or accepts(schema["then"], value, whole)
+    if not all(accepts(one, value, whole) for one in schema.get("allOf", ())):
+        return False
     if "const" in schema and value != schema["const"]:
         return False
     if "enum" in schema and value not in schema["enum"]:

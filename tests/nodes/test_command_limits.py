@@ -17,7 +17,7 @@ from infloop.sandbox.base import SandboxWrapper
 from infloop.sandbox.levels.host import HostSandbox
 from infloop.settings import load_settings
 from support.canaries import place
-from support.confinement import need_bubblewrap
+from support.confinement import need_level
 from support.processes import ENV, alive, new_token
 from support.runs import Finished, scripted, world
 from support.workflows import edges, node, workflow
@@ -42,7 +42,6 @@ touch c; sleep {token}; true
 @pytest.fixture
 def top() -> Iterator[Path]:
     """A place with `work`, where the children's user works."""
-    need_bubblewrap()
     with place() as folder:
         (folder / "work").mkdir()
         if USER:
@@ -66,6 +65,7 @@ def an_agent(line: str, folder: Path) -> dict[str, Any]:
 
 async def ended_late(top: Path, level: str, kind: str, limit: str) -> tuple[Finished, int]:
     """Let a stubborn tree come to life, and then to its limit; return the run and the limit."""
+    need_level(level)
     for limit_ms in (1_000, 4_000, 16_000):
         token = new_token()
         line = STUBBORN.format(token=token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -222,7 +223,7 @@ async def test_a_workflow_cannot_set_variables_that_load_code(tmp_path: Path, na
     assert name in done.result.error
 
 
-@pytest.mark.claim("I29", "I31", "I32", "I33")
+@pytest.mark.claim("I29", "I31", "I32")
 @pytest.mark.parametrize("kind", ["script-py", "script-ts", "command", "agent"])
 async def test_no_child_sees_the_servers_secrets(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -292,6 +293,7 @@ async def test_an_agent_edits_files_runs_commands_and_reports_cost(tmp_path: Pat
     assert out["costUsd"] == 0.75
     assert out["tokens"] == {"input": 10, "output": 3, "cached": 0}
     assert (out["exitCode"], out["timedOut"], out["stderr"]) == (0, False, "warned")
+    assert out["errorMessage"] == ""
 
 
 @pytest.mark.parametrize(
@@ -316,6 +318,9 @@ async def test_an_agent_that_cannot_work_says_why(
     done = await one(tmp_path, agent(**config))
     assert done.status == "failed"
     assert reason in done.result.error
+    out = done.scope["n"]
+    assert {"stdout", "stderr", "exitCode"} <= set(out)
+    assert reason in out["errorMessage"]
 
 
 async def test_a_file_of_turns_that_changes_is_played_as_it_is_now(tmp_path: Path) -> None:
@@ -411,6 +416,45 @@ async def test_a_judged_condition_reads_the_first_line(
     done = await one(tmp_path, made, inputs={"t": "text"})
     assert done.scope["n"]["met"] is met
     assert detail in done.scope["n"]["detail"]
+
+
+@pytest.mark.claim("I35")
+async def test_judges_are_asked_with_their_model_and_never_skip_permissions(tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    program.write_text(
+        '#!/bin/sh\nprintf "%s\\0" "$@" >> asked; printf "\\n" >> asked\n'
+        """case "$*" in
+*Candidates*) echo '{"winner_index": 1, "scores": [1, 2]}';;
+*) echo MET;;
+esac"""
+    )
+    program.chmod(0o755)
+    arguments = ["--dangerously-skip-permissions", "--print", "--output-format", "stream-json"]
+    manifest = {
+        "id": "claude",
+        "label": "Claude",
+        "description": "spawn claude --print",
+        "bin": str(program),
+        "args": [*arguments, "--verbose", "--agent", "{agent}", "{prompt}"],
+        "outputFormat": "claude-stream-json",
+        "promptVia": "arg",
+    }
+    (tmp_path / "data/providers").mkdir(parents=True)
+    (tmp_path / "data/providers/claude.json").write_text(json.dumps(manifest))
+    check = node("c", "condition", kind="judge", against="t", judge={"rubric": "r", "model": "m1"})
+    best = node("j", "judge", criteria="short", candidates=["a", "b"], model="m2")
+    plain = node("d", "condition", kind="judge", against="t", judge={"rubric": "r"})
+    tree = workflow([START, check, best, plain], edges("s next c met j next d"))
+    async with world(tmp_path) as here:
+        done = await here.run(tree)
+    assert done.scope["j"]["winner"] == "b"
+    assert done.scope["d"]["met"] is True
+    calls = (tmp_path / "work/asked").read_bytes().decode().split("\0\n")[:3]
+    common = ["--print", "--output-format", "stream-json", "--verbose"]
+    for call, model in zip(calls, (["--model", "m1"], ["--model", "m2"], []), strict=True):
+        *options, prompt = call.split("\0")
+        assert options == [*common, *model]
+        assert "judge" in prompt or "Candidates" in prompt
 
 
 async def test_a_judge_that_breaks_is_not_met(tmp_path: Path) -> None:

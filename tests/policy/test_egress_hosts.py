@@ -182,6 +182,38 @@ def test_a_url_leads_to_one_place(written: str, meant: tuple[str, str, int, str]
 
 
 @pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "example.test",
+        "//example.test/",
+        "ftp://example.test/",
+        "http:/example.test/",
+        "http://",
+        "http:///path",
+        "http://user@example.test/",
+        "http://user:word@example.test/",
+        "http://example.test\\@evil.test/",
+        "http://example.test/\\..\\admin",
+        "http://example.test/a?b=\\",
+        "http://example.test/#part",
+        "http://example.test#@evil.test/",
+        "http://example.test/a b",
+        "http://example.test/\t",
+        "http://example.test/\r\nx-api-key: 1",
+        "http://example.test/\x00",
+        "http://example.test/\u00e9",
+        "http://127.1/",
+        "http://0x7f000001/",
+        "http://example.test:0/",
+    ],
+)
+def test_a_url_that_two_programs_could_read_differently_is_refused(written: str) -> None:
+    with pytest.raises(EgressError):
+        parse_url(written)
+
+
+@pytest.mark.parametrize(
     ("allowlisted", "host", "port", "scheme", "allowed"),
     [
         ("api.example.test", "api.example.test", 443, "https", True),
@@ -310,6 +342,7 @@ def test_an_empty_list_allows_nothing(allowed: Allowlist) -> None:
         ("168.63.129.16", "cloud metadata"),
         ("169.254.0.1", "link-local"),
         ("169.254.169.254", "cloud metadata"),
+        ("169.254.255.255", "link-local"),
         ("172.16.0.1", "private"),
         ("172.31.255.255", "private"),
         ("192.0.0.8", "reserved"),

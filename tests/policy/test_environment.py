@@ -68,7 +68,7 @@ async def seen_by_a_child(
     return dict(variable.split("=", 1) for variable in variables)
 
 
-@pytest.mark.claim("I29", "I31", "I32", "I33")
+@pytest.mark.claim("I29", "I31", "I32")
 @pytest.mark.parametrize(
     ("passthrough", "added"),
     [

@@ -122,6 +122,31 @@ def test_a_claim_nobody_counted_fails(tmp_path: Path) -> None:
     assert "L51 is new" in made.stderr
 
 
+SKIPPED = {
+    "by a call": 'def test_a():\n    "Doc."\n    pytest.skip("later")\n',
+    "by our own call": 'async def test_a():\n    parts.ruled_out("never")\n',
+    "by a mark": "@pytest.mark.skip\ndef test_a(): ...\n",
+    "by our own mark": '@parts.ruled_out_if(True, "never")\ndef test_a(): ...\n',
+    "as expected to fail": '@pytest.mark.xfail(reason="broken")\ndef test_a(): ...\n',
+}
+
+
+@pytest.mark.parametrize("how", SKIPPED)
+def test_a_test_that_is_always_skipped_proves_nothing(how: str, tmp_path: Path) -> None:
+    tree = a_tree(tmp_path, '@pytest.mark.claim("I5")\n' + SKIPPED[how])
+    made = claims(tree)
+    assert made.returncode == 1
+    assert "tests/test_0.py: test_a claims 'I5' and is always skipped" in made.stderr
+    assert row(tree, "I5") == "| I5 | It does I5. | not yet |"
+
+
+def test_a_test_that_is_skipped_on_some_machines_counts_here(tmp_path: Path) -> None:
+    text = '@parts.ruled_out_if(os.geteuid() == 0, "root may")\ndef test_a(): need_bubblewrap()\n'
+    tree = a_tree(tmp_path, '@pytest.mark.claim("I5")\n' + text)
+    assert claims(tree).returncode == 0
+    assert "[test_a](../tests/test_0.py)" in row(tree, "I5")
+
+
 def test_an_id_that_only_running_would_tell_is_refused(tmp_path: Path) -> None:
     made = claims(a_tree(tmp_path, "@pytest.mark.claim(WHICH)\ndef test_it(): ...\n"))
     assert made.returncode == 1

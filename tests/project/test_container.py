@@ -314,12 +314,19 @@ def server(image: str) -> Iterator[Server]:
 
 
 def told(image: str, asked: dict[str, Any], *arguments: str) -> str:
+    """Run one command at level `container`; return what it says."""
+    return once(image, {**asked, "environment": {"INFLOOP_ISOLATION": "container"}}, *arguments)
+
+
+def once(
+    image: str, asked: dict[str, Any], *arguments: str, capabilities: tuple[str, ...] = ()
+) -> str:
     """Run one command in a container without network; return what it says."""
     name = f"{NAME}-once"
     asked = {key: value for key, value in asked.items() if key != "ports"}
-    asked["environment"] = {"INFLOOP_ISOLATION": "container"}
+    added = [f"--cap-add={each}" for each in capabilities]
     try:
-        flags = run_flags(asked, ROOT, name)
+        flags = [*run_flags(asked, ROOT, name), *added]
         done = podman("run", "--network=none", *flags, image, *arguments, check=False)
     finally:
         remove(name)
@@ -503,7 +510,9 @@ def test_the_whole_battery_of_attacks_is_withstood_inside(server: Server) -> Non
 
 @pytest.mark.container
 def test_the_demo_turns_green_inside(image: str) -> None:
-    assert "what happened: 3 rounds" in told(image, service(), "demo")
+    said = told(image, service(), "demo")
+    assert "rounds[3]/check  met: exit 0" in said
+    assert "$ infloop apply last" in said
 
 
 @pytest.mark.container
@@ -566,3 +575,18 @@ def test_the_server_stops_in_order_and_what_it_kept_outlives_the_container(image
         "server.stopped",
         "server.started",
     ]
+
+
+AS_ROOT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID", "SYS_PTRACE")
+
+
+@pytest.mark.container
+def test_as_root_the_container_runs_nothing_unconfined(image: str) -> None:
+    """Without capabilities no level works; with some, children become another user."""
+    asked = {**service(), "user": "0:0"}
+    asked["environment"] = {"HOME": "/tmp", "INFLOOP_SERVICE_USER": "infloop"}
+    said = once(image, asked, "doctor")
+    assert "isolation: none works here" in said
+    assert "INFLOOP_ISOLATION=host" in said
+    said = once(image, asked, "doctor", "--level", "guard", capabilities=AS_ROOT)
+    assert f"isolation: guard, and children run as user {UID}" in said, said

@@ -9,9 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from support.paths import ROOT
-
-DEMO = ROOT / "src/infloop/demo"
+from infloop.application.demo import CHECK, NEXT, TASK
 
 
 def run(
@@ -40,17 +38,17 @@ def kept(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "tmp").glob("infloop-demo-*"))
 
 
-def test_the_demo_goes_green_in_the_third_round_and_says_what_each_changed(tmp_path: Path) -> None:
-    out = run(tmp_path, "demo").stdout
-    assert "rounds[1]/tests  not_met: exit 1" in out
-    assert "rounds[2]/tests  not_met: exit 1" in out
-    assert "rounds[3]/tests  met: exit 0" in out
-    told = out[out.index("what happened") :]
-    assert "3 rounds, cost $0.064" in told
-    for number in (1, 2, 3):
-        assert f"\n  round {number}  " in told
-    assert told.count("slugs.py | ") == 3
-    assert "infloop demo --keep" in told
+def test_the_demo_plays_a_loop_and_applies_its_changes(tmp_path: Path) -> None:
+    out = run(tmp_path, "demo", PATH="/usr/bin:/bin").stdout
+    assert f'$ infloop loop "{TASK}" --check "{CHECK}" --agent scripted\n' in out
+    for number, verdict in enumerate(("not_met: exit 1",) * 3 + ("met: exit 0",)):
+        assert f"rounds[{number}]/check  {verdict}" in out
+    assert "cost $0.064" in out
+    applied = out[out.index("$ infloop apply last") :].splitlines()
+    assert applied[2] == "  slugs.py  +5 -2"
+    assert "npm install -g @anthropic-ai/claude-code" in applied[4]
+    assert applied[-1] == f"  {NEXT}"
+    assert "fatal" not in out, "the agent may do all that it does, confined or not"
     assert kept(tmp_path) == []
     assert not (tmp_path / "home").exists(), "the user's own data must stay untouched"
 
@@ -62,9 +60,9 @@ def test_a_kept_demo_can_be_looked_at_and_rewound(tmp_path: Path) -> None:
     failing = [
         m["outputs"]["stderr"]
         for m in messages
-        if m["type"] == "node_finished" and m["nodeId"] == "tests"
+        if m["type"] == "node_finished" and m["nodeId"] == "check"
     ]
-    assert ["failures=2" in failing[0], "failures=1" in failing[1], "OK" in failing[2]] == [
+    assert ["failures=4" in failing[0], "failures=2" in failing[1], "OK" in failing[3]] == [
         True
     ] * 3
     (folder,) = kept(tmp_path)
@@ -73,9 +71,9 @@ def test_a_kept_demo_can_be_looked_at_and_rewound(tmp_path: Path) -> None:
         "3 rounds, ended by its condition"
         in run(tmp_path, "show", "last", INFLOOP_DATA_DIR=data).stdout
     )
-    again = run(tmp_path, "rewind", "last", "--to", "rounds[3]/tests", INFLOOP_DATA_DIR=data).stdout
-    assert "rounds[3]/tests  met: exit 0" in again
-    assert "rounds[3]/fix" not in again
+    again = run(tmp_path, "rewind", "last", "--to", "rounds[3]/check", INFLOOP_DATA_DIR=data).stdout
+    assert "rounds[3]/check  met: exit 0" in again
+    assert "rounds[3]/work" not in again
 
 
 def test_without_git_the_demo_says_what_to_install(tmp_path: Path) -> None:
@@ -85,12 +83,3 @@ def test_without_git_the_demo_says_what_to_install(tmp_path: Path) -> None:
     assert "the demo needs 'git'" in err
     assert "install it" in err
     assert kept(tmp_path) == []
-
-
-def test_the_shipped_workflow_is_without_fault(tmp_path: Path) -> None:
-    data = tmp_path / "data" / "providers"
-    data.mkdir(parents=True)
-    (data / "scripted.json").write_bytes((DEMO / "provider.json").read_bytes())
-    file = str(DEMO / "fix-tests.workflow.json")
-    out = run(tmp_path, "check", file, INFLOOP_DATA_DIR=str(data.parent)).stdout
-    assert out == f"{file}: ok\n"

@@ -16,6 +16,7 @@ import pytest
 
 from infloop import cli
 from infloop.model.check import check_workflow
+from infloop.model.loop_file.reading import parse_loop_file
 from infloop.model.nodes import NODE_MODELS
 from infloop.model.parsing import parse_workflow
 from infloop.model.schema import FileModel, part_model
@@ -99,6 +100,15 @@ def test_a_workflow_in_the_documents_is_what_it_says(section: Section) -> None:
             assert bool(found) == ("problems" in block.words), found
 
 
+@pytest.mark.parametrize("section", having("yaml", "workflow"), ids=str)
+def test_a_loop_file_in_the_documents_is_right(section: Section) -> None:
+    for block in section.blocks:
+        if block.language == "yaml" and block.words.startswith("workflow"):
+            name = block.words.removeprefix("workflow ")
+            parsed = parse_loop_file(block.text.encode(), name, lambda file: f"no {file}")
+            assert check_workflow(parsed) == []
+
+
 @pytest.mark.parametrize("section", transcripts(), ids=str)
 def test_what_the_documents_show_is_what_happens(section: Section, tmp_path: Path) -> None:
     write_files(section, tmp_path)
@@ -128,7 +138,9 @@ def test_settings_in_the_documents_load(section: Section, tmp_path: Path) -> Non
 def write_files(section: Section, folder: Path) -> None:
     """Put the section's workflows and files where its commands expect them."""
     for block in section.blocks:
-        if block.words.startswith("workflow"):
+        if block.language == "yaml" and block.words.startswith("workflow"):
+            name = f"{block.words.removeprefix('workflow ')}.loop.yaml"
+        elif block.words.startswith("workflow"):
             name = f"{json.loads(block.text)['id']}.workflow.json"
         elif block.words.startswith("file="):
             name = block.words.removeprefix("file=")

@@ -37,11 +37,13 @@ def test_expected(): raise AssertionError
 """
 
 
-def run_skipping(folder: Path, *options: str, require: bool) -> subprocess.CompletedProcess[str]:
+def run_skipping(
+    folder: Path, *options: str, require: bool, tests: str = SKIPPING
+) -> subprocess.CompletedProcess[str]:
     """Run tests that skip, with the project's own configuration and conftest."""
     (folder / "tests").mkdir()
     shutil.copy(TESTS / "conftest.py", folder / "tests")
-    (folder / "tests/test_skipping.py").write_text(SKIPPING)
+    (folder / "tests/test_skipping.py").write_text(tests)
     env = {**os.environ, "PYTHONPATH": str(TESTS)}
     env["REQUIRE_TEST_PARTS"] = "1" if require else ""
     configuration = ("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder))
@@ -84,6 +86,42 @@ def test_where_parts_are_required_only_a_test_that_is_ruled_out_may_skip(tmp_pat
     assert set(re.findall(r"^FAILED \S*::(\w+)", done.stdout, re.MULTILINE)) == {
         *("test_program", "test_node", "test_kernel", "test_plain")
     }
+
+
+CLAIMING = """
+import pytest
+from support import parts
+
+@pytest.mark.claim("I1", "I2")
+@parts.ruled_out_if(True, "not here")
+def test_ruled_out(): raise AssertionError
+@pytest.mark.claim("I2")
+def test_proves(): pass
+@pytest.mark.claim("I3")
+@pytest.mark.parametrize("number", [1, 2])
+def test_in_part(number):
+    if number == 1: parts.ruled_out("not this one")
+@pytest.mark.claim("I4")
+@pytest.mark.xfail
+def test_expected(): raise AssertionError
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["plain", "xdist"])
+def test_where_parts_are_required_a_claim_needs_a_test_that_ran(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    done = run_skipping(tmp_path, *options, require=True, tests=CLAIMING)
+    assert done.returncode == 1, done.stdout
+    assert "claims without proof" in done.stdout
+    assert "\nI1, I4\n" in done.stdout
+    assert "2 passed, 2 skipped, 1 xfailed" in done.stdout
+
+
+def test_elsewhere_a_claim_may_go_unproved(tmp_path: Path) -> None:
+    done = run_skipping(tmp_path, require=False, tests=CLAIMING)
+    assert done.returncode == 0, done.stdout
+    assert "claims without proof" not in done.stdout
 
 
 def test_every_skip_says_whether_a_part_is_missing_or_the_test_is_ruled_out() -> None:

@@ -85,7 +85,7 @@ def test_a_layer_without_brackets_exists() -> None:
 
 @pytest.mark.parametrize(
     ("rule", "allowed"),
-    [("spawner", {"sandbox", "supervisor"}), ("connector", {"sandbox", "egress"})],
+    [("spawner", {"sandbox"}), ("connector", {"sandbox", "egress"})],
 )
 def test_every_other_package_is_held_to_the(rule: str, allowed: set[str]) -> None:
     held = {module.removeprefix("infloop.") for module in contract(rule)["source_modules"]}

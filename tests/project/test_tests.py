@@ -15,7 +15,7 @@ import pytest
 from support.eventually import eventually, eventually_async
 from support.paths import CHILDREN, ROOT, TESTS
 
-NOT_OF_A_PACKAGE = {"agents", "attacks", "fixtures", "project", "support"}
+NOT_OF_A_PACKAGE = {"agents", "attacks", "fixtures", "mutants", "project", "support"}
 
 SLEEPS = {
     ("support/eventually.py", "eventually"): "the interval of its polling",
@@ -27,6 +27,10 @@ SLEEPS = {
     ("web/test_web_connection.py", "test_requests_one_after_the_other_each_have_their_own_time"): (
         "a client that sends slowly"
     ),
+    (
+        "supervisor/test_dev_events.py",
+        "test_while_nothing_happens_nothing_is_printed_or_started",
+    ): "a time in which nothing must happen",
     ("web/test_webhook_load.py", "send"): "a client that retries later, as it was told to",
 }
 """Where a test may sleep, by file and function, and why that is no waiting for something."""
@@ -68,6 +72,12 @@ def test_no_test_file_imports_another() -> None:
         if (name.startswith("test_") and list(TESTS.rglob(f"{name}.py")))
     ]
     assert found == [], "what two test files use belongs into tests/support"
+
+
+def test_the_tests_are_read_in_an_environment_without_pip() -> None:
+    assert [
+        file.name for file in files() if {"pip", "setuptools", "ensurepip"} & {*imported(file)}
+    ] == []
 
 
 def test_the_folders_are_those_of_the_source() -> None:

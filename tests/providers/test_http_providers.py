@@ -752,6 +752,18 @@ async def test_an_answer_that_comes_slowly_is_not_stalled() -> None:
     assert answer_of(parts).text == "It is DONE" * 20
 
 
+@pytest.mark.parametrize("drop", [b": alive\n\n", event(DELTA), b"x"], ids=["sign", "word", "byte"])
+async def test_an_answer_that_never_ends_is_ended_by_the_operators_limit(drop: bytes) -> None:
+    dripping = [move for _ in range(3_000) for move in (drop, a_moment())]
+    async with Stage([STREAM, *dripping, HANG]) as stage, asyncio.timeout(DEADLINE_S):
+        agent = HttpAgent(manifest(stage.url), {}, max_call_ms=300)
+        async with aclosing(asked(agent, Request("x", "/", idle_timeout_ms=60_000))) as answer:
+            parts = [part async for part in answer]
+        await stage.left.wait()
+    assert "longer than 300 ms, the operator's limit" in ending(parts).error
+    assert Cost(None) in parts
+
+
 # -- which models there are ------------------------------------------------------------------------
 
 LISTED = {"object": "list", "data": [{"id": "a", "display_name": "A"}, {"id": "b"}, {"id": 3}, 4]}
@@ -838,8 +850,12 @@ def flow(*nodes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-AGENT = {"id": "a", "type": "agent", "config": {"providerId": "local", "prompt": "Say DONE"}}
-JUDGE = {
+AGENT: dict[str, Any] = {
+    "id": "a",
+    "type": "agent",
+    "config": {"providerId": "local", "prompt": "Say DONE"},
+}
+JUDGE: dict[str, Any] = {
     "id": "j",
     "type": "judge",
     "config": {
@@ -868,8 +884,11 @@ async def test_agents_judges_and_conditions_work_with_an_api_and_a_key(
     acts = [speaking("openai", said) for said in ("It is DONE", VERDICT, "MET\nbecause it does")]
     async with Stage(*acts) as stage, world(tmp_path) as here:
         offer(here.settings.providers, stage.url, priceList="openai")
-        run = await here.run(flow(AGENT, JUDGE, CONDITION))
+        # An API works in no directory, so these mean nothing to it.
+        elsewhere = {**AGENT["config"], "cwd": "/nowhere/at/all", "useWorktree": True}
+        run = await here.run(flow({**AGENT, "config": elsewhere}, JUDGE, CONDITION))
     assert run.status == "succeeded"
+    assert "worktreePath" not in run.scope["a"]
     assert run.scope["a"]["stdout"] == run.scope["a"]["result"] == "It is DONE"
     assert run.scope["a"]["tokens"] == {"input": 100, "output": 20, "cached": 30}
     assert run.scope["a"]["costUsd"] == pytest.approx((70 * 2.5 + 30 * 0.25 + 20 * 15) / 1e6)
@@ -932,3 +951,75 @@ async def test_an_answer_that_broke_off_is_on_the_books_as_incomplete(
     assert run.status == "failed"
     assert spent.usd > 0
     assert (spent.calls, spent.unknown) == (1, 1)
+
+
+# -- under a limit on cost -------------------------------------------------------------------------
+
+HELD_USD = 128_000 * 15 / 1e6
+"""The longest answer of gpt-5.4; the prompt is less than a hundredth of it."""
+
+
+def together(*nodes: dict[str, Any]) -> dict[str, Any]:
+    parallel = {"id": "p", "type": "parallel", "config": {}, "children": list(nodes)}
+    return flow(parallel)
+
+
+@pytest.mark.parametrize("kind", ["agent", "judge"])
+async def test_calls_of_an_api_hold_their_highest_cost_against_one_limit(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THE_KEY", KEY)
+    say = "It is DONE" if kind == "agent" else VERDICT
+    node = AGENT if kind == "agent" else {**JUDGE, "config": {**JUDGE["config"], "model": ""}}
+    go = asyncio.Event()
+    act: Act = [go.is_set, *speaking("openai", say)]
+    async with Stage(act) as stage, world(tmp_path, max_run_cost_usd=HELD_USD * 2.5) as here:
+        offer(here.settings.providers, stage.url, priceList="openai")
+        steps = [{**node, "id": f"n{each}"} for each in range(8)]
+        run_id = await here.start(together(*steps))
+        await eventually_async(lambda: len(stage.asked) == 3)
+        spent = await here.service.store.ledger.total()
+        assert spent.usd == 0.0
+        go.set()
+        run = await here.finish(run_id)
+        spent = await here.settled(8)
+    assert run.status == "succeeded", run.result
+    assert (len(stage.asked), spent.incomplete) == (8, 0)
+    assert spent.usd < 0.01, "the rest was released"
+
+
+CUT_OFF: dict[str, tuple[Act, float, float]] = {
+    "it hangs": ([HANG], HELD_USD, HELD_USD * 1.01),
+    "it hangs in its answer": ([STREAM, event(DELTA), HANG], HELD_USD, HELD_USD * 1.01),
+    "it breaks off": ([STREAM, event(DELTA), RESET], HELD_USD, HELD_USD * 1.01),
+    "it refuses": (refusal(400, {"error": "no"}), 0.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("case", CUT_OFF)
+async def test_a_call_without_usage_costs_the_most_that_it_can_have_cost(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THE_KEY", KEY)
+    act, least, most = CUT_OFF[case]
+    node = {**AGENT, "config": {**AGENT["config"], "timeoutMs": 500}}
+    async with Stage(act) as stage, world(tmp_path, max_run_cost_usd=50.0) as here:
+        offer(here.settings.providers, stage.url, priceList="openai")
+        await here.run(flow(node))
+        spent = await here.settled(1)
+    assert least <= spent.usd <= most
+
+
+@pytest.mark.parametrize(("usd_per_mtok", "asked"), [(2_000.0, 2), (0.0, 4)])
+async def test_a_model_without_a_price_has_the_price_that_the_operator_set(
+    usd_per_mtok: float, asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THE_KEY", KEY)
+    settings = {"max_run_cost_usd": 0.4, "unpriced_usd_per_mtok": usd_per_mtok}
+    async with Stage(speaking("openai")) as stage, world(tmp_path, **settings) as here:
+        offer(here.settings.providers, stage.url)
+        run = await here.run(flow(*({**AGENT, "id": f"a{each}"} for each in range(4))))
+        spent = await here.settled(asked)
+    assert len(stage.asked) == asked, "each uses 120 tokens"
+    assert spent.usd == pytest.approx(asked * 120 * usd_per_mtok / 1e6)
+    assert (run.status, spent.unknown) == ("failed" if usd_per_mtok else "succeeded", asked)

@@ -196,6 +196,7 @@ def test_a_cost_that_nobody_knows_is_shown_as_unknown_and_never_as_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("INFLOOP_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("INFLOOP_ISOLATION", "host")  # its program is in the data directory
     monkeypatch.chdir(tmp_path)
     codex(tmp_path / "data/providers")
     (tmp_path / "rounds.workflow.json").write_text(json.dumps(rounds()))

@@ -328,8 +328,10 @@ async def test_silence_denies(tmp_path: Path) -> None:
         ended = await here.run(asks())
     assert ended.status == "succeeded"
     assert heard(here.folder)[0]["optionId"] == CHOSEN["deny"]
-    assert notices(ended)[-1] == f"[approval] nobody answered in time: {TITLE}"
-    assert "denied: execute `rm -rf build` (nobody answered in time)" in ended.said("tool")
+    assert notices(ended)[-2:] == [
+        f"[approval] nobody answered in time: {TITLE}",
+        "[permissions] denied: execute `rm -rf build` (nobody answered in time)",
+    ]
     assert [state for _, state in stored(tmp_path)] == ["expired"]
 
 
@@ -463,7 +465,7 @@ async def test_an_agent_that_leaves_takes_its_question_with_it(tmp_path: Path) -
         gone = await approvals.listed("withdrawn")
         assert [each.details for each in gone] == [{}] * MAX_OPEN_REQUESTS
     denied = f"({MAX_OPEN_REQUESTS} questions wait for an answer already)"
-    assert ended.said("tool").count(denied) == 3
+    assert sum(denied in each for each in notices(ended)) == 1  # equal ones are told once
     assert [state for _, state in stored(tmp_path)] == ["withdrawn"] * MAX_OPEN_REQUESTS
 
 
@@ -633,7 +635,7 @@ def test_a_confined_agent_cannot_answer_its_own_question(top: Path, level: str) 
         ended = client.finished(run_id)
     assert ended["status"] == "succeeded", ended
     found = json.loads(ended["scope"]["a"]["stdout"])
-    assert found["http"] == "401"
+    assert found["http"] == "URLError"  # it does not even reach the server
     assert found["env"] == []
     assert found["data"] in ("PermissionError", "FileNotFoundError")
     assert found["database"] == "OperationalError"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -11,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.canaries import place
+from support.confinement import need_level
 from support.eventually import eventually, eventually_async
+from support.processes import alive, new_token
 from support.runs import scripted, world
 from support.server import PATIENCE, environment, infloop, process, put_workflow
 from support.workflows import agent, edges, node
@@ -103,3 +108,38 @@ async def test_of_very_many_steps_at_once_none_begins_again(tmp_path: Path) -> N
             ended = await here.service.cancel_undriven(run_id, "enough")
         assert (ended.status, ended.error) == ("cancelled", "enough")
         assert (await here.service.store.ledger.total()).calls == len(steps)
+
+
+TREE = """
+setsid sh -c 'trap "" TERM HUP; sleep {token}; sleep {token}' {token} &
+( ( setsid sleep {token} & ) & )
+sleep {token} &
+trap '' TERM; while :; do sleep {token}; done
+"""
+"""An agent whose processes have sessions of their own, or hear no TERM."""
+
+
+@pytest.mark.claim("I54")
+@pytest.mark.parametrize("level", ["host", "guard", "sandbox"])
+async def test_when_a_run_is_cancelled_all_processes_of_its_agent_end(level: str) -> None:
+    need_level(level)
+    token = new_token()
+    manifest = {"id": "sh", "label": "Sh", "description": "runs its prompt", "bin": "sh"}
+    asking = node("a", "agent", providerId="sh", prompt=TREE.format(token=token))
+    user = "nobody" if os.geteuid() == 0 else ""
+    with place() as folder:
+        (folder / "data/providers").mkdir(parents=True)
+        (folder / "work").mkdir()
+        if user:
+            shutil.chown(folder / "work", user)
+        manifest_file = folder / "data/providers/sh.json"
+        manifest_file.write_text(json.dumps({**manifest, "args": ["-c", "{prompt}"]}))
+        async with world(folder, isolation=level, service_user=user, snapshots=False) as here:
+            run_id = await here.start(graph([START, asking], edges("s next a")))
+            await eventually_async(lambda: len(alive(token)) >= 5)
+            groups = {os.getpgid(pid) for pid in alive(token)}
+            assert os.getpgrp() not in groups
+            await here.service.stop(run_id, "enough")
+            ended = await here.finish(run_id)
+            assert alive(token) == []
+    assert ended.status == "cancelled"

@@ -8,18 +8,22 @@ import os
 import signal
 import sqlite3
 from collections import Counter
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infloop.app.storage import open_store
+from infloop.runtime.runs import dispatch
 from infloop.runtime.runs.definitions import PreparedDefinition
-from infloop.store.interfaces.queue import Enqueued
+from infloop.settings import Settings
+from infloop.store.interfaces.queue import Enqueued, QueuedRun
 from infloop.store.sqlite import writer
 from infloop.store.sqlite.store import DATABASE_FILE
 from support.eventually import eventually, eventually_async, text_in
 from support.runs import scripted
-from support.server import Client, Events, Here, here, process, put_workflow, workflow
+from support.server import Client, Events, Here, here, infloop, process, put_workflow, workflow
 
 
 def gate(folder: Path, name: str = "gate") -> str:
@@ -101,45 +105,83 @@ async def test_what_is_too_much_to_wait_is_refused(tmp_path: Path) -> None:
     assert begun(tmp_path) == 2
 
 
-async def test_a_run_whose_workflow_is_gone_is_dropped_and_the_next_begins(tmp_path: Path) -> None:
-    for name in ("waits", "gone"):
-        put_workflow(tmp_path / "data", workflow(name, gate(tmp_path)))
+NEEDS_WORD = [{"name": "word", "type": "string"}]
+CHANGES: dict[str, tuple[dict[str, Any] | None, str]] = {
+    # What becomes of the file of a run that waits, and why the run is held.
+    "gone": (None, "workflow-deleted: "),
+    "strict": ({"isolation": "container"}, "workflow-refused: workflow 'strict' asks"),
+    "broken": ({"edges": [{"source": "no"}]}, "workflow-refused: "),
+    "asks": ({"inputs": NEEDS_WORD}, "engine-start-failed: input 'word' is required"),
+}
+
+
+async def test_a_run_that_cannot_start_is_held_with_the_reason_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "REQUEUE_SECONDS", 3_600)  # until the reasons were read
+    data = tmp_path / "data"
+    put_workflow(data, workflow("waits", gate(tmp_path)))
+    for name in CHANGES:
+        put_workflow(data, workflow(name, "true"))
 
     def look(client: Client) -> None:
         start(client, "waits", 1)
         eventually(lambda: begun(tmp_path) == 1)
-        (gone,) = start(client, "gone", 1)
+        held = {name: start(client, name, 2) for name in CHANGES}
         (last,) = start(client, "waits", 1)
-        (tmp_path / "data/workflows/gone.json").unlink()
-        (tmp_path / "gate").touch()
-        assert client.finished(last)["status"] == "succeeded"
-        dropped = client.get(f"/api/runs/{gone}").json()["run"]
-        assert dropped["status"] == "dropped"
-        assert dropped["reason"].startswith("workflow-deleted")
-        (entry,) = client.get("/api/audit?event=queue.dropped").json()["entries"]
-        assert entry["runId"] == gone
+        for name, (change, _) in CHANGES.items():
+            (data / f"workflows/{name}.json").unlink()
+            if change is not None:
+                put_workflow(data, workflow(name, "true") | change)
+        with Events(client, "/api/events") as events:
+            (tmp_path / "gate").touch()
+            told = events.until("trigger_held")[-1]
+        assert told["runId"] in held["gone"]
+        assert told["reason"] == "workflow-deleted"
+        assert client.finished(last)["status"] == "succeeded"  # they stop nobody else
+        for name, (_, reason) in CHANGES.items():
+            for run_id in held[name]:
+                waits = client.get(f"/api/runs/{run_id}").json()["run"]
+                assert (waits["status"], waits["position"]) == ("queued", 0)
+                assert waits["reason"].startswith(reason)
+        entries = client.get("/api/audit?event=run.held").json()["entries"]
+        promised = sorted(each for ids in held.values() for each in ids)
+        assert sorted(entry["runId"] for entry in entries) == promised  # each of them once
+        assert sorted(each["runId"] for each in client.get("/api/runs").json()["held"]) == promised
+        gone = held["gone"].pop()
+        assert f"{gone[:8]}  " in infloop(tmp_path, "runs").stdout
+        why = infloop(tmp_path, "why", gone[:8], code=2).stderr
+        assert "waits in the queue and is held: workflow-deleted" in why
+        assert "removed from the queue" in infloop(tmp_path, "cancel", gone[:8]).stdout
+        assert client.get(f"/api/runs/{gone}").json()["run"]["status"] == "removed"
+        for name in CHANGES:
+            put_workflow(data, workflow(name, "true"))
+        monkeypatch.setattr(dispatch, "REQUEUE_SECONDS", 0.1)
+        for run_id in (each for ids in held.values() for each in ids):
+            assert client.finished(run_id)["status"] == "succeeded"
+        assert client.get("/api/triggers/queue").json()["items"] == []
 
     async with here(tmp_path, max_concurrent_runs=1) as served:
         await asyncio.to_thread(look, served.client)
 
 
-async def test_a_run_that_is_refused_when_its_turn_comes_says_why(tmp_path: Path) -> None:
-    put_workflow(tmp_path / "data", workflow("strict", "true", isolation="container"))
+async def test_what_was_accepted_survives_a_start_with_other_settings(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", workflow("tiny", "true"))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    run = QueuedRun("q-r1", "r1", "tiny", {}, "cid_1", 1, extra={"workdir": str(tmp_path)})
+    async with open_store(Settings(data_dir=tmp_path / "data")) as store:
+        await store.queue.put(run, limit=1)
 
-    def look(client: Client) -> None:
-        with Events(client, "/api/events") as events:
-            (refused,) = start(client, "strict", 1)
-            told = events.until("trigger_dropped")[-1]
-        assert told["reason"] == "workflow-refused"
-        assert "asks for isolation 'container'" in told["message"]
-        dropped = client.get(f"/api/runs/{refused}").json()["run"]
-        assert dropped["status"] == "dropped"
-        assert dropped["reason"].startswith("workflow-refused: workflow 'strict' asks")
-        (entry,) = client.get("/api/audit?event=queue.dropped").json()["entries"]
-        assert (entry["runId"], entry["outcome"]) == (refused, "workflow-refused")
+    def reason(client: Client) -> str:
+        return str(client.get("/api/runs/r1").json()["run"]["reason"])
 
+    async with here(tmp_path, workflows_dir=elsewhere) as served:
+        why = await asyncio.to_thread(eventually, lambda: reason(served.client))
+        assert why.startswith("workflow-deleted: ")
     async with here(tmp_path) as served:
-        await asyncio.to_thread(look, served.client)
+        found = await asyncio.to_thread(served.client.finished, "r1")
+        assert found["status"] == "succeeded"
 
 
 async def test_what_can_neither_begin_nor_be_given_back_waits_again_as_soon_as_the_disk_allows(
@@ -150,11 +192,11 @@ async def test_what_can_neither_begin_nor_be_given_back_waits_again_as_soon_as_t
     async with here(tmp_path) as served:
         dispatcher = served.server.dispatcher
         load, other = dispatcher._load, sqlite3.connect(tmp_path / "data" / DATABASE_FILE)
-        tried = asyncio.Event()
+        tried, loads = asyncio.Event(), count()
 
         async def load_and_block(workflow_id: str) -> PreparedDefinition:
             """Let another process hold the database from after the entry was taken."""
-            if not tried.is_set():
+            if next(loads) == 1:  # the first was the check before it was queued
                 other.execute("BEGIN IMMEDIATE")
                 tried.set()
             return await load(workflow_id)
@@ -225,7 +267,7 @@ def test_what_was_promised_is_run_exactly_once_although_the_server_is_killed(
 ) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
-    line = f"echo x >> {marks}/{{{{inputs.mark}}}}; sleep 0.05"
+    line = f"echo x | tee -a {marks}/{{{{inputs.mark}}}}; sleep 0.05"
     inputs = [{"name": "mark", "type": "string"}]
     put_workflow(tmp_path / "data", workflow("marks", line, onCrash="resume", inputs=inputs))
     promised: dict[str, str] = {}

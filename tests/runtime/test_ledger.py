@@ -139,6 +139,7 @@ async def test_a_reservation_is_durable_before_the_provider_is_asked(tmp_path: P
         "model": "m-1", "kind": "agent", "instance": here.instance,
         "reserved_at": here.clock.now_ms(), "cost": 0, "cost_known": 0, "input_tokens": 0,
         "output_tokens": 0, "cached_tokens": 0, "settled_at": None, "outcome": None,
+        "held": 0,
     }  # fmt: skip
 
 
@@ -627,6 +628,17 @@ async def test_an_open_call_is_closed_as_it_is_once_its_process_is_found_dead(
     assert (awake.usd, awake.incomplete) == (1.2, 1)
 
 
+async def test_a_start_after_a_crash_closes_the_calls_of_the_dead(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        ledger = here.service.store.ledger
+        for instance in ("i-dead", here.service.instance.id):
+            made = await ledger.reserve(NewCall("r", "w", "a", 1, "p", "", "agent", instance, 1))
+            assert isinstance(made, int)
+        await here.service.recover()
+        spent = await ledger.total()
+    assert (spent.open, spent.abandoned) == (1, 1)
+
+
 # -- kill -9 ---------------------------------------------------------------------------------------
 
 KILLS = 10
@@ -837,3 +849,42 @@ async def test_without_a_cap_a_call_is_on_the_books_when_its_step_ends(
         assert done.status == "succeeded"
         spent = await here.service.store.ledger.total(CallFilter(run_id=done.run_id))
     assert (spent.calls, spent.usd, spent.input_tokens, spent.open) == (1, 0.5, 3, 0)
+
+
+# -- exactly the limit, and what is not money ------------------------------------------------------
+
+
+@pytest.mark.claim("I48")
+@pytest.mark.parametrize("cap", ["max_run_cost_usd", "max_total_cost_usd"])
+@pytest.mark.parametrize("on_budget", ["fail", "pause"])
+async def test_a_run_may_spend_exactly_its_limit_and_then_nothing_more(
+    tmp_path: Path, on_budget: str, cap: str
+) -> None:
+    scripted(tmp_path / "data/providers", "fake", {"do": [{"cost": 0.25}]})
+    more = workflow([START, agent("a"), agent("b"), END], edges("s next a next b next e"))
+    once = workflow([START, agent("a"), END], edges("s next a next e"))
+    pausing = {"onBudget": on_budget}
+    async with world(tmp_path, snapshots=False, **{cap: 0.25}) as here:
+        ended = await here.run({**once, **pausing})
+    assert ended.status == "succeeded", ended.result
+    (tmp_path / "again").mkdir()
+    scripted(tmp_path / "again/data/providers", "fake", {"do": [{"cost": 0.25}]})
+    async with world(tmp_path / "again", snapshots=False, **{cap: 0.25}) as here:
+        ended = await here.run({**more, **pausing})
+        spent = await here.settled(1)
+    assert ended.status == {"fail": "failed", "pause": "paused"}[on_budget]
+    assert "$0.2500" in ended.result.error
+    assert (spent.calls, spent.usd) == (1, 0.25)
+
+
+@pytest.mark.parametrize("value", ["5", "5.0", "'5'", "-5", "1e300"])
+async def test_what_a_script_calls_its_cost_is_not_money(tmp_path: Path, value: str) -> None:
+    code = f"def run():\n    return {{'costUsd': {value}, 'tokens': {{'input': 9}}}}\n"
+    script = node("n", "script", language="py", code=code, outputs=["costUsd", "tokens"])
+    tree = workflow([START, script, {**script, "id": "m"}, END], edges("s next n next m next e"))
+    async with world(tmp_path, snapshots=False, max_run_cost_usd=1.0) as here:
+        ended = await here.run(tree)
+        spent = await here.service.store.ledger.total()
+    assert ended.status == "succeeded", ended.result
+    assert ended.scope["n"]["costUsd"], "it is an output as any other"
+    assert (spent.calls, spent.usd) == (0, 0.0)

@@ -1,4 +1,9 @@
-"""kill -9 at any moment: no child lives on, and every interrupted run is recorded once."""
+"""kill -9 at any moment: no child lives on, and every interrupted run is recorded once.
+
+To kill more often than the suite has time for:
+
+    KILLS=1000 pytest -n 0 tests/runtime/test_orphans.py -k launched
+"""
 
 from __future__ import annotations
 
@@ -35,7 +40,8 @@ from support.runs import world
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-KILLS = 36
+KILLS = int(os.environ.get("KILLS", "12"))
+TIMEOUT_S = 240 * max(1, KILLS // 12)
 LANES = 2
 PATIENCE_S = 3.0
 USER = "nobody" if os.geteuid() == 0 else ""
@@ -45,7 +51,7 @@ def marked(numbers: range) -> list[int]:
     """The living processes that have one of the numbers among their arguments."""
     found = []
     for process in all_processes():
-        _, mark, rest = command_line(process.pid).partition(b"86400.")
+        _, mark, rest = command_line(process.pid).partition(b"300.")
         number = rest[:10]
         if mark and number.isdigit() and int(number) in numbers:
             found.append(process.pid)
@@ -59,12 +65,11 @@ def command_line(pid: int) -> bytes:
         return b""
 
 
-def gone(numbers: range, others: list[Process], *, but_held: bool = False) -> None:
+def gone(numbers: range, others: list[Process]) -> None:
     """Wait until none of them lives."""
 
     def left() -> list[int]:
-        pids = [*marked(numbers), *(each.pid for each in others if lives(each))]
-        return [] if but_held and all(is_held(each) for each in pids) else pids
+        return [*marked(numbers), *(each.pid for each in others if lives(each))]
 
     def what() -> str:
         return f"all are gone: {[(pid, command_line(pid)) for pid in left()]}"
@@ -82,15 +87,6 @@ def end_all(numbers: range) -> None:
         return not found
 
     eventually(none_is_left)
-
-
-def is_held(pid: int) -> bool:
-    """Whether it is a bubblewrap that has not let its program begin, and never will.
-
-    It may not yet have asked to die with its parent: until the next start it stays as it is.
-    """
-    own = (pid, *(each.pid for each in descendants({pid}, all_processes())))
-    return all(command_line(each).startswith(b"bwrap\0") for each in own)
 
 
 def lives(process: Process) -> bool:
@@ -123,6 +119,7 @@ class Lane:
     folder: Path
     keepers_too: bool
     at_once: bool
+    at_launch: bool
     chance: random.Random
     innocent: Process
     first: int = field(default_factory=lambda: secrets.randbelow(900_000) * 1000 + 10**9)
@@ -130,6 +127,7 @@ class Lane:
     process: int = 0
     lines: int = 0
     kill_after: int = 0
+    kills: int = 0
     tree: list[Process] = field(default_factory=list)
     begun: list[str] = field(default_factory=list)
     killed_with_children: int = 0
@@ -142,10 +140,11 @@ class Lane:
     def kill(self, children: Forker) -> None:
         """Let one more process begin, and kill it."""
         self.number += 1
-        self.lines, self.kill_after = 0, self.chance.randint(2, 140)
-        children.run(self.first + self.number, self.kill_after, self.hear)
+        self.lines = 0
+        self.kill_after = 0 if self.at_launch else self.chance.randint(2, 140)
+        children.run(self.first + self.number, None, self.hear)
         if self.at_once:
-            gone(self.numbers, self.tree, but_held=self.keepers_too)
+            gone(self.numbers, self.tree)
         self.pretend_that_ids_were_given_out_again()
 
     def hear(self, words: list[str]) -> None:
@@ -157,14 +156,17 @@ class Lane:
                 gone(range(self.first, self.first + self.number), self.tree)
             case ["began", *runs]:
                 self.begun += runs
+                if self.at_launch:
+                    self.kill_after = self.lines + self.chance.randint(1, 30)
         self.lines += 1
         if self.lines == self.kill_after:
-            self.before_the_kill()
+            with suppress(ProcessLookupError):  # it may just have ended by itself
+                os.kill(self.process, signal.SIGSTOP)
+                self.kill_what_is_stopped()
+                self.kills += 1
 
-    def before_the_kill(self) -> None:
-        """Hold the process, note what is below it, and kill its keepers if they are to go too."""
-        with suppress(ProcessLookupError):  # it may just have ended by itself
-            os.kill(self.process, signal.SIGSTOP)
+    def kill_what_is_stopped(self) -> None:
+        """Note what is below the process, and kill it, with its keepers if they are to go too."""
         self.tree = descendants({self.process}, all_processes())
         own = range(self.first + self.number, self.first + self.number + 1)
         self.killed_with_children += bool(marked(own))
@@ -172,6 +174,7 @@ class Lane:
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for each in keepers:
                 send_signal(each, number)
+        os.kill(self.process, signal.SIGKILL)
 
     def pretend_that_ids_were_given_out_again(self) -> None:
         for record in (self.folder / "data/pids").glob("i-*"):
@@ -198,16 +201,34 @@ TOGETHER = (False, True)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.claim("I56", "I57", "I59")
 @pytest.mark.parametrize("keepers_too", TOGETHER, ids=["the server", "its keepers too"])
 @pytest.mark.parametrize("level", LEVELS)
 async def test_killed_at_any_moment_nothing_lives_on_and_each_run_is_recorded_once(
     level: str, keepers_too: bool
 ) -> None:
+    lanes = await killed(level, keepers_too=keepers_too, at_launch=False)
+    with_children = sum(each.killed_with_children for each in lanes)
+    assert with_children > KILLS // 4, with_children
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S)
+@pytest.mark.claim("I56", "I57")
+@pytest.mark.parametrize("level", LEVELS)
+async def test_killed_with_its_keepers_while_children_are_launched_nothing_lives_on(
+    level: str,
+) -> None:
+    await killed(level, keepers_too=True, at_launch=True)
+
+
+async def killed(level: str, *, keepers_too: bool, at_launch: bool) -> list[Lane]:
+    """Kill processes again and again, and see that nothing is left each time."""
     if level == "sandbox":
         need_bubblewrap()
     settings = {"isolation": level, "service_user": USER, "snapshots": False}
+    settings["run_history_limit"] = KILLS * 10
 
     def lane(top: Path, number: int) -> Lane:
         folder = top / str(number)
@@ -218,10 +239,10 @@ async def test_killed_at_any_moment_nothing_lives_on_and_each_run_is_recorded_on
         (folder / "settings.json").write_text(json.dumps(settings))
         chance = random.Random(f"{level} {keepers_too} {number}")
         with bystander() as innocent, forker("orphan_starter.py", folder) as children:
-            made = Lane(folder, keepers_too, level == "sandbox", chance, innocent)
+            made = Lane(folder, keepers_too, level == "sandbox", at_launch, chance, innocent)
             try:
                 assert children.run(0, None, made.hear)  # it proves the level, once
-                while children.kills < KILLS // LANES:
+                while made.kills < KILLS // LANES:
                     made.kill(children)
                 assert children.run(0, None, made.hear)  # it takes up what is left, and ends
                 assert lives(innocent)
@@ -234,5 +255,4 @@ async def test_killed_at_any_moment_nothing_lives_on_and_each_run_is_recorded_on
         lanes = list(threads.map(lane, itertools.repeat(top), range(LANES)))
         for each in lanes:
             await each.check(settings)
-        with_children = sum(each.killed_with_children for each in lanes)
-        assert with_children > KILLS // 4, with_children
+    return lanes

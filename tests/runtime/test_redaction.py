@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -22,13 +23,15 @@ from infloop.model.events import (
     Notice,
     Output,
     Remark,
+    StepFinished,
     StepWaiting,
     encode_event,
 )
 from infloop.model.trigger import Trigger
 from infloop.model.values import JsonObject
-from infloop.policy.redaction import MARKER, KnownSecrets
-from infloop.policy.secret_variables import secret_values
+from infloop.policy.leaks.guard import LeakGuard
+from infloop.policy.leaks.known import Secret
+from infloop.policy.leaks.variables import secret_values
 from infloop.runtime.runs.redaction import Redactor
 from support.acp_agents import bot as acp_bot
 from support.runs import Finished, World, world
@@ -37,7 +40,14 @@ from support.workflows import edges, node, workflow
 
 TOKEN = "ghp_0123456789abcdefABCDEF0123456789abcd"
 KEY = '-----BEGIN KEY-----\nMIIEv "quoted"\\gIBADAN\u00e9\n-----END KEY-----'
+MARKER = "[redacted:known]"
+TOLD_TOKEN, TOLD_KEY = "[redacted:env:GH_TOKEN]", "[redacted:env:SIGNING_KEY]"
 TAKE = "import os, sys\ntoken, key = os.environ['GH_TOKEN'], os.environ['SIGNING_KEY']\n"
+
+
+def guard(*values: str) -> LeakGuard:
+    """A guard that knows some values and has no rules."""
+    return LeakGuard(Secret("known", each) for each in values)
 
 
 @pytest.fixture(autouse=True)
@@ -142,6 +152,16 @@ TELLERS: dict[str, tuple[Callable[[Path], dict[str, Any]], str, str]] = {
         "next",
         "it",
     ),
+    "a script prints it as JSON": (
+        lambda _: script("a", TAKE + "import json\nprint(json.dumps({'key': key}))"),
+        "next",
+        "stdout",
+    ),
+    "a script prints it as JSON in Unicode": (
+        lambda _: script("a", TAKE + "import json\nprint(json.dumps(key, ensure_ascii=False))"),
+        "next",
+        "stdout",
+    ),
     "a script fails with it": (
         lambda _: script("a", TAKE + "raise ValueError(token)"),
         "error",
@@ -185,8 +205,8 @@ async def test_a_secret_that_a_child_tells_is_taken_out_everywhere(
         run: Finished = await here.run(flow)
         shown = told(run)
     assert run.status == "succeeded", run.result
-    assert MARKER.encode() in shown
-    assert MARKER in (tmp_path / "next").read_text()
+    assert b"[redacted:env:" in shown
+    assert "[redacted:env:" in (tmp_path / "next").read_text()
     for data in (shown, kept(tmp_path), (tmp_path / "next").read_bytes()):
         assert_clean(data)
 
@@ -208,38 +228,44 @@ print(token[20:], "done")
             if "begun" in live and not (tmp_path / "go").exists():
                 assert live == "begun "
                 (tmp_path / "go").touch()
-        assert live == f"begun {MARKER} done\n"
+        assert live == f"begun {TOLD_TOKEN} done\n"
         run = await here.finish(run_id)
     assert run.scope["a"]["stdout"] == live
     assert_clean(kept(tmp_path))
 
 
-def test_a_line_that_was_shortened_shows_no_more_than_half_a_secret() -> None:
-    stream = KnownSecrets([TOKEN]).stream()
-    shown = stream.feed("[tool] ") + stream.feed(f"{TOKEN[:-1]}…\n") + stream.finish()
-    assert shown == f"[tool] {MARKER}{TOKEN[20:-1]}…\n"
+@pytest.mark.parametrize(
+    ("secret", "shown"),
+    [(TOKEN, f"{MARKER}…"), ("Correct Horse Battery Staple", f"{MARKER}Battery Stapl…")],
+)
+def test_a_line_that_was_shortened_shows_no_more_than_half_a_secret(
+    secret: str, shown: str
+) -> None:
+    stream = guard(secret).stream()
+    told = stream.feed("[tool] ") + stream.feed(f"{secret[:-1]}…\n") + stream.finish()
+    assert told == f"[tool] {shown}\n"
 
 
 async def test_what_only_begins_like_a_secret_is_told_when_the_step_ends(tmp_path: Path) -> None:
     flow = workflow(
-        [node("s", "start"), script("a", TAKE + "print(token[:20], end='')")], edges("s next a")
+        [node("s", "start"), script("a", TAKE + "print(token[:12], end='')")], edges("s next a")
     )
     async with telling(tmp_path) as here:
         run = await here.run(flow)
-    assert run.said() == TOKEN[:20]
+    assert run.said() == TOKEN[:12]
 
 
-async def test_an_error_that_was_shortened_holds_no_more_than_half_a_secret(tmp_path: Path) -> None:
+async def test_an_error_that_was_shortened_holds_no_part_of_a_random_secret(tmp_path: Path) -> None:
     code = TAKE + "sys.stderr.write('x' * 500 + token + 'y' * (300 - len(token) + 3))\nsys.exit(1)"
     flow = workflow([node("s", "start"), script("a", code)], edges("s next a"))
     async with telling(tmp_path) as here:
         run = await here.run(flow)
-    assert f"{TOKEN[3:20]}{MARKER}yyy" in run.result.error
-    assert_clean(told(run) + kept(tmp_path), TOKEN[20:])
+    assert f"{TOLD_TOKEN}yyy" in run.result.error
+    assert_clean(told(run) + kept(tmp_path), TOKEN[20:], TOKEN[:20])
 
 
 def test_what_is_noted_about_a_step_is_cleaned() -> None:
-    redactor = Redactor(lambda: [TOKEN, KEY])
+    redactor = Redactor(lambda: [Secret("known", TOKEN), Secret("known", KEY)])
     assert redactor.redact_event(Notice(f"no {KEY}!", "a")) == Notice(f"no {MARKER}!", "a")
     assert redactor.redact_event(GuardFailed(TOKEN, "a")) == GuardFailed(MARKER, "a")
     assert redactor.redact_event(BudgetExceeded(TOKEN, "a")) == BudgetExceeded(MARKER, "a")
@@ -247,6 +273,11 @@ def test_what_is_noted_about_a_step_is_cleaned() -> None:
     cleaned = StepWaiting("a", "a", "agent", 1, MARKER, {"said": MARKER})
     assert redactor.redact_event(waiting) == cleaned
     assert redactor.redact_event(cleaned) is cleaned
+    ended = StepFinished("a", "a", "agent", "error", {"errorMessage": TOKEN, "n": 1}, error=TOKEN)
+    expected = StepFinished(
+        "a", "a", "agent", "error", {"errorMessage": MARKER, "n": 1}, error=MARKER
+    )
+    assert redactor.redact_event(ended) == expected
 
 
 def test_an_event_type_that_is_not_listed_is_redacted_but_for_its_step() -> None:
@@ -255,7 +286,7 @@ def test_an_event_type_that_is_not_listed_is_redacted_but_for_its_step() -> None
         tool: str
         arguments: JsonObject
 
-    redactor = Redactor(lambda: [TOKEN, KEY])
+    redactor = Redactor(lambda: [Secret("known", TOKEN), Secret("known", KEY)])
     event: Any = Unlisted(TOKEN, f"use {TOKEN}", {"key": KEY})
     expected: Any = Unlisted(TOKEN, f"use {MARKER}", {"key": MARKER})
     assert redactor.redact_event(event) == expected
@@ -269,8 +300,8 @@ async def test_what_an_agent_asks_a_person_is_cleaned(tmp_path: Path) -> None:
     async with telling(tmp_path, approval_timeout_ms=300) as here:
         run = await here.run(flow)
         (question,) = await here.service.approvals.listed("expired")
-    assert MARKER in question.title
-    assert MARKER in json.dumps(question.details)
+    assert TOLD_TOKEN in question.title
+    assert TOLD_TOKEN in json.dumps(question.details)
     assert TOKEN in script_file.read_text()
     assert_clean(told(run) + kept(tmp_path))
 
@@ -291,7 +322,7 @@ async def test_a_model_that_is_called_like_a_secret_is_not_in_the_ledger(tmp_pat
         await here.settled(1)
     assert run.scope["a"]["tokens"]["input"] == 7
     with sqlite3.connect(tmp_path / "data/journal.db") as database:
-        assert database.execute("SELECT model FROM call").fetchall() == [(MARKER,)]
+        assert database.execute("SELECT model FROM call").fetchall() == [(TOLD_TOKEN,)]
     assert_clean(told(run) + kept(tmp_path))
 
 
@@ -314,8 +345,8 @@ except OSError: pass
         await here.service.settle_audit()
     audit = "".join(file.read_text() for file in (tmp_path / "data/audit").glob("*.jsonl"))
     assert "egress.refused" in audit
-    assert MARKER in audit
-    assert any(isinstance(each, Notice) and MARKER in each.message for each in run.events)
+    assert TOLD_KEY in audit
+    assert any(isinstance(each, Notice) and TOLD_KEY in each.message for each in run.events)
     assert_clean(told(run) + kept(tmp_path), host)
 
 
@@ -334,7 +365,8 @@ def test_no_command_shows_a_secret(tmp_path: Path) -> None:
         ("why", "last"),
     ):
         shown += user.infloop(*arguments).stdout
-    assert MARKER in shown
+    assert TOLD_TOKEN in shown
+    assert TOLD_KEY in shown
     assert_clean(shown.encode() + kept(tmp_path))
     assert user.infloop("runs", "--search", TOKEN, "--json").stdout == ""
 
@@ -356,9 +388,24 @@ async def test_secrets_that_are_filed_while_the_server_runs_are_learnt(
         assert (await here.run(flow)).said() == reading.read_text()
         file_secrets(here, filed)
         async with asyncio.timeout(30):
-            while (run := await here.run(flow)).said() != " ".join([MARKER] * len(filed)):
+            while plain((run := await here.run(flow)).said()) != " ".join([MARKER] * len(filed)):
                 pass
+        # The secrets before these stay known, also once others are learnt.
+        replaced = {name: f"another-{text}" for name, text in filed.items()}
+        reading.write_text(" ".join([*filed.values(), *replaced.values(), TOKEN]))
+        file_secrets(here, {**replaced, "named": filed["named"]})
+        wanted = " ".join([MARKER] * len(filed)) + " "
+        async with asyncio.timeout(30):
+            while "another-wire" in (again := await here.run(flow)).said():
+                assert plain(again.said()).startswith(wanted)
+        assert plain(again.said()).startswith(wanted)
+        assert again.said().endswith(f" {TOLD_TOKEN}")
     assert run.scope["a"]["stdout"] == run.said()
+
+
+def plain(text: str) -> str:
+    """The text with the same marker for every secret."""
+    return re.sub(r"\[redacted:[^]]*]", MARKER, text)
 
 
 def file_secrets(here: World, filed: dict[str, str]) -> None:
@@ -441,7 +488,7 @@ JSON = '{"type": "service_account", "private_key": "x"}'
 def test_a_variable_holds_a_secret_if_its_name_and_its_value_say_so(
     name: str, value: str, secrets: list[str]
 ) -> None:
-    assert list(secret_values({name: value})) == secrets
+    assert [each.value for each in secret_values({name: value})] == secrets
 
 
 # -- finding them ----------------------------------------------------------------------------------
@@ -466,7 +513,7 @@ def test_a_text_in_pieces_is_cleaned_like_the_whole(data: st.DataObject) -> None
     parts = st.sampled_from(secrets) | st.text("abc", max_size=6)
     text = "".join(data.draw(st.lists(parts, max_size=8)))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
-    known = KnownSecrets(secrets)
+    known = guard(*secrets)
     stream = known.stream()
     ends = zip([0, *cuts], [*cuts, len(text)], strict=True)
     shown = [stream.feed(text[begin:end]) for begin, end in ends]
@@ -476,7 +523,7 @@ def test_a_text_in_pieces_is_cleaned_like_the_whole(data: st.DataObject) -> None
 
 @given(SECRETS, st.text("abc", max_size=40))
 def test_no_more_is_held_back_than_may_become_a_secret(secrets: list[str], text: str) -> None:
-    stream = KnownSecrets(secrets).stream()
+    stream = guard(*secrets).stream()
     shown = "".join(map(stream.feed, text))
     held = stream.finish()
     assert by_hand(text, secrets) == shown + held
@@ -490,26 +537,71 @@ def test_a_value_without_a_secret_is_the_same_value() -> None:
         "a": ["x" * 100, {"b": None, "c": 1.5, "d": True}],
         "long enough to hold one": "ghp_",
     }
-    assert KnownSecrets([TOKEN]).redact(value) is value
-    assert KnownSecrets().redact(value) is value
+    assert guard(TOKEN).redact(value) is value
+    assert guard().redact(value) is value
 
 
 def test_a_value_with_a_secret_is_left_as_it_was() -> None:
     value: JsonObject = {"a": [TOKEN, {TOKEN: 1}], "b": {"c": "x"}}
-    cleaned = KnownSecrets([TOKEN]).redact(value)
+    cleaned = guard(TOKEN).redact(value)
     assert cleaned == {"a": [MARKER, {MARKER: 1}], "b": {"c": "x"}}
     assert value == {"a": [TOKEN, {TOKEN: 1}], "b": {"c": "x"}}
 
 
 def test_what_is_short_is_not_looked_for() -> None:
-    known = KnownSecrets(["1234567", "", "12345678"])
+    known = guard("1234567", "", "12345678")
     assert known.redact("1234567 12345678") == f"1234567 {MARKER}"
 
 
 def test_what_is_learnt_counts_in_the_middle_of_a_text() -> None:
-    known = KnownSecrets(["first-secret"])
+    known = guard("first-secret")
     stream = known.stream()
     shown = stream.feed("first-secret second")
-    known.add(["first-secret", "another-secret"])
+    known.add(Secret("known", each) for each in ("first-secret", "another-secret"))
     shown += stream.feed(" another-") + stream.feed("secret.") + stream.finish()
     assert shown == f"{MARKER} second {MARKER}."
+
+
+INNER, OUTER = "inner-secret-1", "before/inner-secret-1/after"
+LEFT, RIGHT = "left-middle-", "middle-right"
+# The secrets that are known, a text that holds them, and what is left of it.
+TOGETHER = {
+    "one inside another": ({INNER, OUTER}, f"a {OUTER} b", f"a {MARKER} b"),
+    "the inner one alone": ({INNER, OUTER}, f"about/{INNER} b", f"about/{MARKER} b"),
+    "one at the beginning": ({"secret-one", "secret-one-two"}, "secret-one-two!", f"{MARKER}!"),
+    "one at the end": ({"one-secret", "two-one-secret"}, "two-one-secret!", f"{MARKER}!"),
+    "two that overlap": ({LEFT, RIGHT}, "left-middle-right!", f"{MARKER}!"),
+    "three in a chain": (
+        {"aaaa-bbbb", "bbbb-cccc", "cccc-dddd"},
+        "aaaa-bbbb-cccc-dddd.",
+        f"{MARKER}.",
+    ),
+    "one that overlaps itself": ({"abababab"}, "abababababab.", f"{MARKER}."),
+    "two side by side": ({LEFT, INNER}, f"{LEFT}{INNER}.", f"{MARKER}{MARKER}."),
+}
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_secrets_that_lie_in_each_other_leave_no_tail(name: str) -> None:
+    secrets, text, expected = TOGETHER[name]
+    known = guard(*secrets)
+    assert known.redact(text) == expected
+    for at in range(len(text) + 1):
+        stream = known.stream()
+        assert stream.feed(text[:at]) + stream.feed(text[at:]) + stream.finish() == expected
+    stream = known.stream()
+    assert "".join(map(stream.feed, text)) + stream.finish() == expected
+
+
+async def test_of_a_secret_with_another_inside_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GH_TOKEN", INNER)
+    monkeypatch.setenv("SIGNING_KEY", OUTER)
+    saying = script("a", TAKE + "print(key, flush=True); sys.stdout.write(key); return {'it': key}")
+    async with telling(tmp_path) as app:
+        run = await app.run(workflow([node("s", "start"), saying], edges("s next a")))
+    assert run.status == "succeeded", run.result
+    for part in (INNER, "before/", "/after"):
+        assert part.encode() not in told(run)
+    assert TOLD_KEY in run.scope["a"]["stdout"]

@@ -7,13 +7,19 @@ import gc
 import resource
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from infloop.errors import UsageError, WorkflowError
-from infloop.model.events import Output, Recorded, RunResumed, StepStarted
+from infloop.model.events import Notice, Output, Recorded, RunResumed, StepStarted
+from infloop.runtime.clock import SetClock
+from infloop.runtime.runs.feed import Feed
+from infloop.runtime.runs.recorder import MAX_IN_FLIGHT, Recorder
+from infloop.settings import load_settings
+from infloop.store.interfaces.run_log import RunLog
 from infloop.store.sqlite.store import DATABASE_FILE
+from support.eventually import eventually_async
 from support.runs import scripted, world
 from support.workflows import agent, edges, node, workflow
 
@@ -99,13 +105,29 @@ async def test_the_operators_ceiling_fails_an_unbounded_run(tmp_path: Path) -> N
 
 
 @pytest.mark.claim("I47")
-async def test_the_operators_duration_is_checked_between_steps(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("variables", "status"),
+    [
+        ({"INFLOOP_MAX_RUN_DURATION_MS": "100"}, "failed"),
+        ({"INFLOOP_MAX_RUN_DURATION_MS": "0"}, "succeeded"),
+        ({}, "succeeded"),
+    ],
+    ids=["100 ms", "none", "a day"],
+)
+async def test_the_operators_duration_is_checked_between_steps(
+    tmp_path: Path, variables: dict[str, str], status: str
+) -> None:
+    chosen = load_settings(variables).max_run_duration_ms
+    assert variables or chosen == 86_400_000
     nap = node("n", "condition", kind="command", command={"cmd": "sleep 0.15"})
-    async with world(tmp_path, max_run_duration_ms=100) as here:
-        done = await here.run(workflow([START, nap, END], edges("s next n met e")))
-    assert done.status == "failed"
-    assert "limit of 100 ms" in done.result.error
-    assert done.scope["n"]["met"] is True
+    late = node("late", "condition", kind="command", command={"cmd": f"touch {tmp_path}/late"})
+    tree = workflow([START, nap, late, END], edges("s next n met late met e"))
+    async with world(tmp_path, max_run_duration_ms=chosen) as here:
+        done = await here.run(tree)
+    assert done.status == status
+    assert ("limit of 100 ms" in (done.result.error or "")) is (status == "failed")
+    assert done.scope["n"]["met"] is True  # a step that has begun ends
+    assert (tmp_path / "late").exists() is (status == "succeeded")
 
 
 @pytest.mark.parametrize(("asked", "expected"), [(50, 50), (5000, 300), (0, 300)])
@@ -166,6 +188,97 @@ async def test_no_effect_begins_before_its_start_is_durable(tmp_path: Path) -> N
     assert (tmp_path / "work/done").exists()
 
 
+class SlowDisk:
+    """A journal whose writes are durable when the test says so."""
+
+    def __init__(self) -> None:
+        self.writes: list[asyncio.Future[None]] = []
+
+    def append(self, *_: object, **__: object) -> asyncio.Future[None]:
+        self.writes.append(asyncio.get_running_loop().create_future())
+        return self.writes[-1]
+
+
+async def test_an_event_is_published_when_it_is_durable_and_no_sooner() -> None:
+    disk, published = SlowDisk(), list[Recorded]()
+
+    async def nothing(_after_seq: int, _limit: int) -> list[Recorded]:
+        return []
+
+    recorder = Recorder(
+        run_log=cast("RunLog", disk),
+        feed=Feed(nothing, 0, published.append),
+        clock=SetClock(1),
+        run_id="r",
+        correlation_id="c",
+        epoch=1,
+        seq=0,
+        on_failure=lambda error: None,
+    )
+    for number in range(3):  # each is recorded while the one before is still being written
+        recorder.event(Notice(str(number)))
+        recorder.write()
+    for number, write in enumerate(disk.writes):
+        write.set_result(None)
+        await asyncio.sleep(0)
+        assert [each.seq for each in published] == [*range(1, number + 2)]
+
+
+async def test_a_step_that_is_stopped_before_its_start_is_durable_never_begins(
+    tmp_path: Path,
+) -> None:
+    wait = node("a", "condition", kind="command",
+                command={"cmd": "until test -f go; do sleep 0.01; done"})  # fmt: skip
+    touch = node("b", "condition", kind="command", command={"cmd": "touch done"})
+    async with world(tmp_path) as here:
+        run_id = await here.start(workflow([START, wait, touch], edges("s next a met b")))
+        await started(here, run_id, "a")
+        other = sqlite3.connect(here.settings.data_dir / DATABASE_FILE, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        (here.folder / "go").touch()
+
+        def is_planned() -> bool:
+            progress = here.service.progress(run_id)
+            return progress is not None and "b" in progress.nodes
+
+        await eventually_async(is_planned, "step b waits for its start to be durable")
+        await here.service.stop(run_id, "enough")
+        other.execute("ROLLBACK")
+        other.close()
+        done = await here.finish(run_id)
+    assert done.status == "cancelled"
+    assert not (tmp_path / "work/done").exists()
+
+
+async def test_a_run_that_is_going_on_is_not_resumed(tmp_path: Path) -> None:
+    wait = node("a", "condition", kind="command",
+                command={"cmd": "until test -f go; do sleep 0.01; done"})  # fmt: skip
+    async with world(tmp_path) as here:
+        run_id = await here.start(workflow([START, wait], edges("s next a")))
+        await started(here, run_id, "a")
+        with pytest.raises(UsageError, match="is running"):
+            await here.service.resume(run_id)
+        (here.folder / "go").touch()
+        done = await here.finish(run_id)
+    assert done.status == "succeeded"
+    assert [e for e in done.events if isinstance(e, RunResumed)] == []
+
+
+async def test_a_process_that_lost_its_run_stops_working_on_it(tmp_path: Path) -> None:
+    wait = node("a", "condition", kind="command",
+                command={"cmd": "until test -f go; do sleep 0.01; done"})  # fmt: skip
+    touch = node("b", "condition", kind="command", command={"cmd": "touch done"})
+    async with world(tmp_path) as here:
+        run_id = await here.start(workflow([START, wait, touch], edges("s next a met b")))
+        await started(here, run_id, "a")
+        run_log = here.service.store.run_log
+        await run_log.take_over(run_id, "another process", force=True)
+        (here.folder / "go").touch()
+        await eventually_async(lambda: run_id not in here.service.live(), "it is let go")
+        assert (await run_log.run(run_id)).owner == "another process"
+    assert not (tmp_path / "work/done").exists()
+
+
 async def test_an_interrupted_run_is_recorded_as_failed_once_and_can_be_resumed(
     tmp_path: Path,
 ) -> None:
@@ -188,6 +301,9 @@ async def test_an_interrupted_run_is_recorded_as_failed_once_and_can_be_resumed(
     assert (tmp_path / "work/log").read_text() == "once\n"
     attempts = [e.attempt for e in done.events if isinstance(e, StepStarted) and e.path == "a"]
     assert attempts == [1, 2]
+    # A client may have seen more output than was stored, under the numbers that follow.
+    at = next(i for i, r in enumerate(done.recorded) if isinstance(r.event, RunResumed))
+    assert done.recorded[at].seq - done.recorded[at - 1].seq >= MAX_IN_FLIGHT
 
 
 async def test_a_workflow_that_asks_for_it_is_left_for_resuming(tmp_path: Path) -> None:

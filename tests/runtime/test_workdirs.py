@@ -108,10 +108,9 @@ def test_the_server_tells_why_no_run_begins_there(tmp_path: Path) -> None:
         assert server.client.finished(begun)["status"] == "succeeded"
         place.rename(moved)
         place.symlink_to(moved)
-        refused = server.client.post("/api/run", asked).json()["runId"]
-        ended = server.client.finished(refused)
-    assert ended["status"] == "dropped"
-    assert f"'{place}' leads to '{moved}'" in str(ended)
+        refused = server.client.post("/api/run", asked)
+    assert (refused.status, refused.json()["error"]) == (503, "confinement-failed")
+    assert f"'{place}' leads to '{moved}'" in refused.json()["message"]
 
 
 async def test_a_rewound_run_begins_in_what_is_there_and_goes_on_in_that(tmp_path: Path) -> None:

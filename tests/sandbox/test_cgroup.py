@@ -52,10 +52,13 @@ def test_all_processes_of_a_child_together_have_no_more_memory_than_its_bound(
         timeout=200,
         check=False,
     )
+    (forked,) = [line for line in booted.stdout.splitlines() if line.startswith('{"forked"')]
+    assert 50 < int(json.loads(forked)["forked"] or 0) < 100, forked
     told = [json.loads(line) for line in booted.stdout.splitlines() if line.startswith('{"name"')]
     found = {(each["name"], each["bound"] > 0): each for each in told}
     assert len(found) == 4, booted.stdout
     assert all((each["error"], each["during"]) == ("", each["bound"] > 0) for each in told), told
+    assert all(each["nice"] == [10] * each["during"] for each in told), told
     assert int(found["many processes", True]["said"] or 4) > 0
     assert found["many processes", False]["said"] == "0"
     assert found["temporary files", True]["said"] != "0"

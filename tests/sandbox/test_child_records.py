@@ -7,20 +7,33 @@ import os
 import shlex
 import signal
 import stat
+import subprocess
 import sys
+import threading
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from infloop.sandbox.keepers.child_records import RECORD_VARIABLE
-from infloop.sandbox.keepers.keeper import Process, all_processes, descendants, send_signal
+from infloop.sandbox.keepers.child_records import RECORD_VARIABLE, autogroup
+from infloop.sandbox.keepers.keeper import (
+    PR_SET_CHILD_SUBREAPER,
+    Process,
+    all_processes,
+    descendants,
+    prctl,
+    send_signal,
+)
 from support.child_records import DEAD, about, bystander, forge, identified, lives, where
 from support.eventually import eventually, text_in
+from support.processes import program_name
 from support.runs import world
 from support.server import infloop, process, put_workflow, workflow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from support.server import Process as Server
 
 
@@ -39,8 +52,40 @@ for fd in range(3):
 with open(sys.argv[1] + ".new", "w") as file:
     file.write(str(os.getpid()))
 os.rename(sys.argv[1] + ".new", sys.argv[1])
+signal.alarm(300)
 time.sleep(600)
 """
+"""Ends by itself, so that even a test that is killed leaves it for some minutes only."""
+
+
+@contextmanager
+def survivors(folder: Path, *names: str) -> Iterator[list[Process]]:
+    """The processes that wrote their ids to these files, which a failed test may leave behind."""
+    left = [identified(pid_in(folder / name)) for name in names]
+    try:
+        yield left
+    finally:
+        for each in left:
+            send_signal(each, signal.SIGKILL)
+
+
+@pytest.fixture
+def subreaper() -> Iterator[None]:
+    """What loses its parent becomes a child of this process."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    yield
+    prctl(PR_SET_CHILD_SUBREAPER, 0)
+
+
+def reap_at_once(processes: list[Process]) -> None:
+    """Let these leave the process table as soon as they end, as a good first process does."""
+
+    def reap(pid: int) -> None:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+    for each in processes:
+        threading.Thread(target=reap, args=(each.pid,), daemon=True).start()
 
 
 def pid_in(file: Path) -> int:
@@ -77,17 +122,14 @@ def kill_with_keepers(server: Server) -> None:
     """Kill a server and its keepers so that none of them can act on the death of another."""
     table = all_processes()
     own = [identified(server.process.pid)]
-    own += [each for each in descendants({server.process.pid}, table) if is_keeper(each)]
+    below = descendants({server.process.pid}, table)
+    own += [each for each in below if program_name(each.pid) == "infloop-keeper"]
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for each in own:
             send_signal(each, number)
     server.process.wait(30)
     assert len(own) > 1
     eventually(lambda: not any(lives(each) for each in own))
-
-
-def is_keeper(process: Process) -> bool:
-    return Path(f"/proc/{process.pid}/comm").read_text().strip() == "infloop-keeper"
 
 
 def test_a_child_is_on_record_in_private_while_it_lives_and_no_longer(tmp_path: Path) -> None:
@@ -102,7 +144,8 @@ def test_a_child_is_on_record_in_private_while_it_lives_and_no_longer(tmp_path: 
         eventually(lambda: record.read_text().count("\n") > 1)
         first, second = map(json.loads, record.read_text().splitlines())
         assert first == about(run=run_id, step="c1")
-        assert second == {"pid": child.pid, "start": child.start}
+        session = autogroup(child.pid)
+        assert second == {"pid": child.pid, "start": child.start, "autogroup": session}
         assert child.session == child.pid != os.getsid(server.process.pid)
         server.client.post(f"/api/runs/{run_id}/cancel", {})
         assert server.client.finished(run_id)["status"] == "cancelled"
@@ -117,29 +160,42 @@ def test_a_child_is_on_record_in_private_while_it_lives_and_no_longer(tmp_path: 
 @pytest.mark.parametrize(
     ("alone", "bare", "then"),
     [
-        (True, False, "sleep 600"),
-        (False, True, "sleep 600"),
-        (False, False, "trap '' TERM HUP; sleep 600 & wait"),
+        (True, False, "sleep 300"),
+        (False, True, "sleep 300"),
+        (False, False, "trap '' TERM HUP; sleep 300 & wait"),
+        (False, True, "until test -e {folder}/go; do sleep 0.02; done"),
     ],
-    ids=["a session of its own", "no environment", "a child that ignores TERM too"],
+    ids=[
+        "a session of its own",
+        "no environment",
+        "a child that ignores TERM too",
+        "no environment, and the child has ended since",
+    ],
 )
+@pytest.mark.usefixtures("subreaper")
 def test_what_outlived_server_and_keeper_is_ended_before_the_next_one_serves(
     tmp_path: Path, alone: bool, bare: bool, then: str
 ) -> None:
-    line = daemonizing(tmp_path, alone=alone, bare=bare, then=then)
+    line = daemonizing(tmp_path, alone=alone, bare=bare, then=then.format(folder=tmp_path))
     with process(tmp_path, isolation="host") as server:
         run_id = start(server, "w", line)
-        left = [identified(pid_in(tmp_path / name)) for name in ("child", "daemon")]
-        kill_with_keepers(server)
-    assert all(lives(each) for each in left)
-    assert len(records(tmp_path)) == 1
-    with process(tmp_path, isolation="host") as again:
-        assert again.said
-        assert not any(lives(each) for each in left)
-        assert records(tmp_path) == []
-        assert f"run {run_id[:8]}, step c1: processes left running" in complaints(tmp_path)
-        assert again.client.get(f"/api/runs/{run_id}").json()["run"]["status"] == "failed"
-        assert again.end() == 0
+        with survivors(tmp_path, "child", "daemon") as left:
+            child = left[0]
+            eventually(lambda: records(tmp_path)[0].read_text().count("\n") > 1)
+            kill_with_keepers(server)
+            assert all(lives(each) for each in left)
+            assert len(records(tmp_path)) == 1
+            reap_at_once(left)
+            (tmp_path / "go").touch()
+            eventually(lambda: "go" not in then or not lives(child))
+            with process(tmp_path, isolation="host") as again:
+                assert again.said
+                assert not any(lives(each) for each in left)
+                assert records(tmp_path) == []
+                assert f"run {run_id[:8]}, step c1: processes left running" in complaints(tmp_path)
+                run = again.client.get(f"/api/runs/{run_id}").json()["run"]
+                assert run["status"] == "failed"
+                assert again.end() == 0
     with process(tmp_path, isolation="host") as third:
         assert complaints(tmp_path) == ""
         found = third.client.get("/api/audit?event=run.recovered").json()["entries"]
@@ -155,14 +211,14 @@ def test_what_outlived_its_run_is_ended_before_somebody_goes_on_with_it(
     line = daemonizing(tmp_path, alone=True, bare=False, then=then)
     with process(tmp_path, isolation="host") as server:
         run_id = start(server, "w", line)
-        left = [identified(pid_in(tmp_path / name)) for name in ("child", "daemon")]
-        kill_with_keepers(server)
-    assert all(lives(each) for each in left)
-    (tmp_path / "go").touch()
-    done = infloop(tmp_path, command[0], run_id, *command[1:])
-    assert f"run {run_id[:8]}, step c1: processes left running" in done.stderr
-    assert not any(lives(each) for each in left)
-    assert records(tmp_path) == []
+        with survivors(tmp_path, "child", "daemon") as left:
+            kill_with_keepers(server)
+            assert all(lives(each) for each in left)
+            (tmp_path / "go").touch()
+            done = infloop(tmp_path, command[0], run_id, *command[1:])
+            assert f"run {run_id[:8]}, step c1: processes left running" in done.stderr
+            assert not any(lives(each) for each in left)
+            assert records(tmp_path) == []
 
 
 def complaints(folder: Path) -> str:
@@ -183,6 +239,32 @@ def test_a_process_is_ended_by_its_whole_identity_and_never_by_an_id_alone(tmp_p
             assert server.said
             assert [lives(each) for each in (real, other, marked)] == [False, True, False]
         assert records(tmp_path) == []
+
+
+@pytest.mark.claim("I59")
+@pytest.mark.parametrize("same", [True, False])
+def test_a_session_whose_leader_is_gone_is_ended_if_it_is_the_same_and_not_its_successor(
+    tmp_path: Path, same: bool
+) -> None:
+    line = "sleep 300 </dev/null >/dev/null 2>&1 & echo $$ $!"
+    said = subprocess.check_output(["sh", "-c", line], start_new_session=True, env={}, text=True)
+    leader, pid = map(int, said.split())
+    member = identified(pid)
+    session = autogroup(pid)
+    assert (member.session, bool(session)) == (leader, True)
+    forge(
+        tmp_path,
+        f"{DEAD}.1",
+        about(),
+        {"pid": leader, "start": 1, "autogroup": session if same else f"{session}0"},
+    )
+    try:
+        with process(tmp_path, isolation="host") as server:
+            assert server.said
+            assert lives(member) != same
+        assert records(tmp_path) == []
+    finally:
+        send_signal(member, signal.SIGKILL)
 
 
 @pytest.mark.claim("I59")
@@ -220,7 +302,9 @@ async def swept(folder: Path) -> None:
         assert await here.service.recover() == ([], [], [])
 
 
-@pytest.mark.parametrize("name", [f"{DEAD}.7", "notes.txt", "..lock", f"{DEAD}.7.new"])
+@pytest.mark.parametrize(
+    "name", ["i-00000000deadbeef.7", "notes.txt", "..lock", "i-00000000deadbeef.7.new"]
+)
 @pytest.mark.parametrize(
     "content",
     [

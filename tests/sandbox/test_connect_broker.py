@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import uvloop
 
 from infloop.sandbox.access import Access
 from infloop.sandbox.base import ChildRequest, ChildResult
-from infloop.sandbox.kernel.connect_broker import Peer, destination
+from infloop.sandbox.kernel.connect_policy import ClosedNetwork, Peer
 from infloop.sandbox.levels.guard import GuardSandbox
 from support.canaries import PATH, PYTHON, USER, directory_for_children, outside, place
 from support.confinement import need_guard
@@ -56,11 +57,11 @@ def six(address: str, port: int, scope: int = 0) -> bytes:
 @pytest.mark.parametrize(
     ("address", "goes_to"),
     [
-        (four("127.0.0.1", 3128), ("127.0.0.1", 40_000)),
-        (six("::ffff:127.0.0.1", 3128), ("::ffff:127.0.0.1", 40_000)),
-        (four("127.0.0.1", 5432), ("127.0.0.1", 5432)),
-        (six("::1", 5432), ("::1", 5432)),
-        (four("127.0.0.1", 3128) + bytes(100), ("127.0.0.1", 40_000)),
+        (four("127.0.0.1", 3128), four("127.0.0.1", 40_000)),
+        (six("::ffff:127.0.0.1", 3128), six("::ffff:127.0.0.1", 40_000)),
+        (four("127.0.0.1", 5432), four("127.0.0.1", 5432)),
+        (six("::1", 5432), six("::1", 5432)),
+        (four("127.0.0.1", 3128) + bytes(100), four("127.0.0.1", 40_000)),
         (four("127.0.0.1", 40_000), None),
         (four("127.0.0.2", 3128), None),
         (four("0.0.0.0", 3128), None),
@@ -81,8 +82,16 @@ def six(address: str, port: int, scope: int = 0) -> bytes:
         (b"", None),
     ],
 )
-def test_an_address_leads_to_a_peer_or_nowhere(address: bytes, goes_to: Peer | None) -> None:
-    assert destination(address, PEERS) == goes_to
+def test_an_address_leads_to_a_peer_or_nowhere(address: bytes, goes_to: bytes | None) -> None:
+    for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, socket.AF_NETLINK):
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            try:
+                reached = ClosedNetwork(PEERS).check(address, family, kind)
+            except OSError:
+                reached = None
+            fits = family == int.from_bytes(address[:2], sys.byteorder)
+            is_tcp = fits and kind == socket.SOCK_STREAM
+            assert reached == (goes_to if is_tcp else None)
 
 
 # The deed

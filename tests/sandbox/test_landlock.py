@@ -137,7 +137,7 @@ def test_a_link_cannot_lead_a_rule_elsewhere() -> None:
     with place() as parent:
         (parent / "link").symlink_to("/etc")
         for path in (parent / "link", parent / "link" / "ssl"):
-            with pytest.raises(OSError, match="symbolic links"):
+            with pytest.raises(OSError, match="behind one"):
                 landlock.ruleset([str(path)], [], network_open=True)
 
 

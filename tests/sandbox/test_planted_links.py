@@ -17,6 +17,8 @@ from support.server import workflow
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+EXCHANGE = Path(__file__).parent.parent / "support/children/exchange.py"
+RUNS = int(os.environ.get("RACES", "40")) // 4
 USER = "nobody" if os.geteuid() == 0 else ""
 
 levels = pytest.mark.parametrize("level", ["guard", "sandbox"])
@@ -80,3 +82,23 @@ async def test_the_users_own_link_to_where_a_run_works_is_followed_at_its_start(
         ended = await here.run(workflow("w", "pwd -P; touch made"))
     assert ended.status == "succeeded", ended.result
     assert (top / "work/made").exists()
+
+
+@levels
+async def test_a_link_that_another_run_exchanges_for_the_directory_is_not_followed(
+    top: Path, level: str
+) -> None:
+    work = top / "work"
+    shutil.copy(EXCHANGE, work / "exchange.py")
+    (work / "a/link").symlink_to(top / "home")
+    exchange = "(while [ ! -e over ]; do sleep 0.1; done) | python3 exchange.py a/sub a/link"
+    steps = workflow("steps", *["cat secret; touch planted; true"] * 3)
+    for step in steps["nodes"][1:]:
+        step["config"]["command"]["cwd"] = "a/sub"
+    async with world(top, **settings(level)) as here:
+        exchanging = await here.start(workflow("exchange", exchange))
+        ended = [await here.run(steps) for _ in range(RUNS)]
+        (work / "over").touch()
+        assert (await here.finish(exchanging)).status == "succeeded"
+    assert not [each for each in ended if "the-canary" in each.said()]
+    assert os.listdir(top / "home") == ["secret"]  # noqa: PTH208

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -34,7 +36,7 @@ from support.confinement import need_bubblewrap, need_guard
 from support.parts import ruled_out, ruled_out_if
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from infloop.model.isolation import Level
     from infloop.sandbox.base import Sandbox
@@ -156,6 +158,22 @@ async def test_auto_takes_the_strongest_level_that_holds(tmp_path: Path) -> None
     assert "container" in choice.reasons[0]
 
 
+async def test_a_level_is_proved_where_paths_are_long() -> None:
+    """Longer than the address of a Unix socket can be."""
+    need_bubblewrap()
+    with place() as folder:
+        deep = folder / ("d" * 120)
+        deep.mkdir(mode=0o711)
+        choice = await choose("sandbox", SandboxOptions(str(deep), user=USER))
+        assert choice.level == "sandbox"
+        host = HostSandbox(user=USER)
+        try:
+            report = await self_check(host, str(deep), user=USER, attempts=["connect_unix"])
+        finally:
+            await host.close()
+    assert [finding.reached for finding in report.findings] == [True]
+
+
 async def test_a_proof_is_remembered_until_the_circumstances_change(tmp_path: Path) -> None:
     need_bubblewrap()
     cache = tmp_path / "proofs.json"
@@ -174,18 +192,72 @@ async def test_a_proof_is_remembered_until_the_circumstances_change(tmp_path: Pa
         await choose("sandbox", where, cache)
 
 
+@contextlib.contextmanager
+def strangers() -> Iterator[None]:
+    """Connect to everything that this process begins to listen on, as another user could."""
+    over = threading.Event()
+
+    def connect() -> None:
+        known = _listeners()
+        while not over.is_set():
+            for family, address in _listeners() - known:
+                with contextlib.suppress(OSError), socket.socket(family) as stream:
+                    stream.connect(address)
+                    stream.sendall(b"hello")
+
+    thread = threading.Thread(target=connect)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _listeners() -> set[tuple[int, Any]]:
+    ours = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            ours.add(str(path.readlink()).removeprefix("socket:[").removesuffix("]"))
+    tcp = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    ports = {int(each[1][-4:], 16) for each in tcp if each[3] == "0A" and each[9] in ours}
+    unix = (line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:])
+    names = {each[7][1:] for each in unix if each[6] in ours and each[7:] and each[7][0] == "@"}
+    return {(socket.AF_INET, ("127.0.0.1", port)) for port in ports} | {
+        (socket.AF_UNIX, f"\0{name}") for name in names
+    }
+
+
+async def test_a_stranger_who_touches_the_canaries_lowers_no_level() -> None:
+    need_bubblewrap()
+    with place() as folder, strangers():
+        choice = await choose("auto", SandboxOptions(str(folder), user=USER))
+    assert choice.level == "sandbox"
+
+
+async def test_a_level_that_fails_its_check_is_refused_and_not_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The strongest level here is one that promises more than it keeps."""
+
+    class Pretender(HostSandbox):
+        level = "sandbox"  # type: ignore[assignment]
+        confines = True
+        promises = level_class("sandbox").promises
+
+        @classmethod
+        def open(cls, options: SandboxOptions) -> Self:
+            return cls(user=options.user)
+
+    monkeypatch.setattr("infloop.sandbox.levels.choice.LEVEL_CLASSES", (Pretender, *LEVEL_CLASSES))
+    with place() as folder, pytest.raises(SettingsError, match="failed its check") as refused:
+        await choose("auto", SandboxOptions(str(folder), user=USER))
+    assert "INFLOOP_ISOLATION" in str(refused.value)
+
+
 async def test_a_level_asked_for_by_name_that_does_not_hold_is_refused() -> None:
     with place() as folder, pytest.raises(SettingsError, match="'container' does not hold here"):
         await choose("container", SandboxOptions(str(folder), user=USER))
-
-
-@ruled_out_if(os.geteuid() != 0, "only root needs another user")
-async def test_root_without_a_user_for_children_is_left_with_host_and_told_why() -> None:
-    with place() as folder:
-        choice = await choose("auto", SandboxOptions(str(folder)))
-    assert choice.level == "host"
-    assert len(choice.reasons) == 3
-    assert all("another user" in reason for reason in choice.reasons[1:])
 
 
 async def test_host_needs_no_proof() -> None:

@@ -7,14 +7,12 @@ import signal
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infloop.store.files import private_directory, write_private
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def mode(path: Path) -> int:
@@ -67,6 +65,28 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
     assert target.read_text() == "mine"
     assert not link.is_symlink()
     assert link.read_bytes() == b"new"
+
+
+def test_content_and_name_are_on_the_disk_before_the_write_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, done = tmp_path / "file", list[tuple[str, object]]()
+    sync, rename = os.fsync, os.rename
+
+    def fsync(descriptor: int) -> None:
+        place = Path(f"/proc/self/fd/{descriptor}").readlink()
+        sync(descriptor)
+        done.append(("synced", place if place.is_dir() else place.read_bytes()))
+
+    def renamed(before: Any, after: Any, **more: Any) -> None:
+        rename(before, after, **more)
+        done.append(("named", Path(after)))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(os, name, renamed)
+    write_private(path, b"new" * 10_000)
+    assert done == [("synced", b"new" * 10_000), ("named", path), ("synced", tmp_path)]
 
 
 WRITING_CHILD = """

@@ -33,8 +33,10 @@ from infloop.model.audit import (
     AuditEntry,
     AuditFilter,
     EventName,
+    audit_event,
     fingerprint,
 )
+from infloop.model.values import JsonValue
 from infloop.runtime.clock import SetClock
 from infloop.settings import load_settings
 from infloop.store.audit import files as audit_files
@@ -342,6 +344,23 @@ async def test_a_closed_log_takes_nothing(tmp_path: Path) -> None:
 
 
 # -- files -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.claim("I65")
+async def test_with_the_default_settings_the_log_keeps_months(tmp_path: Path) -> None:
+    chosen = load_settings({"INFLOOP_DATA_DIR": str(tmp_path)})
+    size, files, folder = chosen.audit_max_bytes, chosen.audit_max_files, tmp_path / "audit"
+    days, daily = 180, 120
+    async with open_audit_log(folder, max_bytes=size, max_files=files) as log:
+        for day in range(days):
+            details: dict[str, JsonValue] = {"number": day}
+            entry = audit_event(day * 86_400_000, "login.failed", Actor("open"), details=details)
+            await log.record_all([entry] * daily)
+    kept = numbers(entries(folder))
+    assert kept == [day for day in range(days) for _ in range(daily)]
+    # Three months of six thousand entries a day fit into the files that are kept.
+    each = sum(file.stat().st_size for file in folder.iterdir()) / (days * daily)
+    assert size * (files - 1) / each > 90 * 6_000
 
 
 @pytest.mark.claim("I65")

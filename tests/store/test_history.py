@@ -21,6 +21,8 @@ from infloop.model.events import (
 )
 from infloop.store import run_records as record
 from infloop.store.run_records import export_record, import_record
+from infloop.store.sqlite.database import open_for_writing
+from infloop.store.sqlite.pruning import delete_runs, prunable_runs
 from infloop.store.sqlite.store import DATABASE_FILE
 from support.stores import (
     OpenStore,
@@ -34,6 +36,25 @@ from support.stores import (
     started,
     store_in,
 )
+
+
+async def test_a_run_that_is_resumed_while_old_runs_are_pruned_is_kept(tmp_path: Path) -> None:
+    async with store_in(tmp_path) as store:
+        for run_id in ("resumed", "old"):
+            await settled(store.run_log, new_run(run_id))
+        await store.run_log.flush()
+        connection = open_for_writing(tmp_path / DATABASE_FILE, "NORMAL")
+        try:
+            chosen = prunable_runs(connection, "w", 0)
+            assert sorted(chosen) == ["old", "resumed"]
+            await store.run_log.take_over("resumed", "another", force=True)
+            with connection:
+                assert delete_runs(connection, chosen) == 1
+        finally:
+            connection.close()
+        (left,) = await store.run_log.runs()
+        assert (left.id, left.status, left.owner) == ("resumed", "running", "another")
+        assert await read_all(store.run_log, "resumed")
 
 
 @pytest.mark.claim("I76")

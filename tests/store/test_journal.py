@@ -23,6 +23,8 @@ from infloop.model.events import (
 from infloop.store.sqlite.blobs import read_page
 from infloop.store.sqlite.database import open_for_reading, open_for_writing
 from infloop.store.sqlite.migrations import MIGRATIONS, migrate, schema_version
+from infloop.store.sqlite.pruning import delete_runs, prunable_runs
+from infloop.store.sqlite.run_log import SqliteRunLog
 from infloop.store.sqlite.store import DATABASE_FILE
 from support.stores import (
     OpenStore,
@@ -139,12 +141,45 @@ async def test_a_loose_database_file_is_tightened_and_the_users_directory_left_a
 
 def test_the_database_is_set_up_to_be_durable_and_to_shrink(tmp_path: Path) -> None:
     connection = open_for_writing(tmp_path / DATABASE_FILE, "FULL")
-    names = ("journal_mode", "synchronous", "auto_vacuum", "foreign_keys")
+    names = ("journal_mode", "synchronous", "auto_vacuum", "foreign_keys", "secure_delete")
     found = {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names}
     connection.close()
     assert found == {
         "journal_mode": "wal", "synchronous": 2, "auto_vacuum": 2, "foreign_keys": 1,
+        "secure_delete": 2,
     }  # fmt: skip
+
+
+def test_a_reader_cannot_write(tmp_path: Path) -> None:
+    open_for_writing(tmp_path / DATABASE_FILE, "FULL").close()
+    connection = open_for_reading(tmp_path / DATABASE_FILE)
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        connection.execute("DELETE FROM run")
+    connection.close()
+
+
+async def test_infloop_itself_opens_it_so_that_a_commit_survives_a_power_failure(
+    tmp_path: Path,
+) -> None:
+    async with store_in(tmp_path) as store:
+        assert isinstance(store.run_log, SqliteRunLog)
+        read = store.run_log._writer.submit(lambda it: it.execute("PRAGMA synchronous").fetchone())
+        assert await read == (2,)
+
+
+async def test_a_run_that_goes_on_again_is_not_pruned(tmp_path: Path) -> None:
+    """It may be resumed after it was chosen to be deleted, by another process."""
+    async with store_in(tmp_path) as store:
+        for run_id in ("r1", "r2"):
+            await settled(store.run_log, new_run(run_id, started_at=len(run_id)))
+        ours = open_for_writing(tmp_path / DATABASE_FILE, "FULL")
+        doomed = prunable_runs(ours, "w", 0)
+        assert sorted(doomed) == ["r1", "r2"]
+        await store.run_log.take_over("r1", "another", expect_dead="me")
+        assert delete_runs(ours, doomed) == 1
+        ours.close()
+        assert [row.id for row in await store.run_log.runs()] == ["r1"]
+        assert len(await read_all(store.run_log)) == 2
 
 
 WITH_ROW_IDS = 6

@@ -30,13 +30,14 @@ Agents and models
     scripted_http       a server that plays what a test gives it, byte by byte
     provider_conformance, http_conformance   what every provider must do
     acp_agents, cli_agents   agents that do what a script says
-    prompt_agent        an agent that executes its prompt as Python, as another user
+    prompt_agent        an agent that executes its prompt as Python
     agent_programs, confined_agents   the real `claude` and `codex`
 
 Confinement
 
     canaries            what a confined child must not reach
     confinement         the levels, and directories that children can use
+    service_user        the user as whom the children of a whole run work
     sandbox_attacks     the table of attacks on a sandbox
     attack_tables       the other tables of attacks
     small_disk          disks that are small, or never answer

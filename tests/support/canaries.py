@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infloop.sandbox.kernel import seccomp
+from support.system_calls import BY_ARGUMENTS, REFUSED_AT_GUARD, REFUSED_EVERYWHERE, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -225,6 +225,6 @@ def _share_memory(world: Outside, stack: contextlib.ExitStack) -> None:
 
 def numbers() -> dict[str, int]:
     """The system calls that attackers make by number, on this machine."""
-    column = 0 if os.uname().machine == "x86_64" else 1
-    tables = {**seccomp._DENIED, **seccomp._DENIED_WITHOUT_NAMESPACES, **seccomp._CONDITIONAL}
-    return {name: number for name, pair in tables.items() if (number := pair[column]) is not None}
+    names = (*REFUSED_EVERYWHERE, *REFUSED_AT_GUARD, *BY_ARGUMENTS)
+    numbers = {name: number_of(name, os.uname().machine) for name in names}
+    return {name: number for name, number in numbers.items() if number is not None}

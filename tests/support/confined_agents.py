@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -16,11 +14,10 @@ import pytest
 
 from infloop.providers import SHIPPED_DIR
 from support.agent_programs import PROGRAMS
-from support.parts import ruled_out
 from support.runs import World, world
+from support.service_user import SERVICE_USER, folder_for_children, give
 from support.workflows import edges, node, workflow
 
-NOBODY = 65534
 MARK = "PLACE_OF_A_TEST"
 START = node("s", "start")
 
@@ -42,27 +39,20 @@ def rounds(agent: dict[str, Any], times: int, **more: Any) -> dict[str, Any]:
 
 
 class Place:
-    """A directory that `nobody` can enter; its workspace and its home belong to them."""
+    """A directory that the children's user can enter; its workspace and home belong to them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.home = folder / "home"
         self.work = folder / "work"
         self.data = folder / "data"
-        for made in (self.home, self.work):
-            made.mkdir()
-        self.give(self.home, self.work)
-
-    def give(self, *paths: Path) -> None:
-        for path in paths:
-            os.chown(path, NOBODY, NOBODY)
 
     def put(self, name: str, text: str) -> Path:
         """Write a file into the home."""
         file = self.home / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-        self.give(file.parent, file)
+        give(file.parent, file)
         return file
 
     def manifest(self, provider: str, **changes: Any) -> None:
@@ -75,7 +65,7 @@ class Place:
 
     @asynccontextmanager
     async def world(self, level: str, **settings: Any) -> AsyncIterator[World]:
-        settings = {"service_user": "nobody", "snapshots": False, **settings}
+        settings = {"service_user": SERVICE_USER, "snapshots": False, **settings}
         settings |= {"isolation": level, "child_env_passthrough": MARK}
         async with world(self.folder, **settings) as here:
             yield here
@@ -103,11 +93,7 @@ class Place:
 @contextmanager
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """Make such a place, and an environment for infloop in which the agents are found."""
-    if os.geteuid() != 0:
-        ruled_out("only root can run children as another user")
-    folder = Path(tempfile.mkdtemp(prefix="infloop-agents-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    try:
+    with folder_for_children("home", "work") as folder:
         made = Place(folder)
         monkeypatch.setenv("PATH", f"{PROGRAMS}:/usr/local/bin:/usr/bin:/bin")
         monkeypatch.setenv("HOME", str(made.home))
@@ -116,5 +102,3 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         for name in ("CODEX_HOME", "CLAUDE_CONFIG_DIR", "OPENAI_API_KEY", "CODEX_API_KEY"):
             monkeypatch.delenv(name, raising=False)
         yield made
-    finally:
-        shutil.rmtree(folder)

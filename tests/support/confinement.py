@@ -37,6 +37,17 @@ def need_guard() -> None:
         missing(f"level 'guard' needs {piece}")
 
 
+def need_level(level: str) -> None:
+    """Return where a level can be had; every machine has `host`."""
+    match level:
+        case "sandbox":
+            need_bubblewrap()
+        case "guard":
+            need_guard()
+        case _:
+            assert level == "host"
+
+
 def give(path: Path) -> Path:
     """Give a file or directory, with all that is in it, to the children's user."""
     if USER:

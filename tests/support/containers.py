@@ -14,10 +14,11 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pip
+from support.parts import missing
 
 NAME = f"infloop-test-{os.getpid()}"
 # crun refuses machines that still have cgroup v1 beside v2; runc takes both.
@@ -150,8 +151,16 @@ def _copy_python(root: Path) -> Iterator[Path]:
     library = root / "usr/local/lib" / version
     ignored = shutil.ignore_patterns(*_UNUSED)
     shutil.copytree(sysconfig.get_path("stdlib"), library, ignore=ignored)
-    shutil.copytree(Path(pip.__file__).parent, library / "pip", ignore=ignored)
+    shutil.copytree(_pip(), library / "pip", ignore=ignored)
     yield from library.glob("lib-dynload/*.so")
+
+
+def _pip() -> Path:
+    """Where pip is. Not every environment has it, and only these tests need it."""
+    found = find_spec("pip")
+    if found is None or found.origin is None:
+        missing(f"pip is missing: run `{sys.executable} -m ensurepip`")
+    return Path(found.origin).parent
 
 
 def _copy_libraries(root: Path, programs: Iterable[Path]) -> None:

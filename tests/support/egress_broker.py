@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from infloop.egress.broker import Account, Broker, KeyField
+from infloop.egress.broker import Account, AdmittedCall, Broker, CallRefused, KeyField
 from infloop.egress.limits import ProxyLimits
 from infloop.policy.routes import Dialect, Route
 from infloop.providers.base import Usage
-from infloop.providers.http.usage_meter import UsageMeter, usage_meter
+from infloop.providers.http.dialects import dialect_of
+from infloop.providers.http.usage_meter import UsageMeter
 from support.egress_proxy import (
     TOKEN,
     Far,
@@ -50,15 +51,23 @@ class Books:
 
     meters: list[UsageMeter] = field(default_factory=list)
     why_not: str = ""
+    is_limited: bool = False
+    waits: bool = False
+    sent_instead: bytes = b""
+    bodies: list[bytes | None] = field(default_factory=list)
 
-    async def refusal(self) -> str:
-        return self.why_not
-
-    def meter(self, dialect: Dialect, route: Route) -> UsageMeter | None:
-        found = usage_meter(route.path, lambda: None)
-        if found is not None:
-            self.meters.append(found)
-        return found
+    async def admit(self, dialect: Dialect, route: Route, body: bytes | None) -> AdmittedCall:
+        if self.waits:
+            await asyncio.Event().wait()
+        if self.why_not:
+            raise CallRefused(402, self.why_not)
+        self.bodies.append(body)
+        body = self.sent_instead or body
+        api = dialect_of(route.path)
+        if api is None:
+            return AdmittedCall(None, body)
+        self.meters.append(UsageMeter(api, lambda: None))
+        return AdmittedCall(self.meters[-1], body)
 
     @property
     def used(self) -> Usage:

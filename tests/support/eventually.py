@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 INTERVAL_S = 0.01
 
 T = TypeVar("T")

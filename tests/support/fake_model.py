@@ -2,7 +2,8 @@
 
 It speaks what agents speak: Anthropic's Messages, OpenAI's Responses and Chat Completions, as a
 stream or in one piece. Each request that offers tools takes the next turn, and the last turn is
-repeated; a request without tools (for a title, say) is answered with a word and takes none.
+repeated; a request without tools (for a title, say) is answered with a word and takes none. A turn
+can be a function of the request.
 
     async with FakeModel([Say("I will write it."), Use("Write", {...})], [Say("DONE")]) as model:
         ... ANTHROPIC_BASE_URL=model.url ...
@@ -61,7 +62,8 @@ class Hang:
     text: str
 
 
-Turn: TypeAlias = Sequence[Say | Use] | Refuse | Hang
+FixedTurn: TypeAlias = Sequence[Say | Use] | Refuse | Hang
+Turn: TypeAlias = "FixedTurn | Callable[[Asked], FixedTurn]"
 
 
 class Asked(NamedTuple):
@@ -121,7 +123,7 @@ class FakeModel:
             writer.close()
 
     async def _speak(self, asked: Asked, speak: Dialect, writer: asyncio.StreamWriter) -> None:
-        turn = self._next_turn() if asked.body.get("tools") else [Say("fine")]
+        turn: FixedTurn = self._next_turn(asked) if asked.body.get("tools") else [Say("fine")]
         if isinstance(turn, Refuse):
             writer.write(whole_answer(turn.status, turn.body, turn.headers))
             return
@@ -136,10 +138,10 @@ class FakeModel:
             await asyncio.Event().wait()
         await _send(writer, speech.end)
 
-    def _next_turn(self) -> Turn:
+    def _next_turn(self, asked: Asked) -> FixedTurn:
         turn = self._turns[min(self._taken, len(self._turns) - 1)]
         self._taken += 1
-        return turn
+        return turn(asked) if callable(turn) else turn
 
 
 # -- HTTP, one request a connection --------------------------------------------------------------

@@ -85,6 +85,27 @@ def fail_for_a_missing_part(report: pytest.TestReport) -> None:
             report.longrepr = f"skipped, although REQUIRE_TEST_PARTS=1: {reason}"
 
 
+def note_claims(report: pytest.TestReport, item: pytest.Item) -> None:
+    """Note which claims a test is marked to prove; the note reaches xdist's controller."""
+    claims = [claim for mark in item.iter_markers("claim") for claim in mark.args]
+    if claims:
+        report.user_properties.append(("claims", " ".join(claims)))
+
+
+def unproved_claims(
+    skipped: Iterable[pytest.TestReport], passed: Iterable[pytest.TestReport]
+) -> list[str]:
+    """Return the claims whose tests were all skipped."""
+    return sorted({*_claims(skipped)} - {*_claims(passed)})
+
+
+def _claims(reports: Iterable[pytest.TestReport]) -> Iterator[str]:
+    for report in reports:
+        for name, value in report.user_properties:
+            if name == "claims":
+                yield from str(value).split()
+
+
 def summary(skipped: Iterable[pytest.TestReport], left_out: Iterable[str]) -> Iterator[str]:
     """Yield what was not tested, and how to get it tested."""
     reasons = Counter(map(_reason, skipped))

@@ -1,22 +1,18 @@
-"""An agent that executes its prompt as Python, and runs as the user `nobody`."""
+"""An agent that executes its prompt as Python, and runs as the children's user."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from support.parts import ruled_out
+from support.service_user import SERVICE_USER, folder_for_children, give
 from support.workflows import edges, node, workflow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NOBODY = 65534
 AGENT = """#!/usr/bin/python3
 import json, os, pathlib, subprocess, sys, urllib.error, urllib.request
 home = pathlib.Path.home()
@@ -35,27 +31,17 @@ exec(sys.stdin.read())
 
 @contextmanager
 def agent_folder() -> Iterator[Path]:
-    """Make a folder with the agent; its `work` and its `home` belong to `nobody`."""
-    if os.geteuid() != 0:
-        ruled_out("only root can run children as another user")
-    made = Path(tempfile.mkdtemp(prefix="infloop-test-", dir="/var/tmp"))
-    made.chmod(0o755)
-    for name in ("work", "home"):
-        (made / name).mkdir()
-        os.chown(made / name, NOBODY, NOBODY)
-    (made / "agent").write_text(AGENT)
-    (made / "agent").chmod(0o755)
-    try:
+    """Make a folder with the agent; its `work` and its `home` belong to the children's user."""
+    with folder_for_children("work", "home") as made:
+        (made / "agent").write_text(AGENT)
+        (made / "agent").chmod(0o755)
         yield made
-    finally:
-        shutil.rmtree(made)
 
 
 def theirs(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    for each in (path.parent, path):
-        os.chown(each, NOBODY, NOBODY)
+    give(path.parent, path)
     return path
 
 
@@ -67,7 +53,7 @@ def manifest(top: Path, **more: Any) -> None:
 
 
 def settings(level: str) -> dict[str, Any]:
-    return {"isolation": level, "service_user": "nobody", "snapshots": False}
+    return {"isolation": level, "service_user": SERVICE_USER, "snapshots": False}
 
 
 def asking(code: str, **config: Any) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from infloop.catalog.plugins import PluginFiles
 from infloop.catalog.triggers import TriggerFiles
 from infloop.catalog.workflows import WorkflowCatalog
 from infloop.triggers.firing import Firing
-from infloop.triggers.webhook import Delivery, QueuePosition, WebhookAnswer, Webhooks
+from infloop.triggers.webhook import Delivery, NotQueued, QueuePosition, WebhookAnswer, Webhooks
 
 NOW = 1_700_000_000_000
 ID = "Mp3bBKPc04r3UQGQt71Dsw"
-SECRET = "hunter2"
+SECRET = "hunter2-hunter2-hunter2"
 WORKFLOW: dict[str, Any] = {
     "id": "review",
     "name": "Review",
@@ -72,12 +72,14 @@ class Stand:
         raw = {**TRIGGER, **changes}
         self.write("triggers", raw["id"], {k: v for k, v in raw.items() if v is not None})
 
-    async def enqueue(self, firing: Firing) -> QueuePosition | None:
+    async def enqueue(self, firing: Firing) -> QueuePosition | NotQueued:
         for number, before in enumerate(self.queued):
             if firing.key and before.key == firing.key:
                 return QueuePosition(f"q-{number}", number + 1)
+        if firing.fingerprint in {before.fingerprint for before in self.queued} - {""}:
+            return "replayed"
         if len(self.queued) >= self.room:
-            return None
+            return "queue-full"
         self.queued.append(firing)
         self.lookup.fired(firing.trigger_id, NOW)
         return QueuePosition(f"q-{len(self.queued) - 1}", len(self.queued))

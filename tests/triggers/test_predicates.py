@@ -165,6 +165,14 @@ def test_a_mapped_input_that_resolves_to_nothing_is_empty_and_not_its_default() 
     assert firing.inputs == {"x": ""}
 
 
+def test_a_run_does_not_name_the_address_of_its_trigger() -> None:
+    """The address is a credential, and the cause of a run is in logs and exports."""
+    firing = prepare(trigger(), workflow(), SCOPE)
+    assert firing is not None
+    assert firing.cause.detail == "w webhook"
+    assert trigger().id not in str(firing.cause)
+
+
 def test_an_input_that_the_workflow_does_not_have_is_left_out() -> None:
     made = workflow({"name": "x", "type": "string", "default": "d"})
     firing = prepare(trigger(y="{{body.action}}"), made, SCOPE)

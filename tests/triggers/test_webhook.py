@@ -30,6 +30,7 @@ from infloop.triggers.webhook import MAX_BODY_BYTES, WebhookAnswer
 from support.webhooks import BODY, ID, NOW, SECRET, TRIGGER, WORKFLOW, Stand
 
 OTHER = "Qp3bBKPc04r3UQGQt71Dsw"
+ANOTHER = "another-secret-0123456789"
 
 
 async def test_a_genuine_request_is_queued_with_its_inputs(tmp_path: Path) -> None:
@@ -79,8 +80,8 @@ ORDER: list[tuple[int, Spoil, dict[str, Any]]] = [
     (204, lambda stand: stand.trigger(match=[{"lhs": "a", "op": "==", "rhs": "b"}]), {}),
     (404, wrong_workflow, {}),
     (204, lambda stand: None, {"X_GitHub_Event": "push"}),
-    (401, lambda stand: None, {"secret": "wrong"}),
     (429, lambda stand: None, {}),
+    (401, lambda stand: None, {"secret": "wrong"}),
     (401, lambda stand: None, {"to": OTHER}),
     (413, lambda stand: None, {"body": LARGE}),
 ]
@@ -170,7 +171,7 @@ async def test_an_old_secret_counts_for_as_long_as_was_said(tmp_path: Path) -> N
         (NOW + 1000, "before", 401),
         (NOW + 1000, SECRET, 202),
     ):
-        assert (await stand.post(at=at, secret=secret)).status == status
+        assert (await stand.post(body(at - NOW), at=at, secret=secret)).status == status
 
 
 # -- a stranger learns nothing ---------------------------------------------------------------------
@@ -279,8 +280,9 @@ async def test_an_ipv6_host_is_one_sender_whatever_address_it_takes(
     first: str, second: str, same: bool, tmp_path: Path
 ) -> None:
     stand = Stand(tmp_path, per_minute=1)
-    assert (await stand.post(to=new_trigger_id(), remote=first)).status == 401
-    again = await stand.post(to=new_trigger_id(), remote=second)
+    # Two ids of different groups: those of one group are limited together.
+    assert (await stand.post(to=f"{0:032x}", remote=first)).status == 401
+    again = await stand.post(to=f"{1:032x}", remote=second)
     assert again.status == (429 if same else 401)
 
 
@@ -301,13 +303,59 @@ async def test_a_trigger_takes_so_many_requests_a_minute(tmp_path: Path) -> None
     stand = Stand(tmp_path, room=1_000, per_minute=120)
     stand.trigger()
     stand.trigger(id=OTHER)
-    statuses = [(await stand.post(at=NOW + n)).status for n in range(121)]
+    statuses = [(await stand.post(body(n), at=NOW + n)).status for n in range(121)]
     assert statuses == [202] * 120 + [429]
     refused = await stand.post(at=NOW + 30_000)
     assert told(refused) == (429, {"error": "rate-limited"}, {"Retry-After": "30"})
     assert (await stand.post(to=OTHER, at=NOW + 30_000)).status == 202
     assert (await stand.post(at=NOW + 59_999)).status == 429
-    assert (await stand.post(at=NOW + 60_000)).status == 202
+    assert (await stand.post(body(200), at=NOW + 60_000)).status == 202
+
+
+def body(number: int) -> bytes:
+    """A body that no other request has."""
+    return BODY + b" " * number
+
+
+async def test_forged_requests_use_up_nothing_of_a_triggers_rate(tmp_path: Path) -> None:
+    stand = Stand(tmp_path, per_minute=5)
+    stand.trigger()
+    remotes = ("192.0.2.1", "198.51.100.7", "203.0.113.9")
+    forged = [
+        (await stand.post(body(n), secret="wrong", remote=remotes[n % 3], at=NOW + n)).status
+        for n in range(300)
+    ]
+    assert set(forged) == {401, 429}
+    assert forged.count(401) == 5
+    genuine = [(await stand.post(body(n), at=NOW + 400 + n)).status for n in range(6)]
+    assert genuine == [202] * 5 + [429]
+
+
+async def test_a_misconfigured_trigger_is_limited_too(tmp_path: Path) -> None:
+    stand = Stand(tmp_path, per_minute=3)
+    stand.trigger(secret=None)
+    statuses = [(await stand.post(secret=None)).status for _ in range(5)]
+    assert statuses == [500] * 3 + [429] * 2
+
+
+@pytest.mark.parametrize(
+    "kind", ["multipart/form-data; boundary=x", "Multipart/Mixed", " multipart/related"]
+)
+async def test_a_multipart_body_is_refused_after_its_signature(kind: str, tmp_path: Path) -> None:
+    stand = Stand(tmp_path)
+    stand.trigger()
+    form = b'--x\r\nContent-Disposition: form-data; name="action"\r\n\r\nopened\r\n--x--\r\n'
+    answer = await stand.post(form, Content_Type=kind)
+    assert told(answer) == (415, {"error": "unsupported-media-type"}, {})
+    assert (await stand.post(form, Content_Type=kind, secret="wrong")).status == 401
+    assert stand.queued == []
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded", "", "x"])
+async def test_any_other_media_type_is_taken_as_it_is(kind: str, tmp_path: Path) -> None:
+    stand = Stand(tmp_path)
+    stand.trigger()
+    assert (await stand.post(Content_Type=kind)).status == 202
 
 
 # -- rates -----------------------------------------------------------------------------------------
@@ -518,16 +566,68 @@ async def test_a_repetition_gets_the_first_answer_and_starts_nothing(
     assert told(first) == told(again)
     assert len(stand.queued) == 1
     other: dict[str, Any] = {name: "other"}
-    await stand.post(**other)
+    await stand.post(BODY + b" ", **other)
     await stand.post(to=OTHER, **same)
     assert len(stand.queued) == 3
+
+
+@pytest.mark.parametrize("name", ["X_GitHub_Delivery", "webhook_id", "Idempotency_Key"])
+async def test_a_signed_request_under_another_id_or_none_is_a_replay(
+    name: str, tmp_path: Path
+) -> None:
+    stand = Stand(tmp_path)
+    stand.trigger(previousSecret="an-older-secret-0123", previousSecretUntil=NOW + 1)
+    first: dict[str, Any] = {name: "72d3162e"}
+    again: list[dict[str, Any]] = [
+        {name: "new"},
+        {},
+        {"X_Hub_Signature_256": f"sha256={sign(BODY).upper()}"},
+        {"X_GitHub_Delivery": "1", "webhook_id": "2", "Idempotency_Key": "3"},
+        {"User_Agent": "another", "query": (("a", "b"),)},
+    ]
+    assert (await stand.post(**first)).status == 202
+    for sent in again:
+        answer = await stand.post(**sent)
+        assert told(answer) == (409, {"error": "replayed"}, {}), sent
+        assert (answer.reason, answer.trigger_id) == ("replayed", ID)
+    assert len(stand.queued) == 1
+    # Somebody who only repeats what they saw cannot sign it with another secret.
+    assert (await stand.post(secret="an-older-secret-0123")).status == 202
+
+
+def sign(body: bytes) -> str:
+    return hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+
+
+async def test_where_nothing_is_signed_there_is_no_replay(tmp_path: Path) -> None:
+    stand = Stand(tmp_path)
+    stand.trigger(secret=None, verifyOptional=True)
+    await stand.post(secret=None)
+    await stand.post(secret=None)
+    stand.trigger(pluginId="gitlab", eventType="Push Hook", match=[], inputs={})
+    for _ in range(2):
+        sent: dict[str, Any] = {"X_Gitlab_Token": SECRET, "X_Gitlab_Event": "Push Hook"}
+        assert (await stand.post(secret=None, **sent)).status == 202
+    assert [(firing.key, firing.fingerprint) for firing in stand.queued] == [("", "")] * 4
+
+
+async def test_a_trial_may_be_repeated(tmp_path: Path) -> None:
+    stand = Stand(tmp_path)
+    stand.trigger(match=[])
+    plugin = stand.lookup.plugin("github")
+    trigger = stand.lookup.trigger(ID)
+    assert plugin is not None
+    assert trigger is not None
+    for number in range(2):
+        trial = trial_delivery(trigger, plugin, NOW, request_id=str(number))
+        assert (await stand.webhooks.receive(trial, NOW)).status == 202
 
 
 async def test_requests_without_an_id_are_each_their_own(tmp_path: Path) -> None:
     stand = Stand(tmp_path)
     stand.trigger()
     await stand.post()
-    await stand.post()
+    await stand.post(BODY + b" ")
     assert [firing.key for firing in stand.queued] == ["", ""]
 
 
@@ -535,7 +635,7 @@ async def test_an_id_without_end_is_kept_short(tmp_path: Path) -> None:
     stand = Stand(tmp_path)
     stand.trigger()
     await stand.post(Idempotency_Key="k" * 10_000)
-    await stand.post(Idempotency_Key="k" * 10_001)
+    await stand.post(BODY + b" ", Idempotency_Key="k" * 10_001)
     keys = [firing.key for firing in stand.queued]
     assert len(set(keys)) == 2
     assert all(len(key) < 100 for key in keys)
@@ -846,6 +946,7 @@ def test_a_trigger_whose_runs_would_be_refused_says_so(tmp_path: Path) -> None:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("INFLOOP_DATA_DIR", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("INFLOOP_ISOLATION", "host")
     (tmp_path / "workflows").mkdir()
     (tmp_path / "workflows/review.json").write_text(json.dumps(WORKFLOW))
     return tmp_path
@@ -871,23 +972,23 @@ def test_a_trigger_is_added_shown_tried_out_changed_and_removed(
     payload = home / "payload.json"
     payload.write_text('{"action": "closed"}')
     assert infloop(["triggers", "test", name, "--payload", str(payload)]) == 1
-    monkeypatch.setattr("sys.stdin", io.StringIO("another\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{ANOTHER}\n"))
     assert infloop(["triggers", "secret", name, "--overlap", "24"]) == 0
     assert infloop(["triggers", "disable", name]) == 0
     assert infloop(["triggers", "regenerate", name]) == 0
     renamed = one_trigger(home)
     assert renamed != name
     written = json.loads((home / f"triggers/{renamed}.json").read_text())
-    assert (written["secret"], written["previousSecret"]) == ("another", SECRET)
+    assert (written["secret"], written["previousSecret"]) == (ANOTHER, SECRET)
     assert written["enabled"] is False
     assert "lastFiredAt" not in written
     assert infloop(["triggers", "remove", renamed]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert SECRET not in out
-    assert "another" not in out
+    assert ANOTHER not in out
     for line in (
-        f"added {name}: a webhook of 'github', event 'issues', starts 'review'",
+        f"added {name} (review webhook): a webhook of 'github', event 'issues', starts 'review'",
         "  signature: x-hub-signature-256, secret set",
         "  if {{body.action}} == opened",
         "202 accepted",
@@ -921,7 +1022,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "no workflow": (["add", "gone"], "there is no workflow 'gone'"),
     "a bad schedule": (["add", "review", "--cron", "* * * * * *"], "is not a schedule"),
     "both": (["add", "review", "--cron", "0 0 * * *", "--files", "*"], "a trigger has one kind"),
-    "no glob": (["add", "review", "--directory", "."], "files.globs: is missing"),
+    "no glob": (["add", "review", "--directory", "."], "--directory needs --files"),
     "a condition without operator": (["add", "review", "--match", "a"], "is not 'LEFT OP RIGHT'"),
     "an input without value": (["add", "review", "--input", "a"], "is not NAME=VALUE"),
     "no such trigger": (["show", "gone"], "there is no trigger 'gone'"),

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
+from infloop.store.run_records import import_record
 from support.eventually import eventually
-from support.server import TOKEN, Client, Process, process, put_workflow, workflow
+from support.server import TOKEN, Client, Process, here, process, put_workflow, workflow
+from support.stores import store_in
+from support.workflows import edges, node
+from support.workflows import workflow as graph
 
 
 @pytest.fixture(scope="module")
@@ -108,18 +114,101 @@ def test_a_preset_is_copied_and_never_changed_or_deleted(client: Client) -> None
     assert again["name"] == preset["name"]
 
 
-def test_a_workflow_that_could_not_run_is_refused_with_places_and_hints(client: Client) -> None:
-    bad = workflow("bad", "true")
+def test_an_unfinished_workflow_is_saved_with_its_problems_and_not_run(client: Client) -> None:
+    bad = workflow("unfinished", "true")
     bad["nodes"][1]["type"] = "conditoin"
     bad["edges"].append({"source": "nowhere", "target": "c1"})
-    answer = client.post("/api/workflows", bad)
-    assert (answer.status, answer.json()["error"]) == (422, "invalid-workflow")
-    problems = answer.json()["problems"]
+    saved = client.post("/api/workflows", bad)
+    assert saved.status == 201
+    problems = saved.json()["problems"]
+    assert {each["severity"] for each in problems} == {"error"}
     assert any("condition" in problem["hint"] for problem in problems)
     assert all(problem["place"] for problem in problems)
-    assert client.get("/api/workflows/bad").status == 404
     checked = client.post("/api/workflows/check", bad).json()["problems"]
-    assert [each["message"] for each in checked] == [each["message"] for each in problems]
+    loaded = client.get("/api/workflows/unfinished").json()
+    for other in (checked, loaded["problems"]):
+        assert [each["message"] for each in other] == [each["message"] for each in problems]
+    refused = client.post("/api/run", {"workflowId": "unfinished"})
+    assert (refused.status, refused.json()["error"]) == (422, "invalid-workflow")
+    loaded["workflow"]["nodes"][1]["type"] = "condition"
+    del loaded["workflow"]["edges"][-1]
+    finished = client.ask("PUT", "/api/workflows/unfinished", loaded["workflow"])
+    assert finished.status == 200
+    assert {each["severity"] for each in finished.json()["problems"]} == {"warning"}
+    assert client.run("unfinished")["status"] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[]",
+        b'{"id": "odd", "name": "", "nodes": [], "edges": []}',
+        b'{"id": "odd", "nodes": [], "edges": []}',
+        b'{"id": "odd", "name": "n", "nodes": {}, "edges": []}',
+        b'{"id": "odd", "name": "n", "nodes": [], "edges": "none"}',
+        b'{"id": "odd", "name": "n", "nodes": [{"id": "a", "id": "b"}], "edges": []}',
+        b'{"id": "odd", "name": "\\u0000", "nodes": [], "edges": []}',
+        b'{"id": "odd", "name": "n", "nodes": [{"position": {"x": 1e400}}], "edges": []}',
+    ],
+)
+def test_what_is_no_workflow_is_not_saved(client: Client, body: bytes) -> None:
+    json_body = {"content-type": "application/json"}
+    answer = client.ask("PUT", "/api/workflows/odd", body=body, headers=json_body)
+    assert (answer.status, answer.json()["error"]) == (422, "invalid-workflow")
+    assert answer.json()["problems"]
+    assert client.get("/api/workflows/odd").status == 404
+
+
+def test_what_infloop_does_not_know_survives_every_way_through_the_server(
+    served: Process, client: Client
+) -> None:
+    trigger = {"id": "legacyTrigger000000001", "name": "old", "enabled": True, "colour": "red"}
+    old = workflow("kept", "true")
+    old["nodes"][1]["config"]["note"] = {"by": "console", "sizes": [1.5, None]}
+    old["nodes"][1] |= {"parentId": "x", "data": {"z": 1}}
+    old["nodes"].append({"id": "late", "type": "claude", "config": {"prompt": "p", "hue": 3}})
+    old["edges"][0] |= {"animated": True, "style": {"stroke": "#fff"}}
+    old |= {"viewport": {"x": 1, "zoom": 0.5}, "tags": ["a"], "triggers": [trigger]}
+    put_workflow(served.data, old)
+    file = served.data / "workflows/kept.json"
+    loaded = client.get("/api/workflows/kept").json()
+    assert {each["severity"] for each in loaded["problems"]} == {"warning"}
+    saved = client.ask("PUT", "/api/workflows/kept", loaded["workflow"])
+    assert saved.status == 200
+    changed = {"type": "agent", "config": {"prompt": "p", "hue": 3, "providerId": "claude"}}
+    old["nodes"][-1] |= changed
+    own = ("version", "createdAt", "updatedAt")
+    for content in (saved.json()["workflow"], json.loads(file.read_text())):
+        assert {key: content[key] for key in content if key not in own} == old
+    assert client.run("kept")["status"] == "succeeded"
+
+
+def test_a_problem_of_a_workflow_has_its_line_and_column(client: Client) -> None:
+    bad = workflow("bad", "true")
+    bad["nodes"][1]["type"] = "conditoin"
+    checked = client.post("/api/workflows/check", bad).json()["problems"]
+    refused = client.post("/api/workflows", bad).json()["problems"]
+    for problems in (checked, refused):
+        assert all(each["line"] == 1 and each["column"] > 1 for each in problems)
+
+
+def test_a_loop_file_is_a_workflow_of_the_server_and_is_not_overwritten(
+    served: Process, client: Client
+) -> None:
+    path = served.data / "workflows/looped.loop.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("name: Looped\nsteps:\n  - command: echo hi\n")
+    listed = {each["id"]: each for each in client.get("/api/workflows").json()["workflows"]}
+    assert (listed["looped"]["name"], listed["looped"]["problems"]) == ("Looped", 0)
+    assert listed["looped"]["updatedAt"] == path.stat().st_mtime_ns // 1_000_000
+    content = client.get("/api/workflows/looped").json()["workflow"]
+    assert client.run("looped")["status"] == "succeeded"
+    refused = client.ask("PUT", "/api/workflows/looped", content)
+    assert refused.status == 409
+    assert "looped.loop.yaml" in refused.json()["message"]
+    path.write_text("name: Looped\nsteps:\n  - command: exit 3\n")
+    assert client.run("looped")["status"] == "failed"
+    path.unlink()
 
 
 @pytest.mark.parametrize("name", ["../out", "a/b", "", ".hidden", "con", "x" * 200, "a\nb"])
@@ -213,6 +302,8 @@ def test_a_run_that_goes_on_is_seen_and_stopped(client: Client) -> None:
     assert client.get("/api/run").json()["state"]["runId"] == run_id
     assert client.post(f"/api/runs/{run_id}/cancel").status == 202
     assert client.finished(run_id)["status"] == "cancelled"
+    (entry,) = client.get(f"/api/audit?event=run.stopped&run={run_id}").json()["entries"]
+    assert entry["runId"] == run_id
     again = client.post(f"/api/runs/{run_id}/cancel")
     assert (again.status, again.json()["error"]) == (409, "finished")
     assert client.post("/api/run/stop").status == 200
@@ -229,6 +320,35 @@ def test_a_run_is_begun_again_from_one_of_its_steps(client: Client) -> None:
     assert client.get(f"/api/runs/{run['runId']}/diff").json() == {"directories": []}
 
 
+def test_a_run_goes_on_with_the_workflow_as_it_is_now_where_its_past_is_the_same(
+    served: Process, client: Client
+) -> None:
+    def saved(first: str, second: str) -> str:
+        nodes = [node("s", "start")]
+        for name, cmd in (("one", first), ("two", second)):
+            nodes.append(node(name, "condition", kind="command", command={"cmd": cmd}))
+        made = graph(nodes, edges("s next one met two"), "versions")
+        file = served.data / "workflows/versions.json"
+        file.write_text(json.dumps(made))
+        return str(file)
+
+    file = saved("echo a", "echo b")
+    run = client.run("versions")
+    assert (run["costUsd"], run["costIsComplete"]) == (None, True)
+    saved("echo a", "echo c")
+    path = f"/api/runs/{run['runId']}/rewind"
+    old = client.post(path, {"step": "two"}).json()
+    assert old["workflowFile"] == {"file": file, "state": "changed"}
+    assert client.finished(old["runId"])["scope"]["two"]["stdout"] == "b\n"
+    new = client.post(path, {"step": "two", "currentWorkflow": True}).json()
+    assert "workflowFile" not in new
+    assert client.finished(new["runId"])["scope"]["two"]["stdout"] == "c\n"
+    saved("echo x", "echo c")
+    refused = client.post(path, {"step": "two", "currentWorkflow": True})
+    assert (refused.status, refused.json()["error"]) == (409, "cannot-rewind")
+    assert "node 'one' is defined otherwise" in str(refused.json())
+
+
 def test_a_run_that_is_named_is_stopped_as_by_cancel(client: Client) -> None:
     assert client.post("/api/run/stop", {"runId": "nobody"}).status == 404
     over = client.run("tiny")["runId"]
@@ -239,12 +359,67 @@ def test_a_run_that_is_named_is_stopped_as_by_cancel(client: Client) -> None:
         return [client.get(f"/api/runs/{each}").json()["run"]["status"] for each in ids]
 
     eventually(lambda: statuses() == ["running"] * 4 + ["queued"] * 2)
+    waiting = client.get(f"/api/runs/long/{ids[-1]}").json()["run"]
+    assert (waiting["status"], waiting["position"]) == ("queued", 2)
+    assert client.get(f"/api/runs/tiny/{ids[-1]}").status == 404
+    items = client.get("/api/triggers/queue").json()["items"]
+    assert [each["workflowName"] for each in items] == ["long", "long"]
     assert client.post("/api/run/stop", {"runId": ids[-1]}).status == 200
     assert statuses() == ["running"] * 4 + ["queued", "removed"]
     for each in ids[-2::-1]:
         assert client.post("/api/run/stop", {"runId": each}).status == 200
     ended = [client.finished(each)["status"] for each in ids]
     assert ended == ["cancelled"] * 4 + ["removed"] * 2
+
+
+def test_a_node_in_a_called_workflow_is_current_under_the_name_that_events_give_it(
+    served: Process, client: Client
+) -> None:
+    call = {"id": "call", "type": "subworkflow", "config": {"workflowId": "long"}}
+    outer = workflow("outer", "true")
+    outer["nodes"][1:2] = [call]
+    outer["edges"] = [{"source": outer["nodes"][0]["id"], "target": "call"}]
+    put_workflow(served.data, outer)
+    run_id = client.post("/api/run", {"workflowId": "outer"}).json()["runId"]
+
+    def current() -> object:
+        return client.get(f"/api/runs/outer/{run_id}").json()["run"].get("currentNodeId")
+
+    eventually(lambda: current() == "call/c1")
+    log = client.get(f"/api/runs/{run_id}/log").json()["events"]
+    started = [each["nodeId"] for each in log if each["type"] == "node_started"]
+    assert started[-1] == current()
+    assert client.post(f"/api/runs/{run_id}/cancel").status == 202
+    assert client.finished(run_id)["status"] == "cancelled"
+
+
+async def test_a_record_holds_the_newest_fifty_thousand_events_and_says_that_there_are_more(
+    tmp_path: Path,
+) -> None:
+    events = [
+        {"type": "stdout_chunk", "nodeId": "a", "line": f"{number}\n"} for number in range(50_010)
+    ]
+    record: dict[str, Any] = {
+        "runId": "long-ago",
+        "workflowId": "w",
+        "workflowName": "W",
+        "status": "succeeded",
+        "startedAt": 1,
+        "finishedAt": 2,
+        "scope": {"a": {}},
+        "events": events,
+    }
+    short = {**record, "runId": "short", "events": events[:6_000]}
+    async with store_in(tmp_path / "data") as store:
+        for one in (record, short):
+            await import_record(store.run_log, one)
+    async with here(tmp_path) as serving:
+        long_run = (await serving.ask("GET", "/api/runs/w/long-ago")).json()["run"]
+        short_run = (await serving.ask("GET", "/api/runs/w/short")).json()["run"]
+    assert (len(long_run["events"]), long_run["truncated"]) == (50_000, True)
+    assert long_run["events"][-1]["type"] == "run_finished"
+    assert len([each for each in short_run["events"] if each["type"] == "stdout_chunk"]) == 6_000
+    assert "truncated" not in short_run
 
 
 def test_a_directory_that_is_none_is_refused(client: Client) -> None:
@@ -260,7 +435,8 @@ def test_a_connection_shows_that_it_has_a_token_and_never_the_token(
     served: Process, client: Client
 ) -> None:
     path = "/api/providers/hermes-local"
-    asked = {"label": "Lab", "host": "http://10.1.2.3", "token": "s3cr3t-t0ken", "ports": [8080]}
+    port = {"port": 8080, "profile": "small"}
+    asked = {"label": "Lab", "host": "http://10.1.2.3", "token": "s3cr3t-t0ken", "ports": [port]}
     made = client.post(path, asked)
     assert made.status == 201
     entry = made.json()["connection"]
@@ -268,7 +444,8 @@ def test_a_connection_shows_that_it_has_a_token_and_never_the_token(
     file = served.data / "connections/lab.json"
     assert json.loads(file.read_text())["token"] == "s3cr3t-t0ken"
     assert oct(file.stat().st_mode)[-3:] == "600"
-    kept = client.ask("PUT", f"{path}/lab", {"label": "L", "host": "http://h", "ports": [1]})
+    same = {"label": "L", "host": "http://10.1.2.3", "ports": [port]}
+    kept = client.ask("PUT", f"{path}/lab", same)
     assert kept.json()["connection"]["hasToken"]
     assert json.loads(file.read_text())["token"] == "s3cr3t-t0ken"
     assert client.post(path, {**asked, "id": "lab"}).status == 409
@@ -283,6 +460,54 @@ def test_a_connection_shows_that_it_has_a_token_and_never_the_token(
     assert client.get(f"{path}/lab").status == 404
 
 
+@pytest.mark.parametrize("host", ["http://other", "http://tls.example", "https://tls.example.net"])
+def test_another_host_does_not_get_the_token_of_a_connection(
+    served: Process, client: Client, host: str
+) -> None:
+    path = "/api/providers/hermes-local"
+    port = {"port": 8080, "profile": "small"}
+    asked = {"label": "Moved", "host": "https://tls.example", "ports": [port]}
+    assert client.post(path, {**asked, "token": "s3cr3t-t0ken"}).json()["connection"]["hasToken"]
+    moved = client.ask("PUT", f"{path}/moved", {**asked, "host": host})
+    assert not moved.json()["connection"]["hasToken"]
+    assert "s3cr3t" not in (served.data / "connections/moved.json").read_text()
+    assert client.ask("DELETE", f"{path}/moved").status == 200
+
+
+class _Models(BaseHTTPRequestHandler):
+    """A model server that tells its model to those who have the token."""
+
+    def do_GET(self) -> None:
+        known = self.path == "/v1/models" and self.headers["authorization"] == "Bearer t"
+        self.send_response(200 if known else 401)
+        self.end_headers()
+        self.wfile.write(b'{"data": [{"id": "hermes-4"}, {"id": "other"}]}' if known else b"")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_port_without_a_model_is_asked_for_it(client: Client) -> None:
+    path = "/api/providers/hermes-local"
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Models) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_port
+        asked = {"label": "Own", "host": "http://127.0.0.1", "token": "t", "ports": [port]}
+        made = client.post(path, asked).json()["connection"]
+        assert made["ports"] == [{"port": port, "profile": "hermes-4"}]
+        assert made["providers"][0]["id"] == "own-hermes-4"
+        changed = client.ask("PUT", f"{path}/own", {**asked, "label": "Mine"}).json()
+        assert changed["connection"]["ports"] == made["ports"]
+        refused = client.post(path, {**asked, "label": "Wrong", "token": "wrong"})
+        assert (refused.status, "wrong" in refused.body.decode()) == (400, False)
+        server.shutdown()
+    nobody = client.ask("PUT", f"{path}/own", asked)
+    assert nobody.status == 400
+    assert str(port) in nobody.json()["message"]
+    assert client.get(f"{path}/own").json()["connection"]["label"] == "Mine"
+    client.ask("DELETE", f"{path}/own")
+
+
 def test_a_connection_that_cannot_be_saved_stays_as_it_was(served: Process, client: Client) -> None:
     path = "/api/providers/hermes-local"
     folder = served.data / "connections"
@@ -291,7 +516,7 @@ def test_a_connection_that_cannot_be_saved_stays_as_it_was(served: Process, clie
     old = folder / "old.hermes.local.json"
     old.write_text(content)
     (folder / "old.json").mkdir()
-    changed = {"label": "New", "host": "http://h", "ports": [1]}
+    changed = {"label": "New", "host": "http://h", "ports": [{"port": 1, "profile": "m"}]}
     assert client.ask("PUT", f"{path}/old", changed).status == 500
     assert old.read_text() == content
     (folder / "old.json").rmdir()
@@ -323,7 +548,8 @@ def test_directories_are_listed_and_files_are_not(served: Process, client: Clien
 def test_the_catalog_holds_what_forms_are_made_from(client: Client) -> None:
     catalog = client.get("/api/catalog").json()
     assert {"agent", "loop", "branch"} <= {node["type"] for node in catalog["nodes"]}
-    assert set(catalog["schemas"]) == {"workflow", "provider", "trigger", "plugin", "connection"}
+    files = {"workflow", "loop", "provider", "trigger", "plugin", "connection", "dev"}
+    assert set(catalog["schemas"]) == files
     assert catalog["settings"]["schema"]["properties"]["port"]["default"] == 3000
 
 

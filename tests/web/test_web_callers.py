@@ -67,15 +67,36 @@ def test_a_request_that_names_another_server_is_refused(open_client: Client, hos
         assert (answer.status, answer.json()["error"]) == (403, "forbidden"), path
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:1", "127.0.0.1", "127.0.0.1:99", "[::1]"])
-def test_a_loopback_name_means_this_server(open_client: Client, host: str) -> None:
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "LOCALHOST", "127.8.9.1"])
+def test_a_loopback_name_with_the_servers_port_or_none_means_this_server(
+    open_client: Client, host: str
+) -> None:
     assert open_client.get("/api/workflows", host=host).status == 200
+    own = f"{host}:{open_client.port}"
+    assert open_client.get("/api/workflows", host=own).status == 200
+    for port in (1, 80, open_client.port - 1, open_client.port + 1, 65_535):
+        answer = open_client.get("/api/workflows", host=f"{host}:{port}")
+        assert (answer.status, answer.json()["error"]) == (403, "forbidden")
+        assert "INFLOOP_ALLOWED_HOSTS" in answer.json()["message"]
 
 
 def test_a_name_that_the_operator_listed_means_this_server(closed_client: Client) -> None:
     assert closed_client.get("/api/workflows", host="loops.example.com").status == 200
     assert closed_client.get("/api/workflows", host="LOOPS.example.com:443").status == 200
     assert closed_client.get("/api/workflows", host="x.loops.example.com").status == 403
+
+
+def test_a_listed_name_with_a_port_means_that_port_alone() -> None:
+    exposure = decide_exposure("127.0.0.1", "", ["localhost:8080", "[fd00::7]:81", "[fd00::8]"])
+
+    def refused(host: str) -> bool:
+        asked = RequestOrigin("GET", "/", [host], [], {}, ("127.0.0.1", 3000))
+        return bool(refuse_host(asked, exposure))
+
+    for named in ("localhost:8080", "localhost:3000", "localhost", "[fd00::7]:81", "[fd00::8]:5"):
+        assert not refused(named), named
+    for other in ("localhost:8081", "127.0.0.1:8080", "[fd00::7]:82", "[fd00::7]", "[fd00::9]:81"):
+        assert refused(other), other
 
 
 @pytest.mark.parametrize(
@@ -94,9 +115,13 @@ def test_exactly_one_host_header_is_needed(open_client: Client, head: bytes) -> 
 
 def test_the_address_that_a_request_arrived_at_is_a_name_of_the_server() -> None:
     def asked(host: str, arrived_at: str) -> RequestOrigin:
-        return RequestOrigin("GET", "/", [host], [], {}, arrived_at)
+        return RequestOrigin("GET", "/", [host], [], {}, (arrived_at, 3000))
 
     assert not refuse_host(asked("192.168.1.7:3000", "192.168.1.7"), Exposure("0.0.0.0"))
+    # A container may publish the port under another number.
+    assert not refuse_host(asked("192.168.1.7:3001", "192.168.1.7"), Exposure("0.0.0.0"))
+    assert not refuse_host(asked("localhost:3001", "192.168.1.7"), Exposure("0.0.0.0"))
+    assert refuse_host(asked("localhost:3001", "127.0.0.1"), Exposure("127.0.0.1"))
     assert not refuse_host(asked("[fd00::7]:3000", "fd00::7"), Exposure("::"))
     assert refuse_host(asked("192.168.1.8:3000", "192.168.1.7"), Exposure("0.0.0.0"))
 
@@ -455,7 +480,7 @@ def test_a_host_that_is_none_cannot_be_listed() -> None:
 
 def test_several_origins_are_no_origin() -> None:
     asked = RequestOrigin(
-        "GET", "/api/runs", ["localhost"], ["http://localhost"] * 2, {}, "127.0.0.1"
+        "GET", "/api/runs", ["localhost"], ["http://localhost"] * 2, {}, ("127.0.0.1", 80)
     )
     assert refuse_origin(asked)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
 
 from infloop.web.connection import BoundedProtocol
-from infloop.web.http_server import _Server, listen
+from infloop.web.connections import Connections
+from infloop.web.http_server import _Server, bind_port
 
 
 class Quick(BoundedProtocol):
@@ -22,10 +24,12 @@ class Quick(BoundedProtocol):
 @asynccontextmanager
 async def served(app: Any) -> AsyncIterator[int]:
     ready = asyncio.Event()
-    with listen("127.0.0.1", 0) as listening:
+    with bind_port("127.0.0.1", 0, lambda _: None) as listening:
         port: int = listening.getsockname()[1]
+        connections = Connections(lambda peer, own: None, refused=lambda: None)
+        protocol: Any = partial(Quick, all_connections=connections)
         config = uvicorn.Config(
-            app, http=Quick, lifespan="off", log_config=None, timeout_graceful_shutdown=1
+            app, http=protocol, lifespan="off", log_config=None, timeout_graceful_shutdown=1
         )
         server = _Server(config, ready.set)
         task = asyncio.create_task(server.serve([listening]))

@@ -44,4 +44,4 @@ def test_a_fuzzer_finds_no_failure_and_no_undocumented_answer(tmp_path: Path) ->
             timeout=240,
             check=False,
         )
-    assert fuzzed.returncode == 0, fuzzed.stdout[-5_000:]
+    assert fuzzed.returncode == 0, fuzzed.stdout[:6_000]

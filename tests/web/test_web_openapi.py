@@ -17,6 +17,7 @@ GOOD = {
     "connection_id": "lab",
     "queue_id": "q-none",
     "approval_id": "none",
+    "name": "none",
     "trigger_id": "aaaaaaaaaaaaaaaaaaaaaa",
 }
 BODIES: dict[str, Any] = {
@@ -27,7 +28,11 @@ BODIES: dict[str, Any] = {
     "POST /api/runs/{run_id}/rewind": {"step": "c1"},
     "POST /api/approvals/{approval_id}": {"decision": "deny"},
     "POST /api/triggers": {"name": "t", "enabled": True, "workflowId": "tiny"},
-    "POST /api/providers/hermes-local": {"label": "L", "host": "http://h", "ports": [1]},
+    "POST /api/providers/hermes-local": {
+        "label": "L",
+        "host": "http://h",
+        "ports": [{"port": 1, "profile": "m"}],
+    },
 }
 STREAMS = ("/api/events", "/api/runs/{run_id}/events")
 NASTY = ("", "0", "-1", "é", "%00", "..%2f..", "a" * 5_000, "%F0%9F%92%A9", "{}", "' OR 1=1 --")

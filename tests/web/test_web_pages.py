@@ -99,7 +99,11 @@ async def test_the_signing_secret_is_entered_in_the_dispatch_form_and_not_shown(
         empty = browser.submit(page, "/dispatch/secret", secret=" ")
         assert empty.status == 400
         assert b"a secret cannot be empty" in empty.body
-        assert send(client, trigger["id"], b"{}", **newly).status == 202
+        short = browser.submit(page, "/dispatch/secret", secret="15 characters!!")
+        assert short.status == 400
+        assert b"at least 16 bytes" in short.body
+        still = signed(b"{ }", "another-1234567890")
+        assert send(client, trigger["id"], b"{ }", **still).status == 202
         changed = client.get("/api/audit?event=trigger.changed").json()["entries"]
         assert [entry["actor"]["kind"] for entry in changed] == ["browser-session"]
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import random
 import socket
+import string
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,13 +27,15 @@ from support.server import (
     Here,
     environment,
     here,
+    infloop,
+    process,
     put_workflow,
     workflow,
 )
-from support.trigger_requests import ECHO, GENERIC, SECRET, make, send, signed
+from support.trigger_requests import ECHO, GENERIC, GITHUB, SECRET, make, send, signed
 
 
-@pytest.mark.claim("I5", "I64", "I69", "I70")
+@pytest.mark.claim("I5", "I64", "I69", "I70", "I74")
 async def test_a_webhook_becomes_a_run_and_the_log_shows_the_way(tmp_path: Path) -> None:
     put_workflow(tmp_path / "data", ECHO)
 
@@ -70,7 +75,7 @@ async def test_a_trigger_is_made_changed_moved_and_deleted(tmp_path: Path) -> No
     put_workflow(tmp_path / "data", ECHO)
 
     def look(client: Client, data: Path) -> None:
-        trigger = make(client)
+        trigger = make(client, colour="red")
         assert len(trigger["id"]) >= 22
         changed = client.ask(
             "PUT", f"/api/triggers/{trigger['id']}", {**trigger, "name": "Renamed"}
@@ -81,6 +86,8 @@ async def test_a_trigger_is_made_changed_moved_and_deleted(tmp_path: Path) -> No
         assert other.status == 400
         moved = client.post(f"/api/triggers/{trigger['id']}/regenerate").json()["trigger"]
         assert moved["id"] != trigger["id"]
+        (file,) = (data / "triggers").glob("*.json")
+        assert json.loads(file.read_text())["colour"] == "red"  # unknown, and kept
         assert send(client, trigger["id"]).status == 401
         assert send(client, moved["id"]).status == 202
         assert len(client.get("/api/triggers?workflowId=echo").json()["triggers"]) == 1
@@ -117,6 +124,7 @@ async def test_a_secret_is_set_used_kept_and_never_shown(tmp_path: Path) -> None
         path = f"/api/triggers/{trigger['id']}"
         kept = client.ask("PUT", path, {**trigger, "name": "kept"})
         assert kept.json()["trigger"]["secretSet"] is True
+        body += b"\n"
         assert send(client, trigger["id"], body, **signed(body)).status == 202
         tried = client.post(f"{path}/test", {})
         assert tried.json()["status"] == 202
@@ -238,6 +246,7 @@ async def test_a_changed_file_starts_its_workflow_once(tmp_path: Path) -> None:
             served.clock.forward(100)
             ended = await asyncio.to_thread(newest_run, served.client, len(words) + 1)
             assert ended["cause"]["kind"] == "file"
+            assert ended["cause"]["untrusted"] == ["word"]
             words.append(ended["scope"]["inputs"]["word"])
         # By now a second run for the first file would have begun, and be the one that was found.
         assert words == ["a.txt", "b.txt"]
@@ -287,7 +296,7 @@ async def test_a_webhook_is_taken_although_nobody_can_note_when(
         path = f"/api/triggers/{trigger['id']}"
         eventually(lambda: client.get(path).json()["trigger"]["lastFiredAt"])
         assert trigger["id"] not in caplog.text
-        assert run["cause"]["detail"] == fingerprint(trigger["id"])
+        assert run["cause"]["detail"] == trigger["name"] == "echo webhook"
         assert trigger["id"] not in json.dumps(run)
 
     async with here(tmp_path) as served:
@@ -437,3 +446,303 @@ async def test_plugins_are_listed_the_generic_one_first(tmp_path: Path) -> None:
         plugins = (await served.ask("GET", "/api/webhook-plugins")).json()["plugins"]
     assert plugins[0]["id"] == "generic"
     assert "github" in {plugin["id"] for plugin in plugins}
+
+
+# -- secrets ---------------------------------------------------------------------------------------
+
+
+SHORT = ("abc", "x" * 15, "é" * 7)
+
+
+@pytest.mark.parametrize("short", SHORT)
+async def test_a_new_secret_that_can_be_guessed_is_refused(tmp_path: Path, short: str) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+
+    def look(client: Client) -> None:
+        made = client.post("/api/triggers", {**GENERIC, **GITHUB, "secret": short})
+        assert (made.status, made.json()["error"]) == (400, "invalid-trigger")
+        assert "at least 16 bytes" in made.json()["message"]
+        trigger = make(client, **GITHUB, secret=SECRET)
+        path = f"/api/triggers/{trigger['id']}"
+        for changed in ({"secret": short}, {"previousSecret": short, "previousSecretUntil": 1}):
+            refused = client.ask("PUT", path, {**trigger, **changed})
+            assert (refused.status, refused.json()["error"]) == (400, "invalid-trigger")
+            assert short not in refused.body.decode()
+        assert send(client, trigger["id"], b"{}", **signed(b"{}")).status == 202
+
+    async with here(tmp_path) as served:
+        await asyncio.to_thread(look, served.client)
+
+
+def test_a_short_secret_that_exists_still_counts_and_is_warned_about(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+    folder = tmp_path / "data/triggers"
+    folder.mkdir()
+    old: dict[str, Any] = {**GENERIC, **GITHUB, "id": "a" * 24, "name": "old", "secret": "abc"}
+    file = folder / f"{old['id']}.json"
+    file.write_text(json.dumps({**old, "createdAt": 1, "updatedAt": 1}))
+    file.chmod(0o600)
+    with process(tmp_path, api_token=TOKEN) as served:
+        client = served.client
+        assert send(client, str(old["id"]), b"{}", **signed(b"{}", "abc")).status == 202
+        path = f"/api/triggers/{old['id']}"
+        shown = client.get(path).json()["trigger"]
+        assert client.ask("PUT", path, {**shown, "name": "renamed"}).status == 200
+        said = (tmp_path / "stderr").read_text()
+        assert "the secret of trigger 'old' is short enough to be guessed" in said
+        advice = client.get("/api/doctor").json()["advice"]
+        assert ["renamed" in each["problem"] for each in advice] == [True]
+    assert "can be guessed" in infloop(tmp_path, "triggers").stdout
+    advised = json.loads(infloop(tmp_path, "doctor", "--json").stdout)["advice"]
+    assert any("'renamed'" in each["problem"] for each in advised)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "event", "secret"),
+    [
+        ("standard-webhooks", None, "not-base64-at-all-!!"),
+        ("standard-webhooks", None, "whsec_"),
+        ("generic", None, SECRET),
+        ("github", "push", None),
+    ],
+)
+async def test_a_secret_that_does_not_fit_its_scheme_starts_nothing(
+    tmp_path: Path, plugin: str, event: str | None, secret: str | None
+) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+    folder = tmp_path / "data/triggers"
+    folder.mkdir()
+    bad: dict[str, Any] = {**GENERIC, "id": "b" * 24, "pluginId": plugin}
+    bad |= {"eventType": event, "secret": secret}
+    content = {name: value for name, value in bad.items() if value is not None}
+    (folder / f"{bad['id']}.json").write_text(
+        json.dumps({**content, "createdAt": 1, "updatedAt": 1})
+    )
+
+    def look(client: Client) -> None:
+        headers = {"webhook-id": "1", "webhook-timestamp": "1", "webhook-signature": "v1,x"}
+        for sent in ({}, headers, signed(b"{}"), signed(b"{}", "")):
+            answer = send(client, str(bad["id"]), b"{}", **sent)
+            assert (answer.status, answer.json()["error"]) == (500, "trigger-misconfigured")
+        assert client.get("/api/runs").json()["runs"] == []
+        entries = client.get("/api/audit?event=webhook").json()["entries"]
+        assert {(entry["event"], entry["outcome"]) for entry in entries} == {
+            ("webhook.refused", "trigger-misconfigured")
+        }
+
+    async with here(tmp_path, api_token=TOKEN) as served:
+        await asyncio.to_thread(look, served.client)
+
+
+# -- forged and repeated requests ------------------------------------------------------------------
+
+
+async def test_forged_requests_keep_no_genuine_one_from_its_run(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+
+    def look(client: Client) -> None:
+        trigger = make(client, **GITHUB, secret=SECRET)
+        forged = [
+            send(client, trigger["id"], b"{}", **signed(b"{}", "wrong" * 5)).status
+            for _ in range(50)
+        ]
+        assert forged == [401] * 5 + [429] * 45
+        bodies = [b"{}" + b" " * number for number in range(6)]
+        genuine = [send(client, trigger["id"], body, **signed(body)).status for body in bodies]
+        assert genuine == [202] * 5 + [429]
+
+        def refusals() -> list[tuple[str, Any]]:
+            entries = client.get("/api/audit?event=webhook.refused").json()["entries"]
+            return [(entry["outcome"], entry["details"].get("count")) for entry in entries[::-1]]
+
+        # The first five, and of those over the limit the 1st and the 10th.
+        assert eventually(lambda: len(refusals()) == 7)
+        assert refusals() == [
+            *[("signature-mismatch", None)] * 5,
+            ("rate-limited", None),
+            ("rate-limited", 10),
+        ]
+
+    async with here(tmp_path, api_token=TOKEN, webhook_rate_limit=5, queue_limit=1_000) as served:
+        await asyncio.to_thread(look, served.client)
+
+
+async def test_a_stranger_is_answered_before_the_audit_log_is_written(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+
+    def look(client: Client) -> None:
+        trigger = make(client, **GITHUB, secret=SECRET)
+        with lock_directory(tmp_path / "data/audit", 5, "testing"):
+            existing = send(client, trigger["id"], b"{}", **signed(b"{}", "wrong" * 5))
+            unknown = send(client, "c" * 24, b"{}", **signed(b"{}", "wrong" * 5))
+        assert existing.status == unknown.status == 401
+        assert existing.json()["error"] == unknown.json()["error"]
+        path = "/api/audit?event=webhook.refused"
+        (entry,) = eventually(lambda: client.get(path).json()["entries"])
+        assert entry["details"] == {"trigger": fingerprint(trigger["id"]), "name": "Any"}
+        assert entry["correlationId"] == existing.headers["x-correlation-id"]
+
+    async with here(tmp_path, api_token=TOKEN) as served:
+        await asyncio.to_thread(look, served.client)
+
+
+def test_a_delivery_that_is_replayed_under_another_id_starts_nothing_for_a_day(
+    tmp_path: Path,
+) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+    body = b'{"ref": "refs/heads/main"}'
+
+    def deliver(client: Client, name: str, content: bytes = body) -> Any:
+        sent = {**signed(content), "x-github-delivery": name}
+        return send(client, trigger["id"], content, **sent)
+
+    with process(tmp_path, api_token=TOKEN) as served:
+        trigger = make(served.client, **GITHUB, secret=SECRET)
+        first = deliver(served.client, "1")
+        assert first.status == 202
+        served.client.finished(first.json()["queueId"].removeprefix("q-"))
+        replay = deliver(served.client, "2")
+        assert (replay.status, replay.json()["error"]) == (409, "replayed")
+        assert send(served.client, trigger["id"], body, **signed(body)).status == 409
+        assert served.end() == 0
+    with process(tmp_path, api_token=TOKEN) as again:
+        assert deliver(again.client, "3").status == 409
+        redelivered = deliver(again.client, "1")
+        assert redelivered.status == 202
+        assert redelivered.json()["queueId"] == first.json()["queueId"]
+        assert deliver(again.client, "4", body + b"\n").status == 202
+        tried = again.client.post(f"/api/triggers/{trigger['id']}/test", {"payload": {"ref": "x"}})
+        twice = again.client.post(f"/api/triggers/{trigger['id']}/test", {"payload": {"ref": "x"}})
+        assert tried.json()["status"] == twice.json()["status"] == 202
+        path = "/api/audit?event=webhook.refused"
+        outcomes = [entry["outcome"] for entry in again.client.get(path).json()["entries"]]
+        assert outcomes == ["replayed"] * 3
+
+
+async def test_after_a_day_a_request_is_no_replay_any_more(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+    async with here(tmp_path) as served:
+        trigger = await asyncio.to_thread(make, served.client, **GITHUB, secret=SECRET)
+        for forward, status in ((0, 202), (86_399_000, 409), (2_000, 202)):
+            served.clock.forward(forward)
+            sent = await asyncio.to_thread(
+                send, served.client, trigger["id"], b"{}", **signed(b"{}")
+            )
+            assert sent.status == status
+
+
+async def test_a_signed_multipart_body_is_answered_415(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+    form = b'--x\r\ncontent-disposition: form-data; name="a"\r\n\r\nb\r\n--x--\r\n'
+    kind = {"content-type": "multipart/form-data; boundary=x"}
+    async with here(tmp_path) as served:
+        trigger = await asyncio.to_thread(make, served.client, **GITHUB, secret=SECRET)
+        answer = await asyncio.to_thread(
+            send, served.client, trigger["id"], form, **signed(form), **kind
+        )
+        assert (answer.status, answer.json()["error"]) == (415, "unsupported-media-type")
+        assert (await served.ask("GET", "/api/runs")).json()["runs"] == []
+
+
+# -- ids -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.claim("I20")
+async def test_an_address_is_unguessable_and_opens_the_trigger_by_itself(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+
+    def look(client: Client) -> list[str]:
+        made = []
+        for _ in range(40):
+            random.seed(0)
+            state = random.getstate()
+            made.append(make(client)["id"])
+            assert random.getstate() == state, "a generator that can be predicted was used"
+            moved = client.post(f"/api/triggers/{made[-1]}/regenerate")
+            made.append(moved.json()["trigger"]["id"])
+        name = made[-1]
+        assert send(client, name).status == 202
+        for near in (name[:-1], name + "A", name.swapcase(), name[::-1], made[0]):
+            assert send(client, near).status == 401
+        return made
+
+    async with here(tmp_path, api_token=TOKEN) as served:
+        made = await asyncio.to_thread(look, served.client)
+    assert len(set(made)) == 80
+    # 24 characters of an alphabet of 64 are 144 bits; all places differ from id to id.
+    alphabet = set(string.ascii_letters + string.digits + "-_")
+    assert {len(each) for each in made} == {24}
+    assert set("".join(made)) <= alphabet
+    assert all(len({each[place] for each in made}) > 30 for place in range(24))
+
+
+# -- what goes wrong beside a file trigger ---------------------------------------------------------
+
+
+async def test_a_file_trigger_whose_run_cannot_be_recorded_starts_it_once_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("infloop.store.audit.files._LOCK_SECONDS", 0.05)
+    watched = tmp_path / "watched"
+    watched.mkdir()
+    put_workflow(tmp_path / "data", ECHO)
+    async with here(tmp_path) as served:
+        await asyncio.to_thread(make, served.client, **watching(watched))
+        await heard(served, watched / "a.txt")
+        with lock_directory(tmp_path / "data/audit", 5, "testing"):
+            served.clock.forward(100)
+            await eventually_async(
+                lambda: "started a run that is not in the audit log" in caplog.text
+            )
+        await heard(served, watched / "b.txt")
+        served.clock.forward(100)
+        second = await asyncio.to_thread(newest_run, served.client, 2)
+        assert second["scope"]["inputs"] == {"word": "b.txt"}
+
+
+def watching(directory: Path) -> dict[str, Any]:
+    files = {"directory": str(directory), "globs": ["*.txt"], "debounceMs": 50}
+    return {"kind": "file", "files": files, "inputs": {"word": "{{files.first}}"}}
+
+
+async def test_a_file_whose_name_is_no_text_ends_neither_the_watch_nor_the_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched = tmp_path / "watched"
+    watched.mkdir()
+    put_workflow(tmp_path / "data", ECHO)
+    async with here(tmp_path) as served:
+        await asyncio.to_thread(make, served.client, **watching(watched))
+        strange = Path(os.fsdecode(bytes(watched / "name-") + b"\xff.txt"))
+
+        def reported() -> bool:
+            strange.write_text("changed")
+            return "cannot watch" in caplog.text
+
+        await eventually_async(reported, every_s=0.5)
+        assert (await served.ask("GET", "/healthz")).status == 200
+        await heard(served, watched / "a.txt")
+        served.clock.forward(100)
+        run = await asyncio.to_thread(newest_run, served.client, 1)
+        assert run["scope"]["inputs"] == {"word": "a.txt"}
+
+
+async def test_a_directory_that_cannot_be_watched_keeps_no_other_from_being_watched(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched = tmp_path / "watched"
+    watched.mkdir()
+    unreadable = Path(os.fsdecode(bytes(tmp_path / "name-") + b"\xff"))
+    unreadable.mkdir()
+    (tmp_path / "link").symlink_to(watched)
+    put_workflow(tmp_path / "data", ECHO)
+    async with here(tmp_path) as served:
+        for directory in (tmp_path / "link", watched):
+            await asyncio.to_thread(make, served.client, **watching(directory))
+        (tmp_path / "link").unlink()
+        (tmp_path / "link").symlink_to(unreadable)
+        await eventually_async(lambda: "cannot watch" in caplog.text)
+        await heard(served, watched / "a.txt")
+        served.clock.forward(100)
+        run = await asyncio.to_thread(newest_run, served.client, 1)
+        assert run["scope"]["inputs"] == {"word": "a.txt"}

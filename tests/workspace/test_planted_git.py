@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -16,9 +17,11 @@ import pytest
 from infloop.app.runs import open_workspaces
 from infloop.errors import InfloopError
 from infloop.model.events import Notice
+from infloop.runtime.confinement.git_protection import GitProtection
 from infloop.settings import Settings
 from infloop.workspace.applying.apply import Applied, ProtectedChanges, apply
 from support.confinement import need_bubblewrap
+from support.eventually import eventually_async
 from support.paths import ATTACK_TABLES
 from support.repositories import contents, repository
 from support.runs import Finished, scripted, world
@@ -68,6 +71,8 @@ class Scene:
         self.give(folder)
         self.repositories[attack["name"]] = repo
         self.shell(attack.get("setup", ""), repo)
+        if "asks" in attack:
+            self.shell("git add -A; git commit -q --no-verify -m setup", repo)
         self.before[attack["name"]] = acted_upon(repo)
         return repo
 
@@ -93,10 +98,11 @@ class Scene:
         )
         return done.stdout + done.stderr
 
-    def use_git(self, attack: dict[str, str], cwd: Path) -> None:
-        """Do what people do, and what the attack waits for."""
-        for command in ("git status", "git diff", attack.get("command", "git status")):
-            self.shell(command, cwd)
+    def use_git(self, attack: dict[str, str], cwd: Path) -> str:
+        """Do what people do, and what the attack waits for; return the commits."""
+        commands = ("git status", "git diff", attack.get("command", "git status"))
+        self.shell("; ".join(f"({command})" for command in commands), cwd)
+        return self.shell("git log --oneline", cwd)
 
     @property
     def run(self) -> set[str]:
@@ -167,8 +173,7 @@ async def test_what_is_planted_in_the_users_repository_is_not_run_by_the_users_g
         for attack in TABLE:
             repo = here.repositories[attack["name"]]
             assert acted_upon(repo) == here.before[attack["name"]], attack["name"]
-            here.use_git(attack, repo)
-            assert "first" in here.shell("git log --oneline", repo), attack["name"]
+            assert "first" in here.use_git(attack, repo), attack["name"]
         assert here.run == set()
         said = notices(ended)
         if level == "guard":
@@ -178,14 +183,20 @@ async def test_what_is_planted_in_the_users_repository_is_not_run_by_the_users_g
                 "a repository in a new directory",
                 "a repository that is part of the tree",
                 "a file that makes a directory a repository",
+                "a directory of hooks that the settings name and that does not exist",
+                "another directory in place of the one above the hooks",
+                "a link in place of the directory above the hooks",
+                "attributes for a filter that the user has",
+                "hooks at the top of the tree",
+                "an editor that the settings name and that does not exist",
             }
 
 
-async def in_place(here: Scene, level: str, line: str, **more: Any) -> Finished:
+async def in_place(here: Scene, level: str, line: str, *, setup: str = "", **more: Any) -> Finished:
     """Let an agent do something in a repository; return how the run ended."""
     if level == "sandbox":
         need_bubblewrap()
-    repo = here.add({"name": "none"})
+    repo = here.add({"name": "none", "setup": setup})
     scripted(here.place / "data/providers", "bot", {"do": [{"shell": line}]})
     work = node("n0", "agent", providerId="bot", prompt="x", cwd=str(repo))
     settings: dict[str, Any] = {"isolation": level, "service_user": "nobody" if NOBODY else ""}
@@ -291,14 +302,17 @@ async def test_what_is_planted_in_a_clone_is_run_by_nobody(level: str) -> None:
                 saved, repo = each.saved, here.repositories[attack["name"]]
                 assert saved is not None
                 await spaces.store.diff(saved.base, saved.final)
-                done = await apply(spaces.store, saved)
-                if isinstance(done, ProtectedChanges):
-                    done = await apply(spaces.store, saved, allow=done.paths)
-                assert isinstance(done, Applied)
-                restored = await spaces.trees.restore(saved, here.place / "restored" / each.name)
+                named = await spaces.named_files(saved.repository)
+                done = await apply(spaces.store, saved, named=named)
+                if isinstance(done, ProtectedChanges) and "asks" not in attack:
+                    done = await apply(spaces.store, saved, named=named, allow=done.paths)
+                expected = ProtectedChanges if "asks" in attack else Applied
+                assert isinstance(done, expected), attack["name"]
+                restored = here.place / "restored" / each.name
+                renamed = await spaces.restore_worktree(saved, restored)
+                assert not renamed or "asks" in attack, attack["name"]
                 for place in (repo, restored):
-                    here.use_git(attack, place)
-                    assert "first" in here.shell("git log --oneline", place), attack["name"]
+                    assert "first" in here.use_git(attack, place), attack["name"]
         assert here.run == set()
 
 
@@ -328,3 +342,96 @@ async def test_a_run_in_a_clone_can_be_rewound_and_goes_on_there(level: str) -> 
             assert isinstance(await apply(spaces.store, each.saved), Applied)
         assert (repo / "one").read_text() == "1\n2\n"
         assert "one" in here.shell(f"git log -1 --format=%s {each.saved.refs[0]}", repo)
+
+
+@pytest.mark.parametrize("level", ["guard", "sandbox"])
+async def test_settings_of_the_user_that_are_kept_in_the_tree_stay_as_they_are(
+    level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = (
+        "mkdir git hooks; echo > hooks/readme; git config --file git/config core.hooksPath hooks"
+    )
+    line = (
+        "printf '#!/bin/sh\\ntrue\\n' > evil; chmod 755 evil; cp evil hooks/post-commit; "
+        'git config --file git/config core.fsmonitor "$PWD/evil"; echo work > done'
+    )
+    with scene(NOBODY) as here:
+        repo = here.place / "work/case-0/repo"
+        home = here.place / "home"
+        home.mkdir(mode=0o755)
+        (home / ".gitconfig").symlink_to(repo / "git/config")
+        monkeypatch.setenv("HOME", str(home))
+        ended = await in_place(here, level, line, setup=setup)
+        assert ended.status == "succeeded", ended.result
+        assert (repo / "done").read_text() == "work\n"
+        assert "hookspath = hooks" in (home / ".gitconfig").read_text().lower()
+        assert "fsmonitor" not in (home / ".gitconfig").read_text()
+        assert not (repo / "hooks/post-commit").exists()
+
+
+async def test_an_agent_in_place_may_finish_a_rebase() -> None:
+    setup = """
+git commit -q --allow-empty -m second
+GIT_SEQUENCE_EDITOR='sed -i -e "1iexec touch done" -e 1ibreak' git rebase -q -i --root
+"""
+    with scene(NOBODY) as here:
+        ended = await in_place(here, "guard", f"git {WORK} rebase --continue", setup=setup)
+        repo = here.repositories["none"]
+        assert notices(ended) == {}
+        assert (repo / "done").exists()
+        assert "rebase" not in here.shell("git status", repo)
+        assert here.shell("git log --format=%s", repo).split() == ["second", "first"]
+
+
+async def test_git_settings_that_cannot_be_read_fail_the_run() -> None:
+    with scene(NOBODY) as here:
+        ended = await in_place(here, "guard", "echo > made", setup="echo '[' >> .git/config")
+        assert not (here.repositories["none"] / "made").exists()
+        assert ended.status == "failed"
+        assert "git settings name cannot be protected" in ended.result.error
+
+
+HOOK = "printf '#!/bin/sh\\n' > .git/hooks/pre-commit; chmod 755 .git/hooks/pre-commit"
+
+
+async def test_a_cancelled_agent_leaves_nothing_that_git_runs() -> None:
+    with scene(NOBODY) as here:
+        repo = here.add({"name": "none"})
+        line = f"{HOOK}; touch begun; sleep 600"
+        scripted(here.place / "data/providers", "bot", {"do": [{"shell": line}]})
+        work = node("n0", "agent", providerId="bot", prompt="x", cwd=str(repo))
+        user = "nobody" if NOBODY else ""
+        async with world(here.place, isolation="guard", service_user=user) as app:
+            run_id = await app.start(workflow([node("s", "start"), work], edges("s next n0")))
+            await eventually_async((repo / "begun").exists)
+            assert (repo / ".git/hooks/pre-commit").exists()
+            await app.service.stop(run_id, "enough")
+            ended = await app.finish(run_id)
+        assert ended.status == "cancelled"
+        assert not (repo / ".git/hooks/pre-commit").exists()
+        assert "'.git/hooks/pre-commit' was written" in notices(ended)[TABLE[0]["name"]][0]
+
+
+async def test_a_cancel_does_not_cut_the_repair_of_git_short(tmp_path: Path) -> None:
+    repositories = [repository(tmp_path / name) for name in "abc"]
+    first, *others = map(str, repositories)
+    protection = GitProtection(own_mounts=False)
+    told: list[str] = []
+
+    async def work() -> None:
+        def warn(message: str) -> None:
+            told.append(message)
+            task.cancel()  # again in the middle of the repair
+
+        async with protection.protect(first, others, warn):
+            for repo in repositories:
+                subprocess.run(["/bin/sh", "-c", HOOK], cwd=repo, check=True)
+            task.cancel()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(told) == len(repositories)
+    for repo in repositories:
+        assert not (repo / ".git/hooks/pre-commit").exists()

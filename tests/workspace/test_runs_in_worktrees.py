@@ -81,13 +81,12 @@ def test_a_new_workflow_has_an_agent_in_a_worktree_and_runs(tmp_path: Path) -> N
         [{"write": "a.txt", "content": "done\n"}],
         name="claude",
     )
-    assert "infloop run ./loop.workflow.json" in here.infloop("new").stdout
-    file = here.repo / "loop.workflow.json"
-    loop = json.loads(file.read_text())["nodes"][1]
-    (config,) = [each["config"] for each in loop["children"] if each["type"] == "agent"]
-    assert config["useWorktree"] is True
+    (here.repo / "Makefile").write_text("test:\n\tgrep done a.txt\n")
+    assert "infloop run ./until-green.loop.yaml" in here.infloop("new").stdout
+    file = here.repo / "until-green.loop.yaml"
+    assert "useWorktree: true" in file.read_text()
     assert here.infloop("check", str(file)).stdout == f"{file}: ok\n"
-    here.infloop("run", str(file), "--input", "check=grep done a.txt")
+    here.infloop("run", str(file))
     assert (here.repo / "a.txt").read_text() == "one\ntwo\nthree\n"
     here.infloop("apply", "last")
     assert (here.repo / "a.txt").read_text() == "done\n"
@@ -95,7 +94,7 @@ def test_a_new_workflow_has_an_agent_in_a_worktree_and_runs(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("loop.workflow.json", "exists already"), ("..json", "cannot be a workflow's id"),
+    [("until-green.loop.yaml", "exists already"), ("..json", "cannot be a workflow's id"),
      ("no/where.json", "cannot be written"), ("con.json", "cannot be a workflow's id")],
 )  # fmt: skip
 def test_new_overwrites_nothing_and_writes_no_odd_name(

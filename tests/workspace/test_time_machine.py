@@ -363,7 +363,7 @@ def test_a_home_directory_is_not_kept_and_that_is_said_once(tmp_path: Path) -> N
     here = machine(tmp_path)
     nodes = [script("one", "pass"), script("two", "pass")]
     file = here.file("w", nodes, steps("one", "two"))
-    for place, why in ((here.home, "it is your home directory"), (tmp_path, "above your home")):
+    for place, why in ((here.home, "it is a home directory"), (tmp_path, "above a home")):
         here.infloop("run", file, cwd=place)
         notices = [m for m in here.messages() if m["type"] == "notice"]
         assert [why in m["message"] for m in notices] == [True]
@@ -399,7 +399,8 @@ def test_snapshots_can_be_turned_off_and_worktrees_still_lose_nothing(tmp_path: 
     nodes = [agent(useWorktree=True), script("s", "open('x', 'w').write('')")]
     here.infloop("run", here.file("w", nodes, steps("work", "s")))
     assert not [m for m in here.messages() if m["type"] in ("tree_saved", "notice")]
-    assert "there are no snapshots of run" in here.infloop("diff", "last", code=2).stderr
+    assert "there are no snapshots of step" in here.infloop("diff", "last", "s", code=2).stderr
+    assert here.infloop("diff", "last").stdout.splitlines()[-1] == "+n", "what apply takes"
     here.infloop("rewind", "last", "--to", "s")
     run = here.run_ids()[-1]
     here.infloop("apply", run)

@@ -1,28 +1,43 @@
 """Wires the packages together. It only wires.
 
 process       the process itself: settings, event loop, directory, users
+detached      runs a command in the background
 catalogs      where workflow, provider and trigger files are found
 storage       opens the journal and the audit log
+building      builds a workflow file in Python
 sandbox       opens the sandbox at the level that works here
 providers     finds a provider by its id
 interpreters  finds the programs that run scripts
 runs          opens what drives runs
 use_cases     opens the application layer
 server        opens what `infloop serve` and `infloop mcp` need
+dev           opens a development loop
 """
 
-from infloop.app.process import run_async, settings, started_in
+from infloop.app.detached import DetachedStartError, run_detached
+from infloop.app.dev import load_dev_file, open_dev
+from infloop.app.process import ignores_hangup, no_colour, run_async, settings, started_in
+from infloop.app.sandbox import with_some_isolation
 from infloop.app.server import Server, open_mcp, open_server, server_exposure
 from infloop.app.use_cases import open_application, open_files
+from infloop.lowlevel.own_ports import OwnPorts
 
 __all__ = [
+    "DetachedStartError",
+    "OwnPorts",
     "Server",
+    "ignores_hangup",
+    "load_dev_file",
+    "no_colour",
     "open_application",
+    "open_dev",
     "open_files",
     "open_mcp",
     "open_server",
     "run_async",
+    "run_detached",
     "server_exposure",
     "settings",
     "started_in",
+    "with_some_isolation",
 ]

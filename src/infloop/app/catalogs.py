@@ -55,25 +55,35 @@ def known_providers(chosen: Settings) -> list[str]:
 
 def definition_loader(chosen: Settings) -> Callable[[str], Awaitable[PreparedDefinition]]:
     """Return a function that loads a workflow by its id; it is read again when files change."""
-    from infloop.catalog.files import folder_state
+    from infloop.catalog.files import file_stats, folder_state
+    from infloop.catalog.workflows import FILE_SUFFIXES
     from infloop.engine.graph import Definition
     from infloop.runtime.runs.definitions import prepare
 
     catalog, folders = workflow_catalog(chosen), provider_folders(chosen)
-    cache: dict[str, tuple[object, PreparedDefinition]] = {}
+    # By id: the state of the folders, that of the files which the workflows name, and the result.
+    cache: dict[str, tuple[object, dict[str, object], PreparedDefinition]] = {}
 
-    def read(workflow_id: str, known: frozenset[str]) -> PreparedDefinition:
+    def read(
+        workflow_id: str, known: frozenset[str]
+    ) -> tuple[dict[str, object], PreparedDefinition]:
         bundle = catalog.load_bundle(workflow_id, known_providers=known)
-        return prepare(Definition(bundle.root.id, bundle.plain()))
+        named: dict[str, object] = {str(path): file_stats(str(path)) for path in bundle.files}
+        return named, prepare(Definition(bundle.root.id, bundle.plain()))
+
+    def is_current(named: dict[str, object]) -> bool:
+        return all(file_stats(path) == before for path, before in named.items())
 
     async def load(workflow_id: str) -> PreparedDefinition:
         # This check takes less time than a change of thread.
         known = frozenset(name for folder in folders for name in folder.ids())
-        state = folder_state(catalog.user_dir), folder_state(catalog.library_dir), known
+        user = folder_state(catalog.user_dir, FILE_SUFFIXES)
+        library = folder_state(catalog.library_dir, FILE_SUFFIXES)
+        state = user, library, known
         cached = cache.get(workflow_id)
-        if cached is None or cached[0] != state or None in state:
-            cached = state, await asyncio.to_thread(read, workflow_id, known)
+        if cached is None or cached[0] != state or None in state or not is_current(cached[1]):
+            cached = state, *await asyncio.to_thread(read, workflow_id, known)
             cache[workflow_id] = cached
-        return cached[1]
+        return cached[2]
 
     return load

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,27 @@ def find_interpreters(chosen: Settings) -> Interpreters:
             "INFLOOP_DENO_BIN, INFLOOP_BUN_BIN or INFLOOP_NODE_BIN"
         ),
     )
+
+
+class ThisMachine:
+    """What a check of a workflow looks up on this machine."""
+
+    def __init__(self, chosen: Settings) -> None:
+        self._chosen = chosen
+
+    @cached_property
+    def typescript_missing(self) -> str:
+        found = find_interpreters(self._chosen)
+        return "" if found.typescript else found.typescript_missing
+
+    def has_program(self, name: str) -> bool:
+        return _installed(name) is not None
+
+    def has_directory(self, path: str) -> bool:
+        try:
+            return Path(path).is_dir()
+        except (OSError, ValueError):  # ValueError: a NUL in the name
+            return False
 
 
 def _installed(program: str) -> str | None:

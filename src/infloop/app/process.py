@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from infloop.errors import SettingsError
-from infloop.settings import Settings, load_settings
+from infloop.settings import NO_HOME, Settings, home_directory, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
 Result = TypeVar("Result")
+# The kernel's masks have a bit for each signal; SIGHUP is the first.
+_HANGUP_BIT = 1
 
 
 def settings() -> Settings:
@@ -47,6 +49,18 @@ def started_in() -> str:
     return str(Path.cwd())
 
 
+def no_colour() -> bool:
+    """Say whether the environment asks for output without colours (https://no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def ignores_hangup() -> bool:
+    """Say whether this process was started so that the end of its terminal does not end it."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    ignored = next(line for line in status.splitlines() if line.startswith("SigIgn:"))
+    return bool(int(ignored.split()[1], 16) & _HANGUP_BIT)
+
+
 def service_user(name: str) -> tuple[int, int] | None:
     import pwd
 
@@ -67,12 +81,21 @@ def child_source_environment(user: tuple[int, int] | None) -> Mapping[str, str]:
     return {**os.environ, "HOME": str(home_of(user))} if user else os.environ
 
 
+def git_environment() -> dict[str, str]:
+    """Return the variables that say where the git settings of our user are."""
+    named = ("HOME", "XDG_CONFIG_HOME")
+    return {
+        "HOME": str(home_directory()),
+        **{k: v for k, v in os.environ.items() if k in named or k.startswith("GIT_CONFIG")},
+    }
+
+
 def home_of(user: tuple[int, int] | None) -> Path:
     """Return the home of the user that children run as; ours if there is none."""
     import pwd
 
-    theirs = Path(pwd.getpwuid(user[0]).pw_dir) if user else None
-    return theirs if theirs is not None and theirs.is_dir() else Path.home()
+    theirs = Path(pwd.getpwuid(user[0]).pw_dir) if user else NO_HOME
+    return theirs if theirs != NO_HOME and theirs.is_dir() else home_directory()
 
 
 def by_commas(text: str) -> tuple[str, ...]:

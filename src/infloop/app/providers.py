@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from infloop.app.catalogs import known_providers, provider_folders
-from infloop.app.process import child_source_environment, home_of, service_user
+from infloop.app.process import child_source_environment, home_of
 from infloop.errors import StepError
 from infloop.policy.environment import child_environment
 from infloop.settings import Settings
@@ -23,16 +23,18 @@ if TYPE_CHECKING:
 
 
 def provider_finder(
-    chosen: Settings, passthrough: tuple[str, ...]
+    chosen: Settings, passthrough: tuple[str, ...], user: tuple[int, int] | None
 ) -> Callable[[str, MakeSandbox, AskPerson | None], Provider]:
-    """Return the function that finds a provider by its id; a changed manifest counts at once."""
+    """Return the function that finds a provider by its id; a changed manifest counts at once.
+
+    Children run as `user` if it is set.
+    """
     from infloop.providers.context import ProviderContext
     from infloop.providers.transports import make_provider
     from infloop.runtime.confinement.fence import NO_EXTRA_ACCESS
 
     folders = provider_folders(chosen)
     allowed = passthrough
-    user = service_user(chosen.service_user)
 
     def environment(passthrough: Sequence[str]) -> dict[str, str]:
         return child_environment(child_source_environment(user), (*allowed, *passthrough), {})
@@ -50,6 +52,7 @@ def provider_finder(
             variables=os.environ,
             folder=chosen.providers,
             max_command_ms=chosen.max_command_ms,
+            max_api_call_ms=chosen.max_api_call_ms,
             sandbox=lambda program: make_sandbox(
                 _extra_access(program, user) if program else NO_EXTRA_ACCESS
             ),

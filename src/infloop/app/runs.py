@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import os
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from functools import cache
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infloop.app.catalogs import provider_folders
 from infloop.app.interpreters import find_interpreters
-from infloop.app.process import by_commas, child_source_environment, service_user
+from infloop.app.process import (
+    by_commas,
+    child_source_environment,
+    git_environment,
+    home_of,
+)
 from infloop.app.providers import provider_finder
-from infloop.app.sandbox import OpenedSandbox, open_sandbox
-from infloop.app.storage import open_audit, open_store
-from infloop.errors import StepError
+from infloop.app.sandbox import OpenedSandbox, children_user, open_sandbox
+from infloop.app.storage import SESSIONS_DIR, open_audit, open_store, token_file
+from infloop.errors import StepError, StoreError
 from infloop.model.events import RunBudget
 from infloop.policy.environment import ChildEnvironment, parse_passthrough
 from infloop.policy.spending import Budget
-from infloop.settings import SECRETS, Settings
+from infloop.settings import SECRETS, Settings, home_directory
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from infloop.catalog.triggers import TriggerFiles
     from infloop.model.approval import Approval
     from infloop.model.trigger import Trigger
+    from infloop.policy.leaks.known import Secret
     from infloop.runtime.approvals import Approvals
+    from infloop.runtime.notifications import Deliver
     from infloop.runtime.runs.service import RunService
     from infloop.runtime.workspaces import Workspaces
     from infloop.sandbox.base import Sandbox
@@ -42,6 +49,7 @@ async def open_service(
 
     `audit` and `opened_store` are given if this process has them open already.
     """
+    from infloop.policy.leaks.rules import shipped_rules
     from infloop.runtime.clock import SystemClock
     from infloop.runtime.confinement.disk_reserve import DiskReserve
     from infloop.runtime.confinement.fence import EgressRules
@@ -56,27 +64,30 @@ async def open_service(
     from infloop.sandbox.kernel.hardening import hide_from_children
     from infloop.sandbox.kernel.resource_limits import memory_here
     from infloop.sandbox.levels.host import HostSandbox
+    from infloop.store.dev_loops import DIRECTORY as DEV_DIRECTORY
+    from infloop.store.dev_loops import running_loops
 
     hide_from_children()
     clock = SystemClock()
     passthrough = parse_passthrough(chosen.child_env_passthrough)
-    user = service_user(chosen.service_user)
-    environment = ChildEnvironment(child_source_environment(user), passthrough)
     async with (
         nullcontext(audit) if audit else open_audit(chosen) as log,
         nullcontext(opened_store) if opened_store else open_store(chosen) as store,
         open_sandbox(chosen) as opened,
     ):
-        own = HostSandbox()  # for infloop's own git
+        user = opened.user
+        environment = ChildEnvironment(child_source_environment(user), passthrough)
+        own = HostSandbox()  # for infloop's own git, and for the operator's command
         reserve = DiskReserve(str(chosen.data_dir), chosen.min_free_disk_bytes)
         workspaces = Workspaces(
             chosen.data_dir,
             own,
-            Path.home(),
+            (home_directory(), home_of(user)),
             snapshots=chosen.snapshots,
             confine=confined_in(_already_open(opened)) if opened.sandbox.confines else None,
             user=user,
             shortage=reserve.shortage,
+            git_environment=git_environment(),
         )
         instance = await store.liveness.register()
         records = ChildRecords(chosen.data_dir / "pids", instance.id)
@@ -84,10 +95,11 @@ async def open_service(
         try:
             dependencies = RunDependencies(
                 sandbox=opened.sandbox,
-                unconfined_reason=opened.unconfined_reason,
-                homes=Homes((Path(opened.scratch) if user else chosen.data_dir) / "homes", user),
+                homes=Homes(
+                    (Path(opened.scratch) if user else chosen.data_dir).resolve() / "homes", user
+                ),
                 environment=environment,
-                find_provider=provider_finder(chosen, passthrough),
+                find_provider=provider_finder(chosen, passthrough, user),
                 egress=EgressRules(
                     chosen.egress_enforce,
                     by_commas(chosen.egress_allowlist),
@@ -107,12 +119,14 @@ async def open_service(
                 child_memory_bytes=chosen.max_child_memory_bytes or memory_here() * 3 // 4,
                 disk_reserve=reserve,
                 data_device=chosen.data_dir.stat().st_dev,
-                redactor=Redactor(known_secrets(chosen)),
+                redactor=Redactor(known_secrets(chosen), shipped_rules(), chosen.leaks_mode),
                 workspaces=workspaces,
                 child_records=records,
                 markers=markers,
                 audit=log,
                 approvals=make_approvals(chosen, store, log),
+                dev_loops=partial(running_loops, chosen.data_dir / DEV_DIRECTORY),
+                notify=_notify(chosen, own, ChildEnvironment(os.environ, passthrough)()),
             )
             async with RunService(store, instance, clock, dependencies) as service:
                 yield service
@@ -124,14 +138,34 @@ async def open_service(
             await instance.close()
 
 
+def _notify(chosen: Settings, sandbox: Sandbox, env: dict[str, str]) -> tuple[Deliver, ...]:
+    """Return what delivers notifications, as the operator has chosen."""
+    from infloop.runtime.notifications import to_address, to_command
+
+    made: list[Deliver] = []
+    if chosen.notify_command:
+        made.append(to_command(chosen.notify_command, sandbox, env, str(chosen.data_dir)))
+    if chosen.notify_url:
+        made.append(to_address(chosen.notify_url, chosen.notify_secret))
+    return tuple(made)
+
+
 def total_budget(chosen: Settings) -> Budget:
-    return Budget(chosen.max_total_cost_usd, chosen.cost_window, chosen.require_known_cost)
+    return Budget(
+        chosen.max_total_cost_usd,
+        chosen.cost_window,
+        chosen.require_known_cost,
+        chosen.unpriced_usd_per_mtok,
+    )
 
 
-def known_secrets(chosen: Settings) -> Callable[[], list[str]]:
+def known_secrets(chosen: Settings) -> Callable[[], list[Secret]]:
     """Return a function that returns all secrets of this process at the time of the call."""
+    from infloop.application.sessions import KEY_FILE
     from infloop.catalog.secrets import FileSecrets
-    from infloop.policy.secret_variables import secret_values
+    from infloop.policy.leaks.known import Secret
+    from infloop.policy.leaks.variables import secret_values
+    from infloop.store.secret_file import read_secret
 
     @cache
     def trigger_files() -> TriggerFiles:
@@ -143,10 +177,19 @@ def known_secrets(chosen: Settings) -> Callable[[], list[str]]:
     def triggers() -> list[Trigger]:
         return trigger_files().all() if chosen.triggers.is_dir() else []
 
-    own = [*secret_values(os.environ), *(getattr(chosen, name) for name in SECRETS)]
+    def made_by_server() -> Iterator[Secret]:
+        """Yield what `infloop serve` made for itself, in this process or in another."""
+        for file in (token_file(chosen), chosen.data_dir / SESSIONS_DIR / KEY_FILE):
+            with suppress(StoreError):
+                yield Secret("server", read_secret(file) or "")
+
+    own = [
+        *secret_values(os.environ),
+        *(Secret(f"setting:{name}", getattr(chosen, name)) for name in SECRETS),
+    ]
     folders = provider_folders(chosen)[:-1]  # the last is shipped with infloop: no secrets
     filed = FileSecrets(triggers, folders, os.environ)
-    return lambda: [*own, *filed.values()]
+    return lambda: [*own, *filed.values(), *made_by_server()]
 
 
 def make_approvals(chosen: Settings, store: Store, audit: AuditLog) -> Approvals:
@@ -182,13 +225,15 @@ async def open_workspaces(chosen: Settings) -> AsyncIterator[Workspaces]:
     own = HostSandbox()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(own.close)
+        user = await children_user(chosen)
         workspaces = Workspaces(
             chosen.data_dir,
             own,
-            Path.home(),
+            (home_directory(), home_of(user)),
             snapshots=chosen.snapshots,
             confine=confined_in(_open_when_needed(chosen, stack)),
-            user=service_user(chosen.service_user),
+            user=user,
+            git_environment=git_environment(),
         )
         stack.callback(workspaces.close)
         yield workspaces

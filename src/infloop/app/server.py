@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import os
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infloop.app.catalogs import definition_loader
 from infloop.app.process import by_commas
 from infloop.app.runs import open_service
-from infloop.app.storage import open_audit, open_store
+from infloop.app.storage import SESSIONS_DIR, open_audit, open_store, token_file
 from infloop.app.use_cases import driving_resources
+from infloop.settings import AUTO_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -67,25 +70,31 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
     from infloop.mcp_server.dependencies import McpDependencies
     from infloop.mcp_server.http import McpAddress
     from infloop.runtime.clock import SystemClock
+    from infloop.sandbox.kernel.socket_owner import SocketOwners
     from infloop.triggers.scheduler import Scheduler
     from infloop.web.app import create_app, create_metrics_app, lazy_api
+    from infloop.web.connections import Connections
     from infloop.web.dependencies import WebDependencies
     from infloop.web.metrics import Metrics
     from infloop.web.streams import Frames, Streams
 
+    chosen = with_token(chosen)
     exposure = server_exposure(chosen)
     clock = clock or SystemClock()
     async with (
         open_audit(chosen) as audit,
         open_store(chosen) as store,
         open_service(chosen, audit, store) as service,
+        AsyncExitStack() as stack,
     ):
+        owners = stack.enter_context(closing(SocketOwners()))
         dispatcher = _dispatcher(chosen, service, store, audit, clock)
         resources = driving_resources(chosen, service, store, audit, clock, dispatcher)
         workdir = str(Path.cwd())
         firing = TriggerFiring(
             resources.folders.triggers,
             dispatcher,
+            store.refusals,
             audit,
             clock,
             workdir=workdir,
@@ -102,7 +111,9 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
             application=application,
             clock=clock,
             exposure=exposure,
-            sessions=Sessions(exposure.token, chosen.data_dir / "sessions" / "ended.json", clock),
+            own_user=os.geteuid(),
+            connections=Connections(owners.find, refused=partial(metrics.limited, "connection")),
+            sessions=Sessions(exposure.token, chosen.data_dir / SESSIONS_DIR, clock),
             logins=application.logins(exposure.token, chosen.login_rate_limit),
             streams=Streams(),
             frames=Frames(application.history.scope),
@@ -177,10 +188,22 @@ async def open_mcp(chosen: Settings) -> AsyncIterator[McpProcess]:
         yield McpProcess(tools, Daemon(service, dispatcher))
 
 
+def with_token(chosen: Settings) -> Settings:
+    """Return the settings with the server's own token where they say `auto`."""
+    from infloop.store.data_directory import refuse_shared
+    from infloop.store.secret_file import keep_secret
+
+    if chosen.api_token != AUTO_TOKEN:
+        return chosen
+    refuse_shared(chosen.data_dir)
+    return chosen.model_copy(update={"api_token": keep_secret(token_file(chosen))})
+
+
 def server_exposure(chosen: Settings) -> Exposure:
     """Return how the server may be reached; raise SettingsError if that would be too open."""
     from infloop.web.exposure import decide_exposure
 
+    chosen = with_token(chosen)
     return decide_exposure(
         chosen.host,
         chosen.api_token,

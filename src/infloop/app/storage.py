@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infloop.errors import SettingsError
 from infloop.settings import Settings
 
 if TYPE_CHECKING:
@@ -15,12 +16,33 @@ if TYPE_CHECKING:
     from infloop.store.interfaces.store import Store
 
 
+SESSIONS_DIR = "sessions"
+
+
+def make_directory(folder: Path) -> None:
+    """Make the data directory, or a folder in it, for us alone. Raises SettingsError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise SettingsError(
+            f"{str(folder)!r} cannot be made: {error.strerror}; set INFLOOP_DATA_DIR to a "
+            "directory of yours"
+        ) from None
+
+
+def token_file(chosen: Settings) -> Path:
+    """Return where the token is that the server makes for itself."""
+    return chosen.data_dir / "api-token"
+
+
 @asynccontextmanager
 async def open_store(chosen: Settings) -> AsyncIterator[Store]:
     """Open the store without owning any run."""
     from infloop.runtime.clock import SystemClock
     from infloop.store import opening
+    from infloop.store.data_directory import refuse_shared
 
+    refuse_shared(chosen.data_dir)
     async with await opening.open_store(chosen.data_dir, SystemClock().now_ms) as store:
         yield store
 
@@ -36,7 +58,9 @@ def make_audit(chosen: Settings) -> AuditLog:
     """Return the audit log for writing; its directory is made with its first entry."""
     from infloop.runtime.clock import SystemClock
     from infloop.store.audit.log import AuditLog
+    from infloop.store.data_directory import refuse_shared
 
+    refuse_shared(chosen.data_dir)
     return AuditLog(
         audit_dir(chosen),
         SystemClock().now_ms,

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infloop.app.building import build_python_file
 from infloop.app.catalogs import provider_folders, trigger_lookup, workflow_catalog
+from infloop.app.interpreters import ThisMachine
+from infloop.app.process import home_of, service_user
 from infloop.app.runs import make_approvals, open_service, open_workspaces, total_budget
+from infloop.app.sandbox import confinement_here, version_of
 from infloop.app.storage import audit_dir, make_audit, open_store
-from infloop.settings import Settings, shown_settings
+from infloop.settings import Settings, home_directory, shown_settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from infloop.application.application import Application, FileApplication
+    from infloop.application.provider_logins import LoginStatus
     from infloop.application.resources import Folders, Resources
     from infloop.model.clock import Clock
-    from infloop.model.provider import HttpProvider
+    from infloop.model.provider import AcpProvider, CliProvider, HttpProvider, Provider
+    from infloop.policy.confinement import Confinement
     from infloop.providers.http.models import ModelList
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.runs.dispatch import Dispatcher
@@ -45,7 +52,13 @@ async def open_files(chosen: Settings) -> AsyncIterator[FileApplication]:
                 folders=folders(chosen),
                 version=__version__,
                 models_of=_models_of,
+                program_of=_program_of,
+                confinement=partial(confinement_here, chosen),
+                version_of=version_of,
+                login_of=partial(_login_of, chosen),
                 settings=partial(shown_settings, chosen),
+                build=partial(build_python_file, chosen),
+                machine=ThisMachine(chosen),
             )
         )
 
@@ -98,6 +111,10 @@ async def open_application(chosen: Settings) -> AsyncIterator[Application]:
                 approvals=approvals,
                 version=__version__,
                 models_of=_models_of,
+                program_of=_program_of,
+                confinement=partial(confinement_here, chosen),
+                version_of=version_of,
+                login_of=partial(_login_of, chosen),
                 settings=partial(shown_settings, chosen),
             )
         )
@@ -118,6 +135,7 @@ def _lazy_audit(chosen: Settings, stack: AsyncExitStack) -> Callable[[], AuditLo
 
 def folders(chosen: Settings) -> Folders:
     from infloop.application.resources import Folders
+    from infloop.store.dev_loops import DIRECTORY as DEV_DIRECTORY
 
     return Folders(
         workflows=lambda: workflow_catalog(chosen),
@@ -125,7 +143,8 @@ def folders(chosen: Settings) -> Folders:
         triggers=lambda: trigger_lookup(chosen),
         audit=lambda: audit_dir(chosen),
         connections=chosen.connections,
-        home=Path.home(),
+        dev=chosen.data_dir / DEV_DIRECTORY,
+        home=home_directory(),
         workdir=Path.cwd(),
     )
 
@@ -144,6 +163,9 @@ def driving_resources(
 
     async def driving_service() -> RunService:
         return service
+
+    async def confinement() -> Confinement:
+        return service.confinement
 
     async def workspaces() -> Workspaces:
         assert service.workspaces is not None
@@ -166,8 +188,25 @@ def driving_resources(
         dispatcher=dispatcher,
         version=__version__,
         models_of=_models_of,
+        program_of=_program_of,
+        confinement=confinement,
+        version_of=version_of,
+        login_of=partial(_login_of, chosen),
         settings=partial(shown_settings, chosen),
     )
+
+
+def _program_of(manifest: AcpProvider | CliProvider) -> str:
+    from infloop.providers.programs import program_variable
+
+    named = os.environ.get(program_variable(manifest.id)) or manifest.bin
+    return shutil.which(named) or ""
+
+
+def _login_of(chosen: Settings, manifest: Provider) -> LoginStatus:
+    from infloop.application.provider_logins import login_status
+
+    return login_status(manifest, os.environ, home_of(service_user(chosen.service_user)))
 
 
 async def _models_of(manifest: HttpProvider) -> ModelList:

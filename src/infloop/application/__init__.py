@@ -17,6 +17,7 @@
     audit        the audit log
     providers    providers, their agents and models
     connections  machines with model servers
+    dev_loops    development loops that run beside
     catalog      node types, file formats and settings
     schemas      the JSON Schemas of all file formats
     login        logging in with the token

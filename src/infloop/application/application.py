@@ -12,12 +12,18 @@ if TYPE_CHECKING:
     from infloop.application.approvals import Approvals
     from infloop.application.audit import AuditTrail
     from infloop.application.catalog import Catalog
+    from infloop.application.configuration import Configuration
     from infloop.application.connections import Connections
     from infloop.application.costs import Costs
+    from infloop.application.dev_loops import DevLoops
+    from infloop.application.dev_restarts import DevRestarts
     from infloop.application.folders import Folders
     from infloop.application.health import HealthChecks
+    from infloop.application.importing import Importing
     from infloop.application.login import Logins
+    from infloop.application.loops import Loops
     from infloop.application.providers import Providers
+    from infloop.application.refused_access import RefusedAccess
     from infloop.application.resources import FileResources, Resources
     from infloop.application.runs.apply import ApplyChanges
     from infloop.application.runs.control import Runs
@@ -28,8 +34,10 @@ if TYPE_CHECKING:
     from infloop.application.runs.records import RunRecords
     from infloop.application.runs.worktrees import Worktrees
     from infloop.application.triggers import Triggers
+    from infloop.application.workflow_overview import WorkflowOverview
     from infloop.application.workflows import Workflows
     from infloop.model.clock import Clock
+    from infloop.model.values import JsonObject
 
 
 class FileApplication:
@@ -46,6 +54,13 @@ class FileApplication:
     def clock(self) -> Clock:
         return self._file_resources.clock
 
+    @property
+    def settings(self) -> JsonObject:
+        """The operator's settings by name; of a secret only whether it is set."""
+        values = self._file_resources.settings()["values"]
+        assert isinstance(values, dict)
+        return values
+
     @cached_property
     def audit(self) -> AuditTrail:
         from infloop.application.audit import AuditTrail
@@ -59,16 +74,34 @@ class FileApplication:
         return Catalog(self._file_resources)
 
     @cached_property
+    def configuration(self) -> Configuration:
+        from infloop.application.configuration import Configuration
+
+        return Configuration(self._file_resources)
+
+    @cached_property
     def connections(self) -> Connections:
         from infloop.application.connections import Connections
 
         return Connections(self._file_resources)
 
     @cached_property
+    def dev_loops(self) -> DevLoops:
+        from infloop.application.dev_loops import DevLoops
+
+        return DevLoops(self._file_resources)
+
+    @cached_property
     def folders(self) -> Folders:
         from infloop.application.folders import Folders
 
         return Folders(self._file_resources)
+
+    @cached_property
+    def loops(self) -> Loops:
+        from infloop.application.loops import Loops
+
+        return Loops(self._file_resources)
 
     @cached_property
     def providers(self) -> Providers:
@@ -115,6 +148,12 @@ class Application(FileApplication):
         return RunRecords(self._resources, self.history)
 
     @cached_property
+    def importing(self) -> Importing:
+        from infloop.application.importing import Importing
+
+        return Importing(self._resources, self.records, self.triggers)
+
+    @cached_property
     def queue(self) -> RunQueue:
         from infloop.application.runs.queue import RunQueue
 
@@ -139,6 +178,12 @@ class Application(FileApplication):
         return Approvals(self._resources)
 
     @cached_property
+    def dev_restarts(self) -> DevRestarts:
+        from infloop.application.dev_restarts import DevRestarts
+
+        return DevRestarts(self._resources, self.dev_loops)
+
+    @cached_property
     def costs(self) -> Costs:
         from infloop.application.costs import Costs
 
@@ -151,6 +196,12 @@ class Application(FileApplication):
         return ApplyChanges(self._resources)
 
     @cached_property
+    def workflow_overview(self) -> WorkflowOverview:
+        from infloop.application.workflow_overview import WorkflowOverview
+
+        return WorkflowOverview(self.workflows, self.history)
+
+    @cached_property
     def worktrees(self) -> Worktrees:
         from infloop.application.runs.worktrees import Worktrees
 
@@ -161,6 +212,12 @@ class Application(FileApplication):
         from infloop.application.health import HealthChecks
 
         return HealthChecks(self._resources)
+
+    @cached_property
+    def refused_access(self) -> RefusedAccess:
+        from infloop.application.refused_access import RefusedAccess
+
+        return RefusedAccess(self._resources)
 
     def logins(self, token: str, per_minute: int) -> Logins:
         """Return the logins with one token."""

@@ -74,7 +74,11 @@ class Done(Model, kw_only=True):
 
 
 class ConnectionRequest(Model, kw_only=True):
-    """What a machine is to be. Without `token` the present one stays; an empty one is removed."""
+    """What a machine is to be.
+
+    Without `token` the present one stays, unless the host changes: a token is for one host. An
+    empty one is removed.
+    """
 
     id: str | None = None
     label: str
@@ -105,20 +109,17 @@ class Connections:
     async def read(self, connection_id: str) -> ConnectionDetail:
         return ConnectionDetail(connection=_shown(await self._find(connection_id)))
 
-    async def add(
-        self, wanted: ConnectionRequest, caller: Caller, *, find_models: bool = False
-    ) -> ConnectionDetail:
+    async def add(self, wanted: ConnectionRequest, caller: Caller) -> ConnectionDetail:
         """Add a machine; each of its ports becomes a provider.
 
-        With `find_models`, each server whose port has no model is asked for one.
+        The server at a port without a model is asked for one. Raises UsageError if it has none.
         """
         connection = _checked(wanted, None)
         taken = {entry.id for entry in await asyncio.to_thread(connections, self._folder)}
         if wanted.id in taken:
             raise Conflict(f"there is a connection {wanted.id!r} already", "duplicate")
         name = await asyncio.to_thread(unused_id, self._folder, wanted.id or "", wanted.label)
-        if find_models:
-            connection = await self._with_models(name, connection)
+        connection = await self._with_models(name, connection)
         return await self._save(name, connection, caller)
 
     async def change(
@@ -128,6 +129,7 @@ class Connections:
         if wanted.id not in (None, connection_id):
             raise UsageError(f"the connection's id is {connection_id!r}; it cannot be changed")
         connection = _checked(wanted, before.connection)
+        connection = await self._with_models(connection_id, connection)
         saved = await self._save(connection_id, connection, caller)
         if before.path.name != f"{connection_id}.json":
             await asyncio.to_thread(before.path.unlink, missing_ok=True)
@@ -155,7 +157,8 @@ class Connections:
                     offer = await self._models_of(provider_of(name, connection, port))
                 except StepError as error:
                     raise UsageError(
-                        f"port {port.port}: {error}; name its model: --port {port.port}=MODEL"
+                        f"port {port.port}: {error}; name its model: --port {port.port}=MODEL, or "
+                        f'{{"port": {port.port}, "profile": "MODEL"}}'
                     ) from None
                 profile = offer.profiles[0].id
             ports.append(port.model_copy(update={"profile": profile}))
@@ -187,16 +190,18 @@ def _unknown(connection_id: str) -> NotFound:
 
 def _checked(wanted: ConnectionRequest, before: Connection | None) -> Connection:
     """Return what was asked for, by the rules for such files; a problem never shows the token."""
-    token = wanted.token if wanted.token is not None else (before.token if before else None)
     content = {
         "label": wanted.label,
         "host": wanted.host,
         "ports": [{"port": one} if isinstance(one, int) else one for one in wanted.ports],
-        **({"token": token} if token else {}),
+        **({"token": wanted.token} if wanted.token else {}),
     }
     made, problems = parse_connection(json.dumps(content).encode())
     if made is None:
         raise InvalidFile(str(problems[0]), "invalid-connection", problems)
+    # Another host must not be sent the token of this one.
+    if wanted.token is None and before and before.host == made.host:
+        return made.model_copy(update={"token": before.token})
     return made
 
 

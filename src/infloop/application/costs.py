@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from infloop.application.models import Model
+from infloop.application.runs.cost import Tokens
 from infloop.errors import UsageError
 from infloop.runtime.spending.ledger import midnight_ms, window_start_ms
 from infloop.store.interfaces.ledger import CallFilter, Grouping
@@ -14,14 +15,6 @@ if TYPE_CHECKING:
 
     from infloop.application.resources import Resources
     from infloop.store.interfaces.ledger import Spending
-
-
-class Tokens(Model, kw_only=True):
-    """Tokens by kind."""
-
-    input: int
-    output: int
-    cached: int
 
 
 class Cost(Model, kw_only=True):
@@ -96,9 +89,6 @@ class Costs:
             spent_usd=spent,
             left_usd=max(0.0, budget.max_usd - spent),
         )
-
-    async def of_run(self, run_id: str) -> Cost:
-        return _cost(await self._ledger.total(CallFilter(run_id=run_id)))
 
     async def of_process(self, process_id: str) -> Cost:
         """Return what the runs of one process cost."""

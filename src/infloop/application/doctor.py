@@ -7,26 +7,35 @@ import platform
 import pwd
 import tempfile
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infloop import __version__
+from infloop.application.isolation import describe_isolation
 from infloop.application.models import Model
-from infloop.model.isolation import LEVELS, Level
+from infloop.errors import SettingsError
+from infloop.model.isolation import LEVELS, UNCONFINED, Level
 from infloop.sandbox.base import ChildRequest
 from infloop.sandbox.kernel import landlock
-from infloop.sandbox.levels.choice import check_level, open_level
+from infloop.sandbox.levels.choice import (
+    check_level,
+    children_user,
+    open_level,
+    user_without_rights,
+)
 from infloop.sandbox.levels.host import HostSandbox
 from infloop.sandbox.levels.keeper_sandbox import SandboxOptions
 from infloop.sandbox.promises import PROMISES
 from infloop.sandbox.self_check.battery import self_check
+from infloop.store.data_directory import refuse_shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from infloop.application.application import FileApplication
+    from infloop.sandbox.levels.choice import LevelCheck
     from infloop.sandbox.self_check.battery import AttackReport as BatteryReport
-
-_SERVICE_USERS = ("infloop", "nobody")
 
 
 class LevelReport(Model, kw_only=True):
@@ -58,13 +67,26 @@ class AttackReport(Model, kw_only=True):
     findings: list[Finding]
 
 
+class Advice(Model, kw_only=True):
+    """Something that should be changed, and how."""
+
+    problem: str
+    fix: str
+
+
 class DoctorReport(Model, kw_only=True):
-    """What is installed, which levels hold, and what the attacks found."""
+    """What is installed, which levels hold, what the attacks found, and what should be changed.
+
+    `isolation` says how runs with these settings run their children. `children_run_as` is the uid
+    of children at the first of these levels at which it is not ours.
+    """
 
     versions: dict[str, str]
+    isolation: str
     children_run_as: int | None
     levels: list[LevelReport]
     attacks: list[AttackReport]
+    advice: list[Advice]
 
 
 def promises() -> dict[str, str]:
@@ -72,40 +94,113 @@ def promises() -> dict[str, str]:
     return {str(name): text for name, text in PROMISES.items()}
 
 
-async def examine(levels: Sequence[Level] = LEVELS, *, attack: bool = False) -> DoctorReport:
+async def advise(application: FileApplication) -> list[Advice]:
+    """Return what should be changed about settings, data, triggers and development loops."""
+    advice = [
+        Advice(problem=unknown, fix="unset the variable, or correct its name")
+        for unknown in application.configuration.all().unknown
+    ]
+    chosen = application.settings
+    if chosen["api_token"] != "set":  # noqa: S105  (a word for a secret)
+        advice.append(
+            Advice(
+                problem="the server has no token: all programs of your user may use it",
+                fix="start it with `infloop serve --token auto`, or set INFLOOP_API_TOKEN",
+            )
+        )
+    try:
+        refuse_shared(Path(str(chosen["data_dir"])))
+    except SettingsError as error:
+        problem, _, fix = str(error).rpartition("; ")
+        advice.append(Advice(problem=problem, fix=fix))
+    advice.extend(
+        Advice(
+            problem=f"the secret of trigger {name!r} is short enough to be guessed",
+            fix="set a longer one here and at the sender with `infloop triggers secret`",
+        )
+        for name in await application.triggers.short_secrets()
+    )
+    advice.extend(
+        Advice(
+            problem=(
+                f"the development loop in {loop.root!r} takes events ({', '.join(loop.events)}): "
+                "all programs of your user can read the token of its children and send them"
+            ),
+            fix="give each event a pattern, and `events = […]` to the children that need the token",
+        )
+        for loop in application.dev_loops.all().loops
+        if loop.events
+    )
+    return advice
+
+
+async def examine(
+    application: FileApplication, levels: Sequence[Level] = LEVELS, *, attack: bool = False
+) -> DoctorReport:
     """Try each level; with `attack`, run the whole battery at those that hold."""
-    with _options() as options:
+    chosen = application.settings
+    advice = await advise(application)
+    with _options(str(chosen["service_user"])) as options:
         versions = await _versions()
         checks = [await check_level(level, options) for level in levels]
         attacks = [await _attack(each.level, options) for each in checks if attack and each.holds]
+    users = [children_user(level, options) for level in levels]
     return DoctorReport(
         versions=versions,
-        children_run_as=options.user[0] if options.user else None,
+        isolation=_isolation(str(chosen["isolation"]), checks, options),
+        children_run_as=next((user[0] for user in users if user), None),
         levels=[
             LevelReport(level=check.level, holds=check.holds, reason=check.reason)
             for check in checks
         ],
         attacks=[_report(each) for each in attacks],
+        advice=advice,
+    )
+
+
+def _isolation(requested: str, checks: Sequence[LevelCheck], options: SandboxOptions) -> str:
+    """Return what a run would say about its isolation, as far as it was looked at."""
+    confining = [each for each in checks if each.level != UNCONFINED]
+    if requested != "auto":
+        used = [each for each in checks if each.level == requested]
+    else:
+        used = [each for each in confining if each.holds]
+    if used and used[0].holds:
+        user = children_user(used[0].level, options)
+        return describe_isolation(used[0].level, user[0] if user else None)
+    if used or len(checks) < len(LEVELS):
+        return ""
+    return (
+        "isolation: none works here, so no run starts until you set "
+        f"INFLOOP_ISOLATION={UNCONFINED} and children run as you"
     )
 
 
 @contextmanager
-def _options() -> Iterator[SandboxOptions]:
+def _options(service_user: str) -> Iterator[SandboxOptions]:
     """Yield options with a scratch directory that the children's user can enter."""
     with tempfile.TemporaryDirectory(prefix="infloop-doctor-") as folder:
         Path(folder).chmod(0o711)
-        yield SandboxOptions(folder, user=_service_user() if os.geteuid() == 0 else None)
+        yield SandboxOptions(folder, user=_find_user(service_user))
 
 
-def _service_user() -> tuple[int, int] | None:
-    users = {entry.pw_name: (entry.pw_uid, entry.pw_gid) for entry in pwd.getpwall()}
-    return next((users[name] for name in _SERVICE_USERS if name in users), None)
+def _find_user(name: str) -> tuple[int, int] | None:
+    try:
+        entry = pwd.getpwnam(name) if name else None
+    except KeyError:
+        raise SettingsError(
+            f"INFLOOP_SERVICE_USER is {name!r}, and there is no such user"
+        ) from None
+    return (entry.pw_uid, entry.pw_gid) if entry else None
 
 
 async def _attack(level: Level, options: SandboxOptions) -> BatteryReport:
-    sandbox = open_level(level, options)
+    user = children_user(level, options)
+    if level == UNCONFINED and user is None and os.geteuid() == 0:
+        user = user_without_rights()  # as root the attempts could do harm
+    sandbox = open_level(level, replace(options, user=user))
     try:
-        return await self_check(sandbox, options.scratch, user=options.user)
+        return await self_check(sandbox, options.scratch, user=user)
     finally:
         await sandbox.close()
 
@@ -122,7 +217,8 @@ async def _versions() -> dict[str, str]:
         for name, program in (("git", "git"), ("bubblewrap", "bwrap")):
             request = ChildRequest((program, "--version"), "/", {}, timeout_ms=5_000)
             result = await sandbox.run(request)
-            found[name] = result.stdout.split()[-1] if result.exit_code == 0 else "not installed"
+            words = result.stdout.split() if result.exit_code == 0 else ["not installed"]
+            found[name] = words[-1] if words else "unknown"
     finally:
         await sandbox.close()
     return found

@@ -19,6 +19,8 @@ class ShownProblem(Model, kw_only=True):
     message: str
     hint: str
     severity: Literal["error", "warning"]
+    line: int | None = None
+    column: int | None = None
 
 
 def shown_problems(problems: Iterable[Problem]) -> list[ShownProblem]:
@@ -29,6 +31,8 @@ def shown_problems(problems: Iterable[Problem]) -> list[ShownProblem]:
             message=problem.message,
             hint=problem.hint,
             severity=problem.severity,
+            line=problem.line,
+            column=problem.column,
         )
         for problem in problems
     ]

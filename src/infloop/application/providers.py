@@ -1,4 +1,7 @@
-"""Providers: which there are, and which agents and models they offer. Secrets are never shown."""
+"""Providers: which there are, which can be used, and which agents and models they offer.
+
+Secrets are never shown.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,14 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET, UnsetType
 
+from infloop.application.agent_choice import known_providers, suggestion
 from infloop.application.models import Model
+from infloop.application.provider_logins import LoginStatus
 from infloop.catalog.agents import agents, has_agent_files
 from infloop.errors import NotFound, UsageError
 from infloop.model.connection import ConnectedProvider
-from infloop.model.provider import CliProvider, HttpProvider
+from infloop.model.isolation import UNCONFINED
+from infloop.model.provider import AcpProvider, CliProvider, HttpProvider, ProgramProvider
 
 if TYPE_CHECKING:
     from infloop.application.resources import FileResources
@@ -37,6 +43,32 @@ class ProviderList(Model, kw_only=True):
     """All providers, by label."""
 
     providers: list[ProviderEntry]
+
+
+class ProviderStatus(Model, kw_only=True):
+    """What a provider is like on this machine.
+
+    `installed` and `program` are left out for what is no program, and `version` if the manifest
+    does not say how to ask for it. `may` says what it may do at this isolation level.
+    """
+
+    id: str
+    label: str
+    transport: str
+    installed: bool | UnsetType = UNSET
+    program: str | UnsetType = UNSET
+    install: str | UnsetType = UNSET
+    version: str | UnsetType = UNSET
+    login: LoginStatus
+    may: str
+
+
+class ProviderStatusList(Model, kw_only=True):
+    """All providers, by label; `level` is empty where no level holds, and `reason` says why."""
+
+    level: str
+    reason: str
+    providers: list[ProviderStatus]
 
 
 class AgentEntry(Model, kw_only=True):
@@ -77,9 +109,44 @@ class Providers:
         self._folders = resources.folders.providers
 
     async def all(self) -> ProviderList:
-        found = await asyncio.to_thread(self._all)
-        entries = sorted(map(_entry, found), key=lambda one: (one.label.lower(), one.id))
+        found = await asyncio.to_thread(known_providers, self._resources)
+        entries = sorted(map(_entry, found.values()), key=lambda one: (one.label.lower(), one.id))
         return ProviderList(providers=entries)
+
+    async def statuses(self, provider_id: str = "") -> ProviderStatusList:
+        """Return which providers are installed and logged in, and what they may do here.
+
+        Programs are asked for their version; no model is called. Raises NotFound for an unknown id.
+        """
+        found = await asyncio.to_thread(known_providers, self._resources)
+        if provider_id and provider_id not in found:
+            raise NotFound(
+                f"there is no provider {provider_id[:80]!r}{suggestion(provider_id, found)}"
+            )
+        here = await self._resources.confinement()
+        chosen = [found[provider_id]] if provider_id else [*found.values()]
+        statuses = await asyncio.gather(*(self._status(one, here.level) for one in chosen))
+        ordered = sorted(statuses, key=lambda one: (one.label.lower(), one.id))
+        return ProviderStatusList(level=here.level, reason=here.reason, providers=ordered)
+
+    async def _status(self, provider: Provider, level: str) -> ProviderStatus:
+        status = ProviderStatus(
+            id=provider.id,
+            label=provider.label,
+            transport=provider.transport,
+            login=self._resources.login_of(provider),
+            may=_may(provider, level),
+        )
+        if not isinstance(provider, ProgramProvider):
+            return status
+        program, setup = self._resources.program_of(provider), provider.setup
+        status.installed = bool(program)
+        status.install = setup.install or UNSET
+        if program:
+            status.program = program
+        if program and setup.version_args:
+            status.version = await self._resources.version_of(program, setup.version_args) or UNSET
+        return status
 
     async def agents(self, provider_id: str, cwd: str = "") -> AgentList:
         """List the agents that the user, or the project in `cwd`, has defined for a program."""
@@ -112,13 +179,6 @@ class Providers:
             source=offer.source,
         )
 
-    def _all(self) -> list[Provider]:
-        found: dict[str, Provider] = {}
-        for folder in self._folders:
-            for provider in folder.load()[0]:
-                found.setdefault(provider.id, provider)
-        return [*found.values()]
-
     async def _find(self, provider_id: str) -> Provider:
         for folder in self._folders:
             found = await asyncio.to_thread(folder.find, provider_id)
@@ -149,3 +209,19 @@ def _entry(provider: Provider) -> ProviderEntry:
         connection_id=connected.connection_id if connected else UNSET,
         connection_label=connected.connection_label if connected else UNSET,
     )
+
+
+def _may(provider: Provider, level: str) -> str:
+    """Say what a provider may do at an isolation level, as its manifest has it."""
+    if isinstance(provider, CliProvider):
+        arguments = provider.host_args if level == UNCONFINED else provider.confined_args
+        allowed = f"what {' '.join(arguments)} allows" if arguments else "what its settings allow"
+        return allowed if level == UNCONFINED else f"{allowed}, within infloop's sandbox"
+    if isinstance(provider, AcpProvider):
+        answers = provider.permissions.to_json()
+        default = answers.pop("default", "deny")
+        named = [f"{kind}: {answer}" for kind, answer in answers.items()]
+        return ", ".join([*named, f"everything else: {default}"])
+    if isinstance(provider, HttpProvider):
+        return "answer; it has no tools"
+    return "play its script"

@@ -10,12 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
+    from infloop.application.provider_logins import LoginStatus
     from infloop.application.trigger_firing import TriggerFiring
     from infloop.catalog import ProviderFiles, WorkflowCatalog
     from infloop.catalog.lookup import CatalogLookup
+    from infloop.catalog.python_files import Built
+    from infloop.model.check.context import Machine
     from infloop.model.clock import Clock
-    from infloop.model.provider import HttpProvider
+    from infloop.model.provider import AcpProvider, CliProvider, HttpProvider, Provider
     from infloop.model.values import JsonObject
+    from infloop.policy.confinement import Confinement
     from infloop.policy.spending import Budget
     from infloop.providers.http.models import ModelList
     from infloop.runtime.approvals import Approvals
@@ -41,6 +45,7 @@ class Folders:
         triggers: Callable[[], CatalogLookup],
         audit: Callable[[], Path],
         connections: Path,
+        dev: Path,
         home: Path,
         workdir: Path,
     ) -> None:
@@ -49,6 +54,7 @@ class Folders:
         self._triggers = triggers
         self._audit = audit
         self.connections = connections
+        self.dev = dev
         self.home = home
         self.workdir = workdir
 
@@ -78,7 +84,11 @@ class Folders:
 class FileResources:
     """What use cases need that work with files alone.
 
-    `audit` opens the log at the first call. `firing` and `scheduler` exist in a server.
+    `audit` opens the log at the first call. `program_of` returns the path of an agent's program,
+    or an empty text if it is not installed; `version_of` asks a program for its version.
+    `confinement` finds the level at which children run. `build` builds a workflow file in Python; a
+    server has none, so that nothing there runs such a file. `machine` is what a check looks up:
+    programs, directories. `firing` and `scheduler` exist in a server.
     """
 
     audit: Callable[[], AuditLog]
@@ -86,7 +96,13 @@ class FileResources:
     folders: Folders
     version: str
     models_of: Callable[[HttpProvider], Awaitable[ModelList]]
+    program_of: Callable[[AcpProvider | CliProvider], str]
+    confinement: Callable[[], Awaitable[Confinement]]
+    version_of: Callable[[str, Sequence[str]], Awaitable[str]]
+    login_of: Callable[[Provider], LoginStatus]
     settings: Callable[[], JsonObject]
+    build: Callable[[str], Awaitable[Built]] | None = None
+    machine: Machine | None = None
     firing: TriggerFiring | None = None
     scheduler: Scheduler | None = None
 

@@ -16,6 +16,12 @@ def _workflow() -> JsonObject:
     return workflow_schema()
 
 
+def _loop() -> JsonObject:
+    from infloop.model.loop_file.schema import loop_schema
+
+    return loop_schema()
+
+
 def _provider() -> JsonObject:
     from infloop.model.provider import provider_schema
 
@@ -40,10 +46,18 @@ def _connection() -> JsonObject:
     return connection_schema()
 
 
+def _dev() -> JsonObject:
+    from infloop.model.dev.config import DevConfig
+
+    return DevConfig.model_json_schema()
+
+
 SCHEMAS: Mapping[str, Callable[[], JsonObject]] = {
     "workflow": _workflow,
+    "loop": _loop,
     "provider": _provider,
     "trigger": _trigger,
     "plugin": _plugin,
     "connection": _connection,
+    "dev": _dev,
 }

@@ -1,8 +1,10 @@
 """Browser sessions that need no memory.
 
 A session is a cookie of three parts: a random id, when it ends, and an HMAC-SHA-256 over both with
-a key derived from the token. So a restart changes nothing, and another token ends all sessions at
-once. A session that was logged out is written down until it would have ended.
+a key derived from the token and from a random part that is kept beside the list of ended sessions.
+So a restart changes nothing, another token ends all sessions at once, and a token that somebody
+guesses or learns later does not make cookies. A session that was logged out is written down until
+it would have ended.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import StoreError
 from infloop.store.files import private_directory, write_private
+from infloop.store.secret_file import keep_secret
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,15 +25,20 @@ if TYPE_CHECKING:
     from infloop.model.clock import Clock
 
 SESSION_MS = 30 * 86_400_000
+KEY_FILE = "key"
+_ENDED_FILE = "ended.json"
 _LONGEST = 200
 
 
 class Sessions:
-    """Opens, knows and ends the sessions of browsers."""
+    """Opens, knows and ends the sessions of browsers; without a token there are none."""
 
-    def __init__(self, token: str, ended_file: Path, clock: Clock) -> None:
-        self._key = hashlib.sha256(b"infloop session key\n" + token.encode()).digest()
-        self._file = ended_file
+    def __init__(self, token: str, folder: Path, clock: Clock) -> None:
+        random_part = keep_secret(folder / KEY_FILE) if token else secrets.token_urlsafe(32)
+        self._key = hmac.digest(
+            random_part.encode(), b"infloop session key\n" + token.encode(), hashlib.sha256
+        )
+        self._file = folder / _ENDED_FILE
         self._clock = clock
         self._ended = self._read()
 

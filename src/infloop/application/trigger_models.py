@@ -56,6 +56,7 @@ class TriggerView(Model, kw_only=True):
     event_type: str | UnsetType = UNSET
     match: list[Predicate]
     inputs: dict[str, str]
+    cwd: str | UnsetType = UNSET
     verify_optional: bool
     previous_secret_until: int | UnsetType = UNSET
     schedule: Schedule | UnsetType = UNSET
@@ -133,10 +134,14 @@ class PluginList(Model, kw_only=True):
 
 
 class TrialResult(Model, kw_only=True):
-    """What the sender would have been answered. The run is a real one."""
+    """What the sender would have been answered. The run is a real one.
+
+    `detail` says more about a refusal than the sender learns.
+    """
 
     status: int
     body: JsonObject | None
+    detail: str
 
 
 class DryRun(Model, kw_only=True):
@@ -185,6 +190,7 @@ def trigger_view(trigger: Trigger, missed: int) -> TriggerView:
     shown = {
         "lastFiredAt": None,
         **content,
+        "name": trigger.display_name,
         "secretSet": bool(trigger.secret),
         "missed": missed,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,18 +26,24 @@ from infloop.catalog.files import read_bounded
 from infloop.catalog.triggers import new_trigger_id
 from infloop.errors import Conflict, InvalidFile, NotFound, Problem, UsageError, WorkflowError
 from infloop.model.audit import fingerprint
+from infloop.model.nodes import AgentNode
 from infloop.model.problems import Report, short_repr
+from infloop.model.provider import AcpProvider, CliProvider
 from infloop.model.reading import read_object
-from infloop.model.trigger import is_trigger_id, parse_trigger
+from infloop.model.trigger import KNOWN_KEYS, is_trigger_id, parse_trigger
 from infloop.model.values import JsonObject
+from infloop.model.walk import every_node
 from infloop.triggers import KINDS, kind_named
-from infloop.triggers.checks import check_trigger
+from infloop.triggers.checks import check_trigger, start_refusals
 from infloop.triggers.kinds.webhook import needs_secret
 from infloop.triggers.scheduler import STATE_FILE, ScheduleStates
+from infloop.triggers.signatures import MIN_SECRET_BYTES, is_short_secret
 from infloop.triggers.trial import trial_delivery
 from infloop.triggers.webhook import (
     MAX_BODY_BYTES,
+    CannotStart,
     Delivery,
+    NotQueued,
     QueuePosition,
     WebhookAnswer,
     Webhooks,
@@ -49,12 +56,16 @@ if TYPE_CHECKING:
     from infloop.application.resources import FileResources
     from infloop.catalog.triggers import TriggerFile
     from infloop.model.audit import EventName
+    from infloop.model.provider import Provider
     from infloop.model.trigger import Trigger
+    from infloop.policy.confinement import Confinement
     from infloop.triggers.firing import Firing
     from infloop.triggers.schedule import Missed
 
 INVALID = "invalid-trigger"
 _HOUR_MS = 3_600_000
+# Warnings about these fields are no reason why a run could not start.
+_ABOUT_SENDERS = ("secret", "verifyOptional")
 _OWN = ("lastFiredAt", "createdAt", "updatedAt")
 
 
@@ -77,17 +88,19 @@ class Triggers:
         return TriggerDetail(trigger=self._shown(await self.find(trigger_id)))
 
     async def find_id(self, name: str) -> str:
-        """Return the id of the trigger whose id begins so, also of one that cannot be used.
+        """Return the id of the trigger that has this name, or whose id begins so.
 
-        Raises UsageError that says what to type.
+        Only the id finds a trigger that cannot be used. Raises UsageError that says what to type.
         """
         entries = await asyncio.to_thread(self._lookup.triggers.entries)
-        found = [entry.id for entry in entries if entry.id.startswith(name)]
-        if name in found:
+        if any(entry.id == name for entry in entries):
             return name
+        named = [each.id for each in entries if each.trigger and each.trigger.name == name]
+        found = named or [entry.id for entry in entries if entry.id.startswith(name)]
         if name and len(found) == 1:
             return found[0]
-        what = f"{len(found)} triggers begin with" if found and name else "there is no trigger"
+        many = f"{len(found)} triggers {'are called' if named else 'begin with'}"
+        what = many if found and name else "there is no trigger"
         raise UsageError(f"{what} {name!r}; `infloop triggers` lists them")
 
     async def reports(self) -> list[TriggerReport]:
@@ -97,26 +110,59 @@ class Triggers:
         return [await asyncio.to_thread(self._report, file, missed) for file in files]
 
     async def report(self, trigger_id: str) -> TriggerReport:
-        """Return one trigger that can be used. Raises UsageError."""
+        """Return one trigger that can be used, and whether its runs can start on this machine.
+
+        Raises UsageError.
+        """
+        confinement = await self._resources.confinement()
         for file in await asyncio.to_thread(self._lookup.triggers.entries):
             if file.id == trigger_id and file.trigger is not None:
-                return await asyncio.to_thread(self._report, file, self._missed())
+                return await asyncio.to_thread(self._report, file, self._missed(), confinement)
         raise UsageError(f"trigger {trigger_id!r} cannot be used; `infloop triggers` says why")
 
-    def _report(self, file: TriggerFile, missed: Mapping[str, Missed]) -> TriggerReport:
+    async def unable_to_start(self) -> dict[str, list[Problem]]:
+        """Return the enabled triggers whose runs could not start on this machine, by name."""
+        triggers = await asyncio.to_thread(self._lookup.triggers.all)
+        enabled = [one for one in triggers if one.enabled]
+        if not enabled:
+            return {}
+        confinement = await self._resources.confinement()
+        found: dict[str, list[Problem]] = {}
+        for trigger in enabled:
+            for problem in await asyncio.to_thread(self.problems_of, trigger, confinement):
+                if problem.severity == "error" or problem.place not in _ABOUT_SENDERS:
+                    found.setdefault(trigger.display_name, []).append(problem)
+        return found
+
+    def _report(
+        self,
+        file: TriggerFile,
+        missed: Mapping[str, Missed],
+        confinement: Confinement | None = None,
+    ) -> TriggerReport:
         trigger = file.trigger
         if trigger is None:
             return TriggerReport(id=file.id, problems=shown_problems(file.problems))
         kind, plugin = kind_named(trigger.kind), self._lookup.plugin(trigger.plugin_id)
         return TriggerReport(
             id=file.id,
-            problems=shown_problems([*file.problems, *self._problems(trigger)]),
+            problems=shown_problems([*file.problems, *self.problems_of(trigger, confinement)]),
             trigger=_view(trigger, missed),
             event=kind.describe(trigger),
             details=list(kind.details(trigger, self._now())),
             takes_requests=kind.takes_requests,
             plugin=plugin_view(plugin) if plugin else None,
         )
+
+    async def short_secrets(self) -> list[str]:
+        """Return the names of triggers whose secret is so short that it can be guessed."""
+        triggers = await asyncio.to_thread(self._lookup.triggers.all)
+        return [one.display_name for one in triggers if self._has_short_secret(one)]
+
+    def _has_short_secret(self, trigger: Trigger) -> bool:
+        plugin = self._lookup.plugin(trigger.plugin_id)
+        signature = plugin.signature if plugin else None
+        return signature is not None and is_short_secret(signature, trigger.secret or "")
 
     async def plugins(self) -> PluginList:
         found, problems = await asyncio.to_thread(self._lookup.plugins.load)
@@ -134,7 +180,7 @@ class Triggers:
         """Make a trigger; a webhook gets an address that nobody can guess."""
         content, now = _content(data), self._now()
         content |= {"id": new_trigger_id(), "createdAt": now, "updatedAt": now}
-        trigger = await asyncio.to_thread(self._checked, content)
+        trigger = await asyncio.to_thread(self._named, content)
         await self._record("trigger.created", trigger, caller)
         await asyncio.to_thread(self._lookup.triggers.save, trigger)
         self._wake()
@@ -249,7 +295,8 @@ class Triggers:
             raise InvalidFile(str(error), INVALID, reason="secret") from None
         await self._record("trigger.tested", trigger, caller)
         answer = await self.receive(delivery, caller.correlation_id)
-        return TrialResult(status=answer.status, body=answer.body)
+        await self.note_refusal(answer, caller.correlation_id)
+        return TrialResult(status=answer.status, body=answer.body, detail=answer.detail)
 
     async def dry_run(
         self, trigger_id: str, headers: Mapping[str, str], *, payload_file: str | None = None
@@ -274,7 +321,7 @@ class Triggers:
             )
         except ValueError as error:
             raise UsageError(str(error)) from None
-        answer = await Webhooks(self._lookup, _start_nothing).receive(delivery, self._now())
+        answer = await Webhooks(self._lookup, self._would_start).receive(delivery, self._now())
         firing = answer.firing
         return DryRun(
             status=answer.status,
@@ -285,10 +332,28 @@ class Triggers:
             untrusted=list(firing.cause.untrusted) if firing else [],
         )
 
+    async def _would_start(self, firing: Firing) -> QueuePosition | NotQueued:
+        """Say whether a run could start on this machine; nothing is started."""
+        called = await asyncio.to_thread(self._called, firing.workflow_id)
+        confinement = await self._resources.confinement()
+        for _, refusal in start_refusals(
+            called or {}, firing.workflow_id, firing.cause, confinement
+        ):
+            return CannotStart("workflow-refused", refusal)
+        return QueuePosition("none", 1)
+
     async def receive(self, delivery: Delivery, correlation_id: str) -> WebhookAnswer:
-        """Return the answer to a webhook; what it asks for is durable before this returns."""
+        """Return the answer to a webhook; what it asks for is durable before this returns.
+
+        Call `note_refusal` after the answer was sent.
+        """
         assert self._firing is not None, "only a server receives webhooks"
         return await self._firing.receive(delivery, correlation_id)
+
+    async def note_refusal(self, answer: WebhookAnswer, correlation_id: str) -> None:
+        """Record the refusal of a request that is not genuine or one too many."""
+        assert self._firing is not None, "only a server receives webhooks"
+        await self._firing.note_refusal(answer, correlation_id)
 
     async def answer_missed(self, trigger_id: str, caller: Caller, *, start: bool) -> TriggerDetail:
         """Say whether a run makes up for what a schedule missed."""
@@ -318,7 +383,7 @@ class Triggers:
         self, trigger_id: str, caller: Caller, content: Callable[[Trigger], JsonObject]
     ) -> TriggerDetail:
         def changed(before: Trigger) -> Trigger:
-            return self._checked(content(before))
+            return self._checked(content(before), before)
 
         # Errors are raised before anything is recorded; the file is changed under its lock.
         planned = await asyncio.to_thread(changed, await self.find(trigger_id))
@@ -332,27 +397,86 @@ class Triggers:
         self._wake()
         return TriggerDetail(trigger=self._shown(trigger))
 
-    def _checked(self, content: JsonObject) -> Trigger:
-        """Return a trigger that can be saved; raise with everything that is wrong with it."""
+    def _checked(self, content: JsonObject, before: Trigger | None = None) -> Trigger:
+        """Return a trigger that can be saved; raise with everything that is wrong with it.
+
+        `before` is what the trigger was: a short secret that it has already may stay.
+        """
         trigger, problems = parse_trigger(json.dumps(content).encode())
         if trigger is None:
             raise _invalid(problems)
-        found = self._problems(trigger)
+        found = self.problems_of(trigger)
         if any(problem.severity == "error" for problem in found):
             plugin = self._lookup.plugin(trigger.plugin_id)
             missing = plugin is not None and needs_secret(trigger, plugin)
             raise _invalid(found, "secret-required" if missing else "")
+        self._refuse_short_secret(trigger, before)
         return trigger
 
-    def _problems(self, trigger: Trigger) -> list[Problem]:
-        """Return what is wrong with a trigger that its own file cannot show."""
+    def _refuse_short_secret(self, trigger: Trigger, before: Trigger | None) -> None:
+        plugin = self._lookup.plugin(trigger.plugin_id)
+        signature = plugin.signature if plugin else None
+        old = (before.secret, before.previous_secret) if before else ()
+        new = [each for each in (trigger.secret, trigger.previous_secret) if each not in old]
+        if signature and any(each and is_short_secret(signature, each) for each in new):
+            text = f"a new secret needs at least {MIN_SECRET_BYTES} bytes"
+            raise _invalid([Problem("secret", text, "`openssl rand -hex 32` makes one")])
+
+    def _named(self, content: JsonObject) -> Trigger:
+        """Return a new trigger that can be saved; without a name it gets one of its own."""
+        trigger = self._checked(content)
+        if trigger.name:
+            return trigger
+        taken = {one.display_name for one in self._lookup.triggers.all()}
+        numbered = (f"{trigger.display_name} {number}" for number in count(2))
+        name = next(each for each in chain([trigger.display_name], numbered) if each not in taken)
+        return trigger.model_copy(update={"name": name})
+
+    def problems_of(
+        self, trigger: Trigger, confinement: Confinement | None = None
+    ) -> list[Problem]:
+        """Return what is wrong with a trigger that its own file cannot show.
+
+        With `confinement`, also why its runs could not start on this machine.
+        """
         plugin = self._lookup.plugin(trigger.plugin_id)
         workflow = self._lookup.workflow(trigger.workflow_id)
+        called = self._called(trigger.workflow_id)
+        problems = check_trigger(trigger, plugin, workflow, called, confinement)
+        if confinement is not None and called is not None:
+            problems += self._missing_programs(trigger.workflow_id)
+        return problems
+
+    def _called(self, workflow_id: str) -> dict[str, JsonObject] | None:
+        """Return a workflow and all it calls; None if they cannot run."""
         try:
-            called = self._lookup.workflows.load_bundle(trigger.workflow_id).plain()
+            return self._lookup.workflows.load_bundle(workflow_id).plain()
         except (UsageError, WorkflowError):
-            called = None
-        return check_trigger(trigger, plugin, workflow, called)
+            return None
+
+    def _missing_programs(self, workflow_id: str) -> list[Problem]:
+        """Return a warning for each agent of a workflow whose program is not installed."""
+        bundle = self._lookup.workflows.load_bundle(workflow_id)
+        named = dict.fromkeys(
+            placed.node.config.provider_id
+            for workflow in (bundle.root, *bundle.children.values())
+            for placed in every_node(workflow)
+            if isinstance(placed.node, AgentNode)
+        )
+        return [
+            Problem(
+                "workflowId",
+                f"its agent {name!r} is not installed here: there is no program {provider.bin!r}",
+                severity="warning",
+            )
+            for name in named
+            if isinstance(provider := self._provider(name), AcpProvider | CliProvider)
+            and not self._resources.program_of(provider)
+        ]
+
+    def _provider(self, provider_id: str) -> Provider | None:
+        found = (folder.find(provider_id) for folder in self._resources.folders.providers)
+        return next((each for each in found if each is not None), None)
 
     def _missed(self) -> Mapping[str, Missed]:
         """Return what schedules missed and somebody is asked about, by trigger."""
@@ -401,10 +525,6 @@ def _details(trigger: Trigger) -> JsonObject:
     }
 
 
-async def _start_nothing(_: Firing) -> QueuePosition:
-    return QueuePosition("none", 1)
-
-
 def _with_secret(before: JsonObject, secret: str, overlap_hours: int, now_ms: int) -> JsonObject:
     """Return a trigger with a new secret; the one before it counts for a while."""
     kept = {name: value for name, value in before.items() if not name.startswith("previousSecret")}
@@ -417,7 +537,10 @@ def _with_secret(before: JsonObject, secret: str, overlap_hours: int, now_ms: in
 
 def _replaced(before: JsonObject, given: JsonObject, now_ms: int) -> JsonObject:
     """Return what was sent, with what a trigger keeps of its own."""
-    kept = {name: before[name] for name in (*SECRETS, "previousSecretUntil") if name in before}
+    hidden = [name for name in before if name not in KNOWN_KEYS]
+    kept = {
+        name: before[name] for name in (*SECRETS, "previousSecretUntil", *hidden) if name in before
+    }
     own = {name: before[name] for name in ("id", *_OWN) if name in before}
     return {**kept, **given, **own, "updatedAt": now_ms}
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from infloop.application.models import Model
 from infloop.application.problems import ShownProblem, shown_problems
 from infloop.catalog import Bundle
+from infloop.catalog.converting import Converted, convert_built, convert_workflow
+from infloop.catalog.loop_files import is_loop_file
 from infloop.catalog.saving import (
     as_count,
+    changed_at,
     check_to_save,
     content_of,
     delete_workflow,
     save_workflow,
 )
-from infloop.catalog.workflows import is_workflow_id
+from infloop.catalog.workflows import is_workflow_id, python_file
 from infloop.errors import NotFound, Problem, UsageError, WorkflowError
 from infloop.model.inputs import InputError
 from infloop.model.problems import short_repr
@@ -27,20 +31,24 @@ if TYPE_CHECKING:
 
     from infloop.application.caller import Caller
     from infloop.application.resources import FileResources
+    from infloop.catalog.python_files import Built
     from infloop.model.workflow import Workflow
 
 MAX_INPUT_BYTES = 1 << 20
 
 
 class WorkflowEntry(Model, kw_only=True):
-    """A workflow in a list."""
+    """A workflow in a list; it has so many problems, and `errors` of them keep it from running."""
 
     id: str
     name: str
     version: int
     updated_at: int
     source: Literal["user", "library"]
+    format: Literal["json", "yaml"]
+    file: str
     problems: int
+    errors: int
 
 
 class WorkflowList(Model, kw_only=True):
@@ -50,7 +58,7 @@ class WorkflowList(Model, kw_only=True):
 
 
 class WorkflowDetail(Model, kw_only=True):
-    """A workflow as its file says, and what is doubtful about it."""
+    """A workflow as its file says, and what is wrong with it; with an error it cannot run."""
 
     workflow: JsonObject
     problems: list[ShownProblem]
@@ -60,6 +68,20 @@ class ProblemList(Model, kw_only=True):
     """Everything that is wrong with a workflow."""
 
     problems: list[ShownProblem]
+
+
+class CheckedFile(NamedTuple):
+    """The problems of a workflow, and what a person should know about how it was read."""
+
+    problems: list[Problem]
+    notes: tuple[str, ...] = ()
+
+
+class LoadedFile(NamedTuple):
+    """A workflow that can run, and what a person should know about how it was read."""
+
+    bundle: Bundle
+    notes: tuple[str, ...] = ()
 
 
 class Workflows:
@@ -83,7 +105,10 @@ class Workflows:
         return ProblemList(problems=shown_problems(found))
 
     async def save(self, data: bytes, caller: Caller, expected_id: str = "") -> WorkflowDetail:
-        """Save a workflow. Raises Stale unless its `version` is the one on disk."""
+        """Save a workflow, also one that cannot run yet: the answer has its problems.
+
+        Raises Stale unless its `version` is the one on disk.
+        """
         checked = await asyncio.to_thread(check_to_save, self._files, data, expected_id)
         await self._resources.audit().record(
             "workflow.saved",
@@ -93,7 +118,7 @@ class Workflows:
         )
         now = self._resources.clock.now_ms()
         saved = await asyncio.to_thread(save_workflow, self._files, checked, now)
-        return WorkflowDetail(workflow=saved, problems=shown_problems(checked.warnings))
+        return WorkflowDetail(workflow=saved, problems=shown_problems(checked.problems))
 
     async def delete(self, workflow_id: str, caller: Caller) -> None:
         """Delete one of the user's workflows; presets cannot be deleted."""
@@ -106,16 +131,47 @@ class Workflows:
         )
         await asyncio.to_thread(delete_workflow, self._files, workflow_id)
 
-    def check_file(self, name: str) -> list[Problem]:
+    async def convert(self, name: str, target: str = "") -> Converted:
+        """Return a workflow, by id or path, in the other language; `target` names the new file."""
+        built = await self._built(name)
+        if built is None:
+            return await asyncio.to_thread(convert_workflow, self._files, name, target)
+        converted = convert_built(built.path, built.parsed, target)
+        return replace(converted, notes=built.notes)
+
+    async def check_file(self, name: str) -> CheckedFile:
         """Return everything that is wrong with a workflow, by id or path, and with what it calls.
 
-        A file that cannot be read is one problem.
+        A file that cannot be read is one problem. A file in Python is built.
         """
-        known = self._resources.folders.known_providers()
+        known, machine = self._resources.folders.known_providers(), self._resources.machine
         try:
-            return self._files.check(name, known_providers=known)[1]
+            built = await self._built(name)
+            if built is None:
+                return CheckedFile(
+                    self._files.check(name, known_providers=known, machine=machine)[1]
+                )
+            found = self._files.problems(
+                built.path, built.parsed, known_providers=known, machine=machine
+            )
+            return CheckedFile(found, built.notes)
         except UsageError as error:
-            return [Problem("file", str(error))]
+            return CheckedFile([Problem("file", str(error))])
+
+    async def load_file(self, name: str) -> LoadedFile:
+        """Return a workflow as `load` does; a file in Python is built."""
+        built = await self._built(name)
+        if built is None:
+            return LoadedFile(self.load(name))
+        known = self._resources.folders.known_providers()
+        bundle = self._files.bundle(built.path, built.parsed, known_providers=known)
+        return LoadedFile(bundle, built.notes)
+
+    async def _built(self, name: str) -> Built | None:
+        """Build a file in Python; None for a workflow in another language."""
+        if self._resources.build is None or python_file(name) is None:
+            return None
+        return await self._resources.build(name)
 
     def load(self, name: str) -> Bundle:
         """Return a workflow by id or path, with every workflow it calls, checked."""
@@ -130,29 +186,36 @@ class Workflows:
         entries = []
         for entry in self._files.entries():
             header = content_of(entry.path)
+            found = entry.problems or self._problems(entry.id)
             entries.append(
                 WorkflowEntry(
                     id=entry.id,
                     name=entry.name,
                     version=as_count(header.get("version")) or 1,
-                    updated_at=as_count(header.get("updatedAt")),
+                    updated_at=as_count(header.get("updatedAt")) or changed_at(entry.path),
                     source=entry.origin,
-                    problems=len(entry.problems),
+                    format="yaml" if is_loop_file(entry.path.name) else "json",
+                    file=str(entry.path),
+                    problems=len(found),
+                    errors=sum(one.severity == "error" for one in found),
                 )
             )
         return entries
 
+    def _problems(self, workflow_id: str) -> Sequence[Problem]:
+        known = self._resources.folders.known_providers()
+        return self._files.check(workflow_id, known_providers=known)[1]
+
     def _read(self, workflow_id: str) -> WorkflowDetail:
         _refuse_bad_id(workflow_id)
         try:
-            path, parsed = self._files.read(workflow_id)
+            path, parsed, problems = self._files.read_and_check(workflow_id)
         except UsageError as error:
             raise NotFound(str(error)) from None
         if parsed.workflow is None:
-            raise WorkflowError(f"{path.name!r} cannot be read", parsed.problems)
-        return WorkflowDetail(
-            workflow=parsed.workflow.to_json(), problems=shown_problems(parsed.problems)
-        )
+            raise WorkflowError(f"{path.name!r} cannot be read", problems)
+        content = {**parsed.content, "version": parsed.content.get("version", 1)}
+        return WorkflowDetail(workflow=content, problems=shown_problems(problems))
 
 
 def run_inputs(workflow: Workflow, given: JsonObject) -> JsonObject:
@@ -190,6 +253,7 @@ def _refuse_bad_id(workflow_id: str) -> None:
 
 __all__ = [
     "Bundle",
+    "Converted",
     "ProblemList",
     "WorkflowDetail",
     "WorkflowEntry",

@@ -53,24 +53,28 @@ def find_in_folder(folder: Path, name: str) -> Path | None:
     return path
 
 
-def json_files(folder: Path) -> list[Path]:
-    """Return the JSON files of a folder by name; a missing folder has none."""
+def json_files(folder: Path, suffixes: tuple[str, ...] = (".json",)) -> list[Path]:
+    """Return the JSON files of a folder by name; a missing folder has none.
+
+    With other `suffixes`, the files that end in one of them.
+    """
     try:
-        return sorted(path for path in folder.iterdir() if path.name.endswith(".json"))
+        return sorted(path for path in folder.iterdir() if path.name.endswith(suffixes))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise UsageError(f"cannot list {str(folder)!r}: {error}") from error
 
 
-def folder_state(folder: Path) -> FolderState | None:
+def folder_state(folder: Path, suffixes: tuple[str, ...] = (".json",)) -> FolderState | None:
     """Return a value that changes when the folder's JSON files change, without opening them.
 
-    None means that the folder cannot be listed; it equals no other state.
+    With other `suffixes`, when files that end in one of them change. None means that the folder
+    cannot be listed; it equals no other state.
     """
     try:
         with os.scandir(folder) as entries:
-            return frozenset(_file_state(one) for one in entries if one.name.endswith(".json"))
+            return frozenset(_file_state(one) for one in entries if one.name.endswith(suffixes))
     except (OSError, ValueError):  # ValueError: a NUL in the name
         return None
 

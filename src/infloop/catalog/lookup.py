@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from infloop.catalog.files import file_stats
+from infloop.catalog.loop_files import LOOP_SUFFIXES
 from infloop.catalog.workflows import SUFFIXES, is_workflow_id
 from infloop.errors import UsageError, WorkflowError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from infloop.catalog.plugins import PluginFiles
     from infloop.catalog.triggers import TriggerFiles
     from infloop.catalog.workflows import WorkflowCatalog
@@ -17,6 +20,14 @@ if TYPE_CHECKING:
     from infloop.model.workflow import Workflow
 
 FileStats: TypeAlias = tuple[tuple[int, ...] | None, ...]
+
+
+class _Cached(NamedTuple):
+    """A workflow as it was read, its file, and the files that it names."""
+
+    stats: FileStats
+    workflow: Workflow | None
+    named: dict[str, tuple[int, ...] | None]
 
 
 class CatalogLookup:
@@ -28,7 +39,7 @@ class CatalogLookup:
         self.triggers = triggers
         self.plugins = plugins
         self.workflows = workflows
-        self._cache: dict[str, tuple[FileStats, Workflow | None]] = {}
+        self._cache: dict[str, _Cached] = {}
 
     def trigger(self, trigger_id: str) -> Trigger | None:
         """Return the trigger, or None."""
@@ -48,23 +59,31 @@ class CatalogLookup:
             return None
         stats = self._file_stats(workflow_id)
         before = self._cache.get(workflow_id)
-        if before is None or before[0] != stats:
-            before = stats, self._read(workflow_id)
+        if before is None or before.stats != stats or before.named != _stats_of(before.named):
+            before = self._read(workflow_id, stats)
             self._cache[workflow_id] = before
-        return before[1]
+        return before.workflow
 
     def _file_stats(self, workflow_id: str) -> FileStats:
         """Return a value that changes when the id means another file or other content."""
         found: list[tuple[int, ...] | None] = []
         for folder in (self.workflows.user_dir, self.workflows.library_dir):
-            for suffix in SUFFIXES:
-                found.append(file_stats(f"{folder}/{workflow_id}{suffix}"))
-                if found[-1] is not None:
-                    return tuple(found)
+            here = [
+                file_stats(f"{folder}/{workflow_id}{suffix}")
+                for suffix in (*SUFFIXES, *LOOP_SUFFIXES)
+            ]
+            found += here
+            if any(here):
+                break
         return tuple(found)
 
-    def _read(self, workflow_id: str) -> Workflow | None:
+    def _read(self, workflow_id: str, stats: FileStats) -> _Cached:
         try:
-            return self.workflows.load_bundle(workflow_id).root
+            bundle = self.workflows.load_bundle(workflow_id)
         except (UsageError, WorkflowError):
-            return None
+            return _Cached(stats, None, {})
+        return _Cached(stats, bundle.root, _stats_of(map(str, bundle.files)))
+
+
+def _stats_of(paths: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
+    return {path: file_stats(path) for path in paths}

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from infloop.errors import InfloopError
+from infloop.policy.leaks.known import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,12 +32,14 @@ class FileSecrets:
         self._providers = providers
         self._environment = environment
 
-    def values(self) -> Iterator[str]:
+    def values(self) -> Iterator[Secret]:
         """Yield all present secrets."""
         with suppress(InfloopError, OSError):
             for trigger in self._triggers():
-                yield from filter(None, (trigger.secret, trigger.previous_secret))
+                for value in filter(None, (trigger.secret, trigger.previous_secret)):
+                    yield Secret(f"trigger:{trigger.id}", value)
         for folder in self._providers:
             with suppress(InfloopError, OSError):
                 for provider in folder.load()[0]:
-                    yield from provider.secrets(self._environment)
+                    for value in provider.secrets(self._environment):
+                        yield Secret(f"provider:{provider.id}", value)

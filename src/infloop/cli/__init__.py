@@ -7,7 +7,8 @@ which is its help.
 What they share:
 
     arguments  arguments that several commands take
-    interrupts Ctrl+C and SIGTERM
+    background runs a command that goes on after the terminal closes
+    interrupts Ctrl+C, SIGTERM and a closed terminal
     watching   shows the runs of this process until they have settled
     recovery   settles what a crash left behind
     view/      how runs, changes and figures are shown
@@ -33,9 +34,13 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 COMMANDS: tuple[tuple[str, str], ...] = (
+    ("loop", "let an agent work until a command succeeds"),
     ("new", "write a first workflow"),
     ("run", "run a workflow to its end"),
+    ("attach", "watch a run that another process drives"),
     ("check", "find everything wrong with workflow files"),
+    ("workflows", "list workflows, with their files, last runs and problems"),
+    ("convert", "make a loop file of a JSON workflow, or the other way"),
     ("runs", "list runs, or search them"),
     ("show", "show a run: its steps, outputs and outcome"),
     ("logs", "print the output of a run's steps"),
@@ -49,17 +54,27 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("diff", "show what a run or a step changed"),
     ("apply", "apply an agent's changes to your work tree or to a branch"),
     ("worktrees", "list, prune or restore the worktrees of agents"),
+    ("dev", "watch files, keep processes running and react, as `devloop.toml` says"),
     ("serve", "serve the HTTP API, and start the runs in the queue"),
     ("mcp", "let an MCP client start workflows and follow them"),
     ("export", "write a run's record as JSON"),
-    ("import", "import run records"),
+    ("import", "import run records, or a whole installation"),
+    ("providers", "list agents and models: installed, logged in, what they may do"),
     ("connections", "list, add or remove machines with model servers"),
     ("triggers", "list, add or try out triggers, which start workflows without a person"),
     ("doctor", "say what this machine can confine, and prove it by attack"),
+    ("settings", "show the settings, and where each value is from"),
     ("schema", "print the JSON Schema of a file format"),
     ("docs", "read the documentation"),
     ("demo", "watch a loop turn failing tests green"),
 )
+
+
+FIRST = """\
+first:
+  infloop demo                                              shows a loop; no account needed
+  infloop loop "Fix the failing tests" --check "pytest -q"  in a git repository of yours
+  infloop docs quickstart                                   says how to get an agent"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="infloop",
         description=("Runs agent loops on your own machine, durably, and can prove what they did."),
-        epilog=f"commands:\n{listed}\n\n`infloop COMMAND --help` explains one of them.",
+        epilog=f"{FIRST}\n\ncommands:\n{listed}\n\n`infloop COMMAND --help` explains one of them.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -108,10 +123,30 @@ def run(argv: Sequence[str]) -> int:
         parser().print_help()
         return 2
     if argv[0] not in dict(COMMANDS):
+        if not argv[0].startswith("-"):
+            note(f"infloop: there is no command {argv[0]!r}{_suggestion(argv[0])}")
+            return 2
         parser().parse_args(argv)  # handles --help and --version, and refuses everything else
         return 2
     args = command_parser(argv[0]).parse_args(argv[1:])
-    return _call(_command_module(argv[0]).main, args)
+    _note_unknown_settings()
+    return call(_command_module(argv[0]).main, args)
+
+
+def _note_unknown_settings() -> None:
+    """Say which variables are named like a setting and are none: a limit may be misspelt."""
+    from infloop.cli.view.terminal import note
+    from infloop.settings import unknown_variables
+
+    for unknown in unknown_variables():
+        note(f"infloop: warning: {unknown}")
+
+
+def _suggestion(mistyped: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(mistyped[:40], [name for name, _ in COMMANDS], n=1)
+    return f"; did you mean {near[0]!r}?" if near else "; `infloop --help` lists them"
 
 
 def _command_module(name: str) -> ModuleType:
@@ -119,7 +154,7 @@ def _command_module(name: str) -> ModuleType:
     return importlib.import_module(f"infloop.cli.commands.{file}")
 
 
-def _call(main: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+def call(main: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
     """Call a command; turn expected errors into a message and an exit code."""
     from infloop.cli.view.terminal import abandon_stdout, complain
     from infloop.errors import InfloopError, NotFound, StoreError

@@ -24,11 +24,38 @@ def add_json(
     parser.add_argument("--json", action="store_true", default=default, help=f"print {what}")
 
 
+def add_left_out(parser: argparse.ArgumentParser) -> None:
+    """Add what `diff` and `apply` have in common: files that are otherwise left out."""
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="also files that only a check or a command changed, or that git ignores",
+    )
+    parser.add_argument(
+        "--include",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="also those of these files: a path, a directory or a pattern; can be repeated",
+    )
+
+
 def count(text: str) -> int:
     """Parse a number of results."""
     if not text.isdecimal() or not 0 < int(text[:9]) <= MAX_COUNT:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_COUNT}")
     return int(text)
+
+
+def amount(text: str) -> float:
+    """Parse an amount of money."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount in US dollars; use 2.50")
+    return found
 
 
 def assignments(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Ctrl+C and SIGTERM: the first asks a command to stop, the second ends it at once."""
+"""Ctrl+C, SIGTERM and a closed terminal: the first asks a command to stop, the second ends it."""
 
 from __future__ import annotations
 
@@ -7,32 +7,59 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from infloop.app import ignores_hangup
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CANCELLED = 130
 # Numbers, because the `signal` module can also send signals, which only the sandbox may do.
-SIGINT, SIGTERM = 2, 15
+SIGHUP, SIGINT, SIGTERM = 1, 2, 15
+REASONS = {
+    SIGHUP: "its terminal was closed",
+    SIGINT: "stopped at the terminal",
+    SIGTERM: "its process was asked to end (SIGTERM)",
+}
 
 
 @contextmanager
-def on_interrupt(first: Callable[[], None], second: Callable[[], None]) -> Iterator[None]:
-    """Call `first` at the first Ctrl+C or SIGTERM, `second` at each later one."""
+def on_interrupt(first: Callable[[str], None], second: Callable[[], None]) -> Iterator[None]:
+    """Call `first` with the reason at the first signal, and `second` at each later one.
+
+    A terminal that closes is only a first signal: the shell and the kernel may each send one.
+    """
     loop = asyncio.get_running_loop()
-    actions = iter((first, second))
+    asked: list[int] = []
 
-    def act() -> None:
-        next(actions, second)()
+    def act(number: int) -> None:
+        if number == SIGHUP:
+            _leave_terminal()
+        if not asked:
+            asked.append(number)
+            first(REASONS[number])
+        elif number != SIGHUP:
+            second()
 
-    for number in (SIGINT, SIGTERM):
-        loop.add_signal_handler(number, act)
+    # `nohup` makes a command ignore the terminal's end; then it goes on.
+    handled = [number for number in REASONS if number != SIGHUP or not ignores_hangup()]
+    for number in handled:
+        loop.add_signal_handler(number, act, number)
     try:
         yield
     finally:
-        for number in (SIGINT, SIGTERM):
+        for number in handled:
             loop.remove_signal_handler(number)
 
 
 def exit_at_once() -> None:
     """End this process without waiting; the keepers kill all children."""
     os._exit(CANCELLED)
+
+
+def _leave_terminal() -> None:
+    """Let everything that is still printed go nowhere: a closed terminal takes nothing more."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        if os.isatty(stream):
+            os.dup2(nowhere, stream)
+    os.close(nowhere)

@@ -31,9 +31,3 @@ async def recover_and_resume(application: Application) -> None:
             await application.runs.continue_recovered(run_id)
         except InfloopError as error:
             note(f"run {short(run_id)} cannot continue: {error}")
-
-
-async def note_unconfined(application: Application) -> None:
-    """Say why children are not confined, unless they are or that was asked for."""
-    if reason := await application.runs.unconfined_reason():
-        note(f"isolation: host, so children run as you: {reason}")

@@ -1,12 +1,14 @@
 """Shows runs of this process until they have settled, and lets a person stop them.
 
-Ctrl+C and SIGTERM cancel the runs and wait until they have settled. A second Ctrl+C does not wait:
-this process exits at once, its children are killed, and the runs are interrupted as by a crash.
+Ctrl+C, SIGTERM and a closed terminal cancel the runs and wait until they have settled. A second
+Ctrl+C does not wait: this process exits at once, its children are killed, and the runs are
+interrupted as by a crash. A run of another process goes on when somebody stops watching it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -15,12 +17,13 @@ from infloop.cli.interrupts import CANCELLED, exit_at_once, on_interrupt
 from infloop.cli.view.advice import short
 from infloop.cli.view.plain import JsonView, PlainView
 from infloop.cli.view.summary import summarize
-from infloop.cli.view.terminal import note
+from infloop.cli.view.terminal import note, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from infloop.application.application import Application
+    from infloop.application.runs.followed_run import FollowedRun
     from infloop.application.runs.watched_run import LoadedView, WatchedRun
     from infloop.cli.view.summary import Summary
     from infloop.model.events import Recorded, RunFinished
@@ -33,6 +36,8 @@ EXIT_CODES = {
     "cancelled": CANCELLED,
 }
 TICK_SECONDS = 0.1
+TICKS_BETWEEN_COSTS = 10
+MAX_FILES = 10
 
 
 class View(Protocol):
@@ -58,7 +63,8 @@ class View(Protocol):
 class _Display:
     """A run and how it is shown."""
 
-    run: WatchedRun
+    application: Application
+    run: WatchedRun | FollowedRun
     loaded: LoadedView
     view: View
 
@@ -70,8 +76,27 @@ class _Display:
         return await self.run.outcome()
 
     async def summary(self) -> Summary | None:
-        await self.run.check_cost(self.loaded.view)
-        return summarize(self.run.run_id, self.loaded.workflow_name, self.loaded.view)
+        run_id, view = self.run.run_id, self.loaded.view
+        await self.run.read_cost(view)
+        # Changes in a worktree have to be applied, so they are named.
+        named = view.changed and view.in_worktree
+        changes = await _change_lines(self.application, run_id) if named else []
+        return summarize(run_id, self.loaded.workflow_name, view, changes)
+
+
+async def _change_lines(application: Application, run_id: str) -> list[str]:
+    """Return which files `infloop apply` would change; nothing if that cannot be read."""
+    from infloop.cli.view.changes import change_lines, total
+    from infloop.errors import InfloopError
+
+    try:
+        found = await application.history.changes(run_id)
+    except InfloopError:
+        return []
+    files = [file for directory in found.directories for file in directory.files]
+    if not files:
+        return []
+    return [total(files), *(one_line(line) for line in change_lines(files, MAX_FILES))]
 
 
 async def watch_runs(
@@ -79,14 +104,12 @@ async def watch_runs(
 ) -> int:
     """Start runs and show them until all have settled; return the exit code."""
     # Open what drives runs first: until then Ctrl+C ends this process at once.
-    unconfined = await application.runs.unconfined_reason()
+    await application.runs.isolation()
     displays: list[_Display] = []
-    stopping = asyncio.Event()
+    stopping: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    with on_interrupt(stopping.set, lambda: _exit_now(displays)):
+    with on_interrupt(stopping.set_result, lambda: _exit_now(displays)):
         runs = await start()
-        if runs and unconfined:
-            note(f"isolation: host, so children run as you: {unconfined}")
         several = len(runs) > 1
         displays += [
             await _display(application, run, as_json=as_json, several=several) for run in runs
@@ -105,13 +128,38 @@ async def watch_runs(
     return max(codes, default=SUCCEEDED)
 
 
-async def _follow_all(displays: Sequence[_Display], stopping: asyncio.Event) -> list[int]:
+async def watch_other(application: Application, run: FollowedRun, *, as_json: bool) -> int:
+    """Show a run of another process until it has settled, or until Ctrl+C."""
+    display = await _display(application, run, as_json=as_json, several=False)
+    if run.is_over:
+        display.view.say(f"run {short(run.run_id)} {(await run.outcome()).status}")
+    stopping: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    with on_interrupt(stopping.set_result, exit_at_once):
+        following = asyncio.create_task(_follow_all([display], None))
+        try:
+            await asyncio.wait((following, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not following.done():
+                following.cancel()
+                await asyncio.wait((following,))
+        finally:
+            display.view.close()
+    if following.cancelled():
+        note(
+            f"run {short(run.run_id)} goes on; `infloop attach {short(run.run_id)}` shows it again"
+        )
+        return SUCCEEDED
+    display.view.end(await display.summary())
+    return max(following.result())
+
+
+async def _follow_all(
+    displays: Sequence[_Display], stopping: asyncio.Future[str] | None
+) -> list[int]:
     """Show the runs until they have settled; return the exit code of each."""
     async with asyncio.TaskGroup() as group:
-        helpers = (
-            group.create_task(_tick(displays)),
-            group.create_task(_stop_when(stopping, displays)),
-        )
+        helpers = [group.create_task(_tick(displays))]
+        if stopping is not None:
+            helpers.append(group.create_task(_stop_when(stopping, displays)))
         followed = [group.create_task(each.follow()) for each in displays]
         codes = [EXIT_CODES[(await task).status] for task in followed]
         for task in helpers:
@@ -129,17 +177,19 @@ def _exit_now(displays: Sequence[_Display]) -> None:
 
 
 async def _tick(displays: Sequence[_Display]) -> None:
-    while True:
+    for number in itertools.count():
         for each in displays:
+            if number % TICKS_BETWEEN_COSTS == 0:
+                await each.run.read_cost(each.loaded.view)
             each.view.tick()
         await asyncio.sleep(TICK_SECONDS)
 
 
-async def _stop_when(stopping: asyncio.Event, displays: Sequence[_Display]) -> None:
-    await stopping.wait()
+async def _stop_when(stopping: asyncio.Future[str], displays: Sequence[_Display]) -> None:
+    reason = await stopping
     for each in displays:
         each.view.say("stopping; press Ctrl+C again to exit without waiting")
-    await _stop(displays, "stopped at the terminal")
+    await _stop(displays, reason)
 
 
 async def _stop(displays: Sequence[_Display], reason: str) -> None:
@@ -151,17 +201,19 @@ async def _stop(displays: Sequence[_Display], reason: str) -> None:
 
 
 async def _display(
-    application: Application, run: WatchedRun, *, as_json: bool, several: bool
+    application: Application, run: WatchedRun | FollowedRun, *, as_json: bool, several: bool
 ) -> _Display:
     loaded = await run.load()
     view: View | None = JsonView() if as_json else None
     if view is None and not several:
         view = _live_view(application, run, loaded)
     prefix = f"{short(run.run_id)}  " if several else ""
-    return _Display(run, loaded, view or PlainView(prefix, loaded.started_at))
+    return _Display(application, run, loaded, view or PlainView(prefix, loaded.started_at))
 
 
-def _live_view(application: Application, run: WatchedRun, loaded: LoadedView) -> View | None:
+def _live_view(
+    application: Application, run: WatchedRun | FollowedRun, loaded: LoadedView
+) -> View | None:
     """Return a live view, if stdout is a terminal that can show one."""
     if not sys.stdout.isatty():
         return None

@@ -66,6 +66,7 @@ class Daemon:
             try:
                 yield
             finally:
+                self._dispatcher.close()
                 for task in tasks:
                     task.cancel()
         await settle_runs(self._service, reason)

@@ -2,6 +2,7 @@
 
     client             the server's own HTTP client
     backend            how the client connects
+    health_checks      whether a server of a development loop is up
 
     proxy              one per run: accepts the connections of children
     child_connection   one connection of a child: parse, decide, report, act

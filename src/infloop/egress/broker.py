@@ -4,19 +4,24 @@ Rules:
 
 - `/broker/<provider>/…` leads to the provider's own address and nowhere else.
 - The child sends the run's token where the provider expects a key. Any other key is refused.
+- An agent may open its connection before its first call: `HEAD` on the base URL, without a key.
+  The broker answers such a request itself, the same for every name, and forwards nothing.
 - Only the routes of the provider's dialect are allowed, with exact method and path.
 - Only fields that such calls need are forwarded. The key replaces the token.
 - Redirects are returned and not followed. The key is never returned: not in a field, not in the
   body, not in an error message.
-- The budget is asked before each call and sees each response.
+- The budget admits each call before it is sent, and sees each response. If there is a limit, the
+  budget needs the whole body first, and what it returns is sent.
 - The token is valid only while the run lasts.
 """
 
 from __future__ import annotations
 
-from contextlib import aclosing
+import asyncio
+import json
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from infloop.egress.client import Client, Destination
 from infloop.egress.key_redaction import KeyRedactor
@@ -26,7 +31,7 @@ from infloop.policy.routes import ROUTES, Dialect, Route, find_route
 from infloop.policy.secrets import same_secret
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -68,14 +73,33 @@ class Meter(Protocol):
         """
 
 
+class CallRefused(Exception):
+    """The budget does not admit a call; the text says why."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class AdmittedCall(NamedTuple):
+    """A call that may be made: its meter if it can cost something, and the body to send."""
+
+    meter: Meter | None
+    body: bytes | None
+
+
 class CallBudget(Protocol):
-    """Counts what calls cost, and says when no more may be made."""
+    """Counts what calls cost, and admits them as long as there is money."""
 
-    async def refusal(self) -> str:
-        """Return why no call may be made now; empty if one may."""
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit, so that `admit` needs the body."""
 
-    def meter(self, dialect: Dialect, route: Route) -> Meter | None:
-        """Return the meter for a call, if it can cost something."""
+    async def admit(self, dialect: Dialect, route: Route, body: bytes | None) -> AdmittedCall:
+        """Reserve what a call can cost; raise CallRefused if it may not be made.
+
+        It may wait until other calls are over. The meter must be finished, whatever happens.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +158,7 @@ class Broker:
         self._token = token
         self._limits = limits
         self._budget = budget
+        self.buffered_bytes = 0
         self._client = Client(
             [Destination.of(one.base_url, private_ok=one.private_ok) for one in accounts],
             lookup=lookup,
@@ -169,10 +194,6 @@ class Broker:
             return Refusal(found.status, found.reason)
         return Call(account, found.route, found.query)
 
-    async def refusal(self) -> str:
-        """Return why no call may be made now, because the budget is spent; empty if one may."""
-        return await self._budget.refusal() if self._budget else ""
-
     def _has_token(self, head: Head) -> bool:
         visible = []
         if (key := head.fields.get("x-api-key")) is not None:
@@ -182,17 +203,57 @@ class Broker:
             visible.append(credentials.strip() if scheme.lower() == "bearer" else "")
         return bool(visible) and all(same_secret(one, self._token) for one in visible)
 
-    async def make_call(self, call: Call, exchange: Exchange) -> None:
-        """Call the provider and return its response to the child; raise EgressError on failure."""
-        meter = self._budget.meter(call.account.dialect, call.route) if self._budget else None
+    async def make_call(
+        self, call: Call, exchange: Exchange, on_admitted: Callable[[], object]
+    ) -> None:
+        """Call the provider and return its response to the child.
+
+        Calls `on_admitted` before anything is sent. Raises CallRefused if the budget does not
+        admit the call, and EgressError on failure.
+        """
+        with self._buffering(exchange):
+            meter = await self._admit(call, exchange)
+            try:
+                on_admitted()
+                await self._pass(call, exchange, meter)
+            except EgressError as error:
+                message = str(error).replace(call.account.key, "*")
+                raise EgressError(message, error.failure) from None
+            finally:
+                if meter is not None:
+                    meter.finish(sent=exchange.sent > 0)
+
+    async def _admit(self, call: Call, exchange: Exchange) -> Meter | None:
+        if self._budget is None:
+            return None
+        body = await exchange.read_body() if self._budget.is_limited else None
+        wait_s = self._limits.budget_s
         try:
-            await self._pass(call, exchange, meter)
-        except EgressError as error:
-            message = str(error).replace(call.account.key, "*")
-            raise EgressError(message, error.failure) from None
+            async with asyncio.timeout(wait_s):
+                admitted = await self._budget.admit(call.account.dialect, call.route, body)
+        except TimeoutError:
+            raise CallRefused(
+                429, f"budget: other calls held the rest of the limit for {wait_s:g} s"
+            ) from None
+        if admitted.body is not None:
+            exchange.replace_body(admitted.body)
+        return admitted.meter
+
+    @contextmanager
+    def _buffering(self, exchange: Exchange) -> Iterator[None]:
+        """Bound the memory for bodies that the budget needs."""
+        if self._budget is None or not self._budget.is_limited:
+            yield
+            return
+        length = exchange.head.length
+        size = self._limits.call_body if length is None else length
+        if self.buffered_bytes + size > self._limits.buffered_bodies:
+            raise CallRefused(503, "there are too many large calls at once")
+        self.buffered_bytes += size
+        try:
+            yield
         finally:
-            if meter is not None:
-                meter.finish(sent=exchange.sent > 0)
+            self.buffered_bytes -= size
 
     async def _pass(self, call: Call, exchange: Exchange, meter: Meter | None) -> None:
         async with self._client.stream(
@@ -210,6 +271,39 @@ class Broker:
                 meter.answered(response.status, response.headers.get("content-type", ""))
             async with aclosing(_redacted_body(response, meter, key)) as chunks:
                 await exchange.respond(replace(response, chunks=chunks), visible)
+
+
+def is_warm_up(head: Head) -> bool:
+    """Tell whether a request only opens a connection: it asks for nothing and shows no key."""
+    name = head.target.removeprefix(PREFIX).removesuffix("/")
+    shows_key = any(field in head.fields for field in ("x-api-key", "authorization"))
+    is_base_url = bool(name) and not {"/", "?", "%"} & set(name)
+    return head.method == "HEAD" and is_base_url and not shows_key and head.length == 0
+
+
+def error_body(dialect: Dialect, status: int, reason: str) -> bytes:
+    """Return the body of a refusal as the provider's API would write it."""
+    match dialect:
+        case "anthropic":
+            kind = _ANTHROPIC_ERRORS.get(status, "invalid_request_error")
+            error: dict[str, object] = {"type": kind, "message": reason}
+            return json.dumps({"type": "error", "error": error}).encode()
+        case "openai":
+            code = "insufficient_quota" if status == 402 else None
+            error = {"message": reason, "type": code or "invalid_request_error"}
+            return json.dumps({"error": {**error, "param": None, "code": code}}).encode()
+
+
+_ANTHROPIC_ERRORS = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    502: "api_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
 
 
 def _headers(head: Head, account: Account) -> dict[str, str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from infloop.egress.broker import PREFIX, Broker
+from infloop.egress.broker import PREFIX, Broker, CallRefused, error_body, is_warm_up
 from infloop.egress.client import Client
 from infloop.egress.client_hello import hello_refusal
 from infloop.egress.dial import dial
@@ -28,6 +30,7 @@ from infloop.egress.relay import Relay
 from infloop.egress.reports import ConnectionEnded, Decision
 from infloop.egress.resolve import addresses_to_dial
 from infloop.errors import EgressError
+from infloop.lowlevel.own_ports import is_own_port
 from infloop.model.hosts import authority, parse_url
 
 if TYPE_CHECKING:
@@ -39,7 +42,9 @@ if TYPE_CHECKING:
     from infloop.errors import EgressFailure
     from infloop.model.hosts import HttpUrl, Scheme
     from infloop.policy.hosts import Allowlist, HostVerdict
+    from infloop.policy.routes import Dialect
 
+_WARMED_UP = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
 _TUNNEL_OPEN = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _MAX_RESPONSE_BYTES = 1 << 40
 _TIME_LIMIT_REACHED = "the time limit of the connection is reached"
@@ -108,6 +113,7 @@ class ChildConnection:
         self._kind: Kind = "unknown"
         self._host = ""
         self._port = 0
+        self._dialect: Dialect | None = None
         self._can_send_refusal = True
         self._connect_by = 0.0
         self._on_timeout: Refused | UpstreamFailed = Refused(
@@ -142,7 +148,10 @@ class ChildConnection:
 
     async def _send_refusal(self, refusal: Refusal) -> None:
         if self._can_send_refusal:
-            self._stream.transport.write(refusal_response(refusal))
+            body = (
+                error_body(self._dialect, refusal.status, refusal.reason) if self._dialect else None
+            )
+            self._stream.transport.write(refusal_response(refusal, body))
             await self._stream.close_gracefully(self._limits.head_s)
 
     def _report(
@@ -193,9 +202,9 @@ class ChildConnection:
         if not ruling.allowed:
             cause: RefusalCause = "denied" if ruling.rule else "not-listed"
             raise Refused(403, cause, ruling.reason, ruling.rule)
-        timeout_s = self._limits.connect_s
-        on_timeout = Refused(504, "unresolved", f"the name was not resolved in {timeout_s:g} s")
-        self._connect_by = self._set_deadline(timeout_s, on_timeout)
+        resolve_s, timeout_s = self._limits.resolve_s, self._limits.connect_s
+        on_timeout = Refused(504, "unresolved", f"the name was not resolved in {resolve_s:g} s")
+        self._set_deadline(resolve_s, on_timeout)
         try:
             addresses = await addresses_to_dial(
                 host, port, policy=self._context.allowed, lookup=self._context.lookup
@@ -203,10 +212,11 @@ class ChildConnection:
         except EgressError as error:
             cause = "address" if error.failure == "refused" else "unresolved"
             raise Refused(_STATUS[error.failure], cause, str(error)) from None
+        if any(is_own_port(ip_address(address), port) for address in addresses):
+            raise Refused(403, "own-port", "a server of infloop listens there")
         self._report("allowed", ruling.reason, ruling.rule)
-        self._on_timeout = UpstreamFailed(
-            504, f"{authority(host, port)} did not answer in {timeout_s:g} s"
-        )
+        late = UpstreamFailed(504, f"{authority(host, port)} did not answer in {timeout_s:g} s")
+        self._connect_by = self._set_deadline(timeout_s, late)
         return addresses
 
     @contextmanager
@@ -318,16 +328,23 @@ class ChildConnection:
             raise Refused(400, "malformed", "the Host field does not name this proxy")
         if broker is None or not head.target.startswith(PREFIX):
             raise Refused(403, "call", "this path does not exist on the proxy")
+        if is_warm_up(head):
+            self._stream.transport.write(_WARMED_UP)
+            await self._stream.close_gracefully(self._limits.head_s)
+            return
         call = broker.judge(head)
         if isinstance(call, Refusal):
             raise Refused(call.status, "token" if call.status == 401 else "call", call.reason)
         place = parse_url(call.account.base_url)
         self._host, self._port = place.host, place.port
-        if reason := await broker.refusal():
-            raise Refused(402, "budget", reason)
-        self._report("allowed", f"a call of provider {call.account.provider!r}", str(call.route))
+        self._dialect = call.account.dialect
+        reason = f"a call of provider {call.account.provider!r}"
+        report = partial(self._report, "allowed", reason, str(call.route))
         async with self._exchange(head, self._limits.call_body) as exchange:
-            await broker.make_call(call, exchange)
+            try:
+                await broker.make_call(call, exchange, report)
+            except CallRefused as error:
+                raise Refused(error.status, "budget", str(error)) from None
 
     @asynccontextmanager
     async def _exchange(self, head: Head, max_bytes: int) -> AsyncGenerator[Exchange]:

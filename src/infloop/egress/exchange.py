@@ -43,6 +43,7 @@ class Exchange:
         self._stream = stream
         self._idle_s = idle_s
         self._refuse = refuse
+        self._buffered: bytes | None = None
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         self._http.receive_data(_minimal_head(head))
         self._http.next_event()
@@ -50,14 +51,34 @@ class Exchange:
     @property
     def length(self) -> dict[str, str]:
         """The content-length field, if there is one."""
+        if self._buffered is not None:
+            return {"content-length": str(len(self._buffered))}
         length = self.head.fields.get("content-length")
         return {} if length is None else {"content-length": length}
 
     def content(self) -> bytes | AsyncIterator[bytes] | None:
         """Return the body for the client: None, an empty one, or an iterator."""
+        if self._buffered is not None:
+            return self._send_buffered(self._buffered)
         if self.head.length == 0:
             return b"" if self.length else None
         return self._body()
+
+    async def read_body(self) -> bytes | None:
+        """Read the whole body before it is sent; None if there is none."""
+        if self.head.length == 0:
+            return None
+        body = b"".join([data async for data in self._body()])
+        self.sent = 0
+        return body
+
+    def replace_body(self, body: bytes) -> None:
+        """Send this body instead of the one that was read."""
+        self._buffered = body
+
+    async def _send_buffered(self, body: bytes) -> AsyncGenerator[bytes]:
+        self.sent = len(body)  # counted when it begins: an error may come at any moment
+        yield body
 
     async def _body(self) -> AsyncGenerator[bytes]:
         """Yield the request's body; raise EgressError when it is too large, broken or too slow."""

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 class ProxyLimits:
     """Limits of one proxy; times in seconds, sizes in bytes.
 
-    After more than `max_rejected` rejected connections in a row the proxy is overloaded and ends.
+    A call may wait for `budget_s` while others hold the rest of the budget. `buffered_bodies`
+    limits the bodies that are read before they are sent. After more than `max_rejected` rejected
+    connections in a row the proxy is overloaded and ends.
     """
 
     head_s: float = 10
     hello_s: float = 10
+    resolve_s: float = 5
     connect_s: float = 15
     idle_s: float = 900
     connection_s: float = 6 * 3600
@@ -23,6 +26,8 @@ class ProxyLimits:
     upload_per_connection: int = 1 << 30
     upload_per_run: int = 4 << 30
     call_body: int = 32 << 20
+    buffered_bodies: int = 128 << 20
+    budget_s: float = 600
 
 
 class UploadBudget:

@@ -228,13 +228,14 @@ def has_token(head: Head, token: str) -> bool:
     return same_secret(token_given, token)
 
 
-def refusal_response(refusal: Refusal) -> bytes:
-    """Return the whole response to a refused request."""
-    body = f"{refusal.reason}\n".encode("utf-8", "backslashreplace")
+def refusal_response(refusal: Refusal, json_body: bytes | None = None) -> bytes:
+    """Return the whole response to a refused request: with this body, or with its reason."""
+    body = json_body or f"{refusal.reason}\n".encode("utf-8", "backslashreplace")
+    kind = "application/json" if json_body else "text/plain; charset=utf-8"
     challenge = 'proxy-authenticate: Basic realm="infloop"\r\n' if refusal.status == 407 else ""
     head = (
         f"HTTP/1.1 {refusal.status} {_PHRASES.get(refusal.status, 'Refused')}\r\n"
-        f"content-type: text/plain; charset=utf-8\r\ncontent-length: {len(body)}\r\n"
+        f"content-type: {kind}\r\ncontent-length: {len(body)}\r\n"
         f"{challenge}connection: close\r\n\r\n"
     )
     return head.encode() + body
@@ -250,6 +251,7 @@ _PHRASES = {
     408: "Request Timeout",
     413: "Content Too Large",
     417: "Expectation Failed",
+    429: "Too Many Requests",
     431: "Request Header Fields Too Large",
     502: "Bad Gateway",
     503: "Service Unavailable",

@@ -1,4 +1,4 @@
-"""What a proxy reports to its run: each decision, and the end of each connection."""
+"""What is reported to a run: each decision about a connection, and the end of each connection."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import Literal, TypeAlias
 from infloop.model.hosts import authority
 from infloop.policy.hosts import HostVerdict
 
-Kind: TypeAlias = Literal["tunnel", "request", "broker", "unknown"]
+Kind: TypeAlias = Literal["tunnel", "request", "broker", "direct", "unknown"]
+"""What a child asked for. A direct connection bypasses the proxy, so it is only reported when it is
+refused."""
 
 RefusalCause: TypeAlias = Literal[
     "",
     "not-listed",  # the host is on no list
     "denied",  # the operator denies it
     "address",  # the name has an address that is not allowed
+    "own-port",  # a server of infloop listens there
+    "direct",  # a connection past the proxy
     "unresolved",  # the name has no address
     "token",  # the run's token is missing or wrong
     "malformed",  # the data is not a valid request

@@ -9,6 +9,7 @@
     decide      the outcome of nodes without effects: one function per type
     parallel    when a parallel is settled, and its outputs
     progress    detects rounds of a loop that change nothing
+    past        whether another version of a workflow has the same past
     machine     advance(program, state, event, now) -> commands
 
 Rules for every file here:

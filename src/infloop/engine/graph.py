@@ -37,6 +37,7 @@ class GraphNode(NamedTuple):
     costs_money: bool = False
     carried_outputs: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
+    check: str = ""  # the last child that can end the loop
     roots: tuple[str, ...] = ()
     templates: Sequence[ConfigTemplate] = ()
 
@@ -52,6 +53,7 @@ class Graph:
     globals: JsonObject
     inputs: tuple[JsonObject, ...]
     parallels_around: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ def compile_graph(workflow: JsonObject) -> Graph:
         globals=cast("JsonObject", workflow.get("globals") or {}),
         inputs=tuple(cast("list[JsonObject]", workflow.get("inputs") or [])),
         parallels_around=around,
+        strict=workflow.get("strict") is True,
     )
 
 
@@ -136,6 +139,14 @@ def _compile_node(raw: RawNode, edges: Mapping[str, Mapping[str, str]]) -> Graph
         costs_money=model.costs_money(config),
         carried_outputs=model.carried_outputs(config),
         children=children,
+        check=_last_check(nested) if nested and model.opens == "round" else "",
         roots=tuple(child for child in children if child not in entered) if children else (),
         templates=config_templates(kind, config),
     )
+
+
+def _last_check(children: list[RawNode]) -> str:
+    checks = (
+        child["id"] for child in reversed(children) if node_model(child["type"]).gives_verdict
+    )
+    return next(checks, "")

@@ -158,7 +158,7 @@ class _Machine:
                 step, Ending("failed", f"nested deeper than {MAX_DEPTH} containers")
             )
         elif opens == "round":
-            self._next_round(step, node, frame)
+            self._first_round(step, node, frame)
         elif opens == "branch":
             self._open_branches(step, node, frame)
         elif opens == "call":
@@ -194,6 +194,7 @@ class _Machine:
     ) -> None:
         if isinstance(event, StepFinished) and event.tree:
             frame.tree = event.tree
+            frame.denied = progress.first_denial(event.outputs) or frame.denied
         if node.model.gives_verdict:
             progress.note_verdict(frame, node, event.handle, event.outputs)
 
@@ -258,7 +259,7 @@ class _Machine:
     def _close_unstarted(self, step: Step, reason: str) -> None:
         """Close a step that is not being performed."""
         frame, node = self._locate(step)
-        outputs: JsonObject = {"errorMessage": reason}
+        outputs = node.model.with_steady_outputs({"errorMessage": reason})
         node_name = frame.node_prefix + node.id
         self._emit(StepFinished(step.path, node_name, node.type, "error", outputs, error=reason))
 
@@ -355,8 +356,20 @@ class _Machine:
             self._fail(frame, Ending("failed", reason, event.path))
         elif frame.kind == "round":
             self._end_round(frame)
+        elif handle == "not_met":
+            self._end_unmet(frame, node, event)
         else:
             self._end(frame, Ending("succeeded"))
+
+    def _end_unmet(self, frame: Frame, node: GraphNode, event: StepPassed | StepFinished) -> None:
+        """End where a condition is not met and nothing follows: a strict workflow has failed."""
+        progress.note_verdict(frame, node, event.handle, event.outputs)
+        reason = f"its condition was not met ({frame.failure}), and nothing follows `not_met`"
+        if self.program.graphs[frame.graph].strict:
+            self._fail(frame, Ending("failed", reason, event.path))
+            return
+        self._emit(Notice(reason, event.path, event.node, "warning"))
+        self._end(frame, Ending("succeeded"))
 
     def _reach_end(self, frame: Frame, event: StepPassed | StepFinished) -> None:
         config = event.config if isinstance(event, StepPassed) else {}
@@ -431,7 +444,7 @@ class _Machine:
                 node_type=node.type,
                 config=config,
                 handle=decision.handle,
-                outputs=decision.outputs,
+                outputs=node.model.with_steady_outputs(decision.outputs),
                 iteration=frame.iteration,
                 error=decision.error,
             )
@@ -442,11 +455,21 @@ class _Machine:
 
     # -- containers --------------------------------------------------------------------------
 
+    def _first_round(self, step: Step, node: GraphNode, frame: Frame) -> None:
+        """Begin a loop, with round 0 if its condition is asked first."""
+        if node.config.get("checkFirst") is True and node.check:
+            inner = self._open_frame(step, frame, "round", f"{step.path}[0]")
+            self._enter(inner, node.check)
+        else:
+            self._next_round(step, node, frame)
+
     def _next_round(self, step: Step, node: GraphNode, frame: Frame) -> None:
         limit = node.config.get("maxIterations", 100)
         rounds = int(limit) if isinstance(limit, int | float) else 100
         endless = node.config.get("infinite") is True
         if not node.children or (not endless and step.rounds >= rounds):
+            # A loop without a condition only counts, so using up its rounds is its purpose.
+            step.exhausted = bool(node.check)
             self._close_container(step, Ending("succeeded"))
             return
         step.rounds += 1
@@ -463,7 +486,8 @@ class _Machine:
             step.broke = True
             self._close_container(step, Ending("succeeded"))
             return
-        reason = self._no_progress(step, frame, node)
+        step.failure = frame.failure
+        reason = self._no_progress(step, frame, node) if frame.iteration else ""
         if reason:
             step.stuck = True
             self._close_container(step, Ending("failed", reason))
@@ -491,6 +515,7 @@ class _Machine:
     def _close_frame(self, frame: Frame, around: Frame) -> None:
         del self.state.frames[frame.path]
         around.tree = frame.tree or around.tree
+        around.denied = frame.denied or around.denied
 
     def _open_branches(self, step: Step, node: GraphNode, frame: Frame) -> None:
         step.branches = {root: Branch() for root in node.roots}
@@ -518,9 +543,15 @@ class _Machine:
             return
         supplied = config.get("inputs")
         given = supplied if isinstance(supplied, dict) else {}
+        wanted = graph.inputs
+        if not self.program.graphs[frame.graph].strict:
+            # An input that is not passed is empty where it is used, for older workflows.
+            wanted = tuple(
+                spec for spec in wanted if spec["name"] in given or spec.get("default") is not None
+            )
         try:
             # Inputs that are passed without being declared stay visible, for older workflows.
-            inputs = {**given, **resolve_inputs(graph.inputs, given)}
+            inputs = {**given, **resolve_inputs(wanted, given)}
         except InputError as error:
             self._close_container(step, Ending("failed", f"workflow {called!r}: {error}"))
             return
@@ -559,6 +590,9 @@ class _Machine:
             if step.stuck:
                 outputs["noProgress"] = True
             handle = "next"
+            if step.exhausted and not failed:
+                handle, ending = self._leave_exhausted(step, node, frame)
+                failed = ending.status != "succeeded"
         elif node.model.opens == "branch":
             outputs = parallel.outputs(node.config, step)
             handle = parallel.SUCCESS_HANDLE[parallel.mode_of(node.config)]
@@ -580,6 +614,17 @@ class _Machine:
                 error=error,
             )
         )
+
+    def _leave_exhausted(self, step: Step, node: GraphNode, frame: Frame) -> tuple[str, Ending]:
+        """Return how a loop is left whose condition was not met in any round."""
+        if "exhausted" in node.edges:
+            return "exhausted", Ending("succeeded")
+        last = f": {step.failure}" if step.failure else ""
+        reason = f"it used up its {step.rounds} rounds, and its condition was not met{last}"
+        if self.program.graphs[frame.graph].strict:
+            return "error", Ending("failed", reason)
+        self._emit(Notice(reason, step.path, frame.node_prefix + node.id, "warning"))
+        return "next", Ending("succeeded")
 
     # -- endings -----------------------------------------------------------------------------
 

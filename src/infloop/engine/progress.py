@@ -45,6 +45,12 @@ def _last_line(outputs: JsonObject) -> str:
     return ""
 
 
+def first_denial(outputs: JsonObject) -> str:
+    """Return the first thing that an agent was not allowed to do, or an empty string."""
+    said = outputs.get("denied")
+    return said.partition("\n")[0] if isinstance(said, str) else ""
+
+
 def end_of_round(step: Step, frame: Frame, allowed: int) -> str:
     """Compare a round with the one before; return why the loop must stop, or an empty string."""
     mark = f"{frame.tree} {frame.verdict}"
@@ -52,5 +58,6 @@ def end_of_round(step: Step, frame: Frame, allowed: int) -> str:
     step.mark = mark
     if step.unchanged < allowed:
         return ""
+    denied = f"; {frame.denied}" if frame.denied else ""
     still = f"; it still ends with: {frame.failure}" if frame.failure else ""
-    return f"no progress: {step.unchanged} rounds in a row left the files as they were{still}"
+    return f"no progress: {step.unchanged} rounds in a row ended with the same files{denied}{still}"

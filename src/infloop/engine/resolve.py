@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from infloop.engine.shellline import shell_line
+from infloop.engine.shellline import UnusableReference, shell_line
 from infloop.model.patterns import quote
 
 if TYPE_CHECKING:
@@ -34,13 +34,21 @@ def resolve(node: GraphNode, scope: Scope, warn: Callable[[str, str], None]) -> 
         missing = partial(warn, ".".join(path))
         if use == "shell":
             assert isinstance(holder, dict)
-            holder[name], holder["env"] = _shell_line(holder, template, scope, missing)
+            holder[name], holder["env"] = _shell_line(holder, template, scope)
         elif use == "pattern":
             assert isinstance(holder, dict)
             holder[name] = _pattern(holder, template, scope)
+        elif use == "variable":
+            _assign(holder, name, template.render(scope, partial(_refuse_variable, name)))
         else:
             _assign(holder, name, template.render(scope, missing))
     return config
+
+
+def _refuse_variable(name: str, key: str) -> None:
+    raise Unresolved(
+        f"the command was not run: {{{{{key}}}}} has no value, and the variable {name!r} needs it"
+    )
 
 
 def _pattern(holder: JsonObject, template: Template, scope: Scope) -> str:
@@ -53,13 +61,14 @@ def _pattern(holder: JsonObject, template: Template, scope: Scope) -> str:
     return template.render(scope, refuse, quote if is_regex else None)
 
 
-def _shell_line(
-    holder: JsonObject, template: Template, scope: Scope, missing: Callable[[str], None]
-) -> tuple[str, JsonObject]:
+def _shell_line(holder: JsonObject, template: Template, scope: Scope) -> tuple[str, JsonObject]:
     """Return the shell line, and the variables of the command with those for its references."""
     declared = holder.get("env")
     env: JsonObject = declared if isinstance(declared, dict) else {}
-    line, variables = shell_line(template.pieces(), scope, missing, env)
+    try:
+        line, variables = shell_line(template.pieces(), scope, env)
+    except UnusableReference as error:
+        raise Unresolved(f"the command was not run: {error}") from None
     return line, {**env, **variables}
 
 

@@ -7,9 +7,9 @@ that variable, quoted for its position:
     echo "got {{a.b}}"         ->  echo "got ${VALUE_1}"
     echo 'got {{a.b}}'         ->  echo 'got '"${VALUE_1}"''
 
-So `$(…)`, backticks, quotes, semicolons and newlines in a value are only text. The shell expands a
-variable once. If the scan below misjudges a position (for example in a here-document), the worst
-result is a wrong word, never a command.
+So `$(…)`, backticks, quotes, semicolons and newlines in a value are only text, and the value is one
+word. A reference stands only where that holds (see `infloop.model.shell_references`), and its value
+must exist: an empty text in its place could name another file.
 """
 
 from __future__ import annotations
@@ -17,60 +17,56 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
+from infloop.model.shell_references import reference_positions
 from infloop.model.template import Missing
 from infloop.model.values import as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection
 
+    from infloop.model.shell_references import Quote
     from infloop.model.template import Scope
 
 
+class UnusableReference(ValueError):
+    """A reference in a shell line has no value, or may not stand where it is."""
+
+
 def shell_line(
-    pieces: Sequence[str | tuple[str, ...]],
-    scope: Scope,
-    missing: Callable[[str], None],
-    taken: Collection[str] = (),
+    pieces: tuple[str | tuple[str, ...], ...], scope: Scope, taken: Collection[str] = ()
 ) -> tuple[str, dict[str, str]]:
-    """Return the line, and the variables that it uses; their names are not in `taken`."""
-    names = (name for n in count(1) if (name := f"VALUE_{n}") not in taken)
+    """Return the line, and the variables that it uses; their names are not in `taken`.
+
+    Raises UnusableReference.
+    """
+    text = "".join(piece for piece in pieces if isinstance(piece, str))
+    names = (f"VALUE_{n}" for n in count(1))
+    free_names = (name for name in names if name not in taken and name not in text)
+    positions = iter(reference_positions(pieces))
     line: list[str] = []
     variables: dict[str, str] = {}
-    quote: str = ""
     for piece in pieces:
         if isinstance(piece, str):
             line.append(piece)
-            quote = _quote_after(piece, quote)
             continue
+        position, name = next(positions), next(free_names)
+        if position.problem:
+            raise UnusableReference(f"{_shown(piece)} {position.problem}")
         value = scope.lookup(piece)
         if isinstance(value, Missing):
-            missing(".".join(piece))
-            value = ""
-        name = next(names)
+            raise UnusableReference(f"{_shown(piece)} has no value")
         variables[name] = as_text(value)
-        line.append(_refer(name, quote))
+        line.append(_refer(name, position.quote))
     return "".join(line), variables
 
 
-def _refer(name: str, quote: str) -> str:
+def _shown(reference: tuple[str, ...]) -> str:
+    return f"{{{{{'.'.join(reference)}}}}}"
+
+
+def _refer(name: str, quote: Quote) -> str:
     if quote == '"':
         return f"${{{name}}}"
     if quote == "'":
         return f"'\"${{{name}}}\"'"
     return f'"${{{name}}}"'
-
-
-def _quote_after(text: str, quote: str) -> str:
-    """Return the open quote at the end of `text`, if `quote` was open at its start."""
-    escaped = False
-    for char in text:
-        if escaped:
-            escaped = False
-        elif char == "\\" and quote != "'":
-            escaped = True
-        elif quote:
-            if char == quote:
-                quote = ""
-        elif char == "'" or char == '"':
-            quote = char
-    return quote

@@ -52,6 +52,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
     tree: str = ""
     verdict: str = ""
     failure: str = ""
+    denied: str = ""
     ending: Ending | None = None
 
 
@@ -67,7 +68,8 @@ class Step(msgspec.Struct, omit_defaults=True):
     """A node that has been entered and has not finished.
 
     A `waiting` step waits for a time; a `held` step waits for a higher budget. A loop counts how
-    many rounds in a row ended in the same way (`unchanged`), compared by their `mark`.
+    many rounds in a row ended in the same way (`unchanged`), compared by their `mark`. It is
+    `exhausted` when its rounds are used up and its condition (`failure`) was still not met.
     """
 
     path: str
@@ -83,6 +85,8 @@ class Step(msgspec.Struct, omit_defaults=True):
     mark: str = ""
     unchanged: int = 0
     stuck: bool = False
+    exhausted: bool = False
+    failure: str = ""
     branches: dict[str, Branch] = {}
     winners: list[str] = []
     settled: Literal["", "goal", "error"] = ""

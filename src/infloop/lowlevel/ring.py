@@ -63,8 +63,8 @@ class Ring(Generic[T]):
 
     def read(self, position: int, count: int) -> list[T]:
         """Return up to `count` items, from `position` or the oldest item kept."""
-        first = max(position - self.start, 0)
-        return self._items[first : first + count]
+        first = position - self.start
+        return self._items[first : first + count] if first > 0 else self._items[:count]
 
     def position_after(self, value: int, key: Callable[[T], int]) -> int:
         """Return the position of the first item whose key is above `value`; keys must ascend."""

@@ -8,6 +8,7 @@
     results       what a run returned and changed, page by page
     queue         the queue
     approvals     what waits for a person
+    dev_loops     the processes of development loops
     answers       results as text, with untrusted fields marked
     naming        names for the tools of workflows
     slots         a non-blocking semaphore

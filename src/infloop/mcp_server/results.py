@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PAGE_CHARACTERS = 20_000
 MOST_CHARACTERS = 100_000
+MOST_LEFT_OUT = 200
 
 
 class Page(Arguments):
@@ -41,6 +42,14 @@ class WhichDiff(Page):
     """Which changes are read."""
 
     step: str = Field("", description="Only what this step or round changed.", max_length=1_000)
+    everything: bool = Field(
+        default=False,
+        alias="all",
+        description="Also files that only a check made or that git ignores.",
+    )
+    include: list[Annotated[str, Field(max_length=1_000)]] = Field(
+        [], description="Paths or patterns of such files to show.", max_length=100
+    )
 
 
 async def read_result(mcp: McpDependencies, given: WhichResult, _: Call) -> JsonObject:
@@ -66,21 +75,28 @@ async def read_result(mcp: McpDependencies, given: WhichResult, _: Call) -> Json
 async def read_diff(mcp: McpDependencies, given: WhichDiff, _: Call) -> JsonObject:
     """Return what a run, or one step or round of it, changed in files, as a unified diff.
 
-    `protected` names changed files that other programs act on without being asked.
+    `protected` names changed files that other programs act on without being asked. `leftOut` names
+    changed files that are not shown, with the reason.
     """
     run = await _begun(mcp, given.run_id)
-    diff = await mcp.application.history.diff(run.run_id, given.step)
+    diff = await mcp.application.history.diff(
+        run.run_id, given.step, everything=given.everything, include=given.include
+    )
     changed = [each for each in diff.directories if each.changed]
     text = "".join(f"# in {each.directory}\n{each.patch}" for each in changed)
+    left_out = [
+        f"{path} ({why})" for each in diff.directories for path, why in each.left_out.items()
+    ]
     answer: JsonObject = {
         "runId": run.run_id,
         "directories": [each.directory for each in diff.directories],
         "protected": [
             f"{path} ({why})" for each in changed for path, why in each.protected.items()
         ],
+        "leftOut": [*left_out[:MOST_LEFT_OUT]],
         **_page(text, given),
     }
-    return with_untrusted(answer, "text", "protected")
+    return with_untrusted(answer, "text", "protected", "leftOut")
 
 
 async def _begun(mcp: McpDependencies, run_id: str) -> RunSummary:

@@ -87,11 +87,14 @@ class WhichRuns(Arguments):
 
 
 async def list_runs(mcp: McpDependencies, given: WhichRuns, _: Call) -> JsonObject:
-    """List runs, newest first. Those that have not begun are in infloop_list_queue."""
+    """List runs, newest first, and triggers that were refused (`refused`).
+
+    Runs that have not begun are in infloop_list_queue; `held` are those that cannot start.
+    """
     page = await mcp.application.history.page(
         workflow_id=given.workflow_id or None, limit=given.limit
     )
-    return with_untrusted(to_json(page), "runs")
+    return with_untrusted(to_json(page), "runs", "held", "refused")
 
 
 # -- cancelling ------------------------------------------------------------------------------

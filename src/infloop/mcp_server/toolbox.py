@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import UsageError
 from infloop.mcp_server.approvals import LIST_APPROVALS
+from infloop.mcp_server.dev_loops import LIST_PROCESSES, READ_PROCESS_LOG, RESTART_PROCESS
 from infloop.mcp_server.queue import LIST_QUEUE, REMOVE_FROM_QUEUE
 from infloop.mcp_server.results import READ_DIFF, READ_RESULT
 from infloop.mcp_server.runs import CANCEL_RUN, GET_RUN_STATUS, LIST_RUNS
@@ -29,6 +30,9 @@ UTILITIES: tuple[Tool, ...] = (
     LIST_QUEUE,
     REMOVE_FROM_QUEUE,
     LIST_APPROVALS,
+    LIST_PROCESSES,
+    READ_PROCESS_LOG,
+    RESTART_PROCESS,
 )
 
 _BY_NAME: Mapping[str, Tool] = {

@@ -27,6 +27,7 @@
     trigger     trigger files: webhooks, schedules, file watches
     plugin      webhook plugins: events of a sender, and its signatures
     connection  machines with model servers
+    dev/        the configuration of a development loop
 
     isolation   the isolation levels, in order
     events      the events of a run

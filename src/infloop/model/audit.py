@@ -43,15 +43,18 @@ ACTORS: Mapping[ActorKind, str] = {
 EventName: TypeAlias = Literal[
     "server.started",
     "server.stopped",
+    "dev.restart-requested",
     "login.succeeded",
     "login.failed",
     "login.ended",
+    "access.refused",
     "trigger.created",
     "trigger.changed",
     "trigger.moved",
     "trigger.deleted",
     "trigger.tested",
     "trigger.answered",
+    "trigger.refused",
     "webhook.accepted",
     "webhook.ignored",
     "webhook.refused",
@@ -65,8 +68,9 @@ EventName: TypeAlias = Literal[
     "run.applied",
     "egress.allowed",
     "egress.refused",
+    "leak.found",
     "queue.removed",
-    "queue.dropped",
+    "run.held",
     "queue.held",
     "queue.released",
     "workflow.saved",
@@ -75,6 +79,7 @@ EventName: TypeAlias = Literal[
     "connection.saved",
     "connection.deleted",
     "approval.answered",
+    "installation.imported",
     "audit.rotated",
     "audit.repaired",
 ]
@@ -90,9 +95,14 @@ class EventKind(NamedTuple):
 EVENTS: Mapping[EventName, EventKind] = {
     "server.started": EventKind("The server began to listen; the details name its addresses."),
     "server.stopped": EventKind("The server was shut down in an orderly way."),
-    "login.succeeded": EventKind("A browser logged in with the token."),
+    "dev.restart-requested": EventKind("A development loop was asked to restart a process."),
+    "login.succeeded": EventKind("A browser logged in with the token, or with a link."),
     "login.failed": EventKind("A browser sent a wrong token, or there were too many attempts."),
     "login.ended": EventKind("A browser logged out."),
+    "access.refused": EventKind(
+        "Requests with a wrong token or session were refused; the details count those of a sender. "
+        "Of many, the 1st, 10th, 100th and so on are recorded."
+    ),
     "trigger.created": EventKind("A trigger was created."),
     "trigger.changed": EventKind("A trigger was changed."),
     "trigger.moved": EventKind("A trigger got a new address; the old one no longer works."),
@@ -101,11 +111,18 @@ EVENTS: Mapping[EventName, EventKind] = {
     "trigger.answered": EventKind(
         "A person decided whether a run is started for the missed times of a schedule."
     ),
+    "trigger.refused": EventKind(
+        "A schedule or a changed file could not start its workflow; the outcome says why. Of equal "
+        "refusals, the 1st, 10th, 100th and so on are recorded."
+    ),
     "webhook.accepted": EventKind("A request to a trigger put a run into the queue.", routine=True),
     "webhook.ignored": EventKind(
         "A request to a trigger did not match its event or conditions.", routine=True
     ),
-    "webhook.refused": EventKind("A request to a trigger was refused; the outcome says why."),
+    "webhook.refused": EventKind(
+        "A request to a trigger was refused; the outcome says why. Of those over a rate limit, the "
+        "1st, 10th, 100th and so on are recorded, with their count."
+    ),
     "run.queued": EventKind("A run was put into the queue.", routine=True),
     "run.started": EventKind("A run began.", routine=True),
     "run.finished": EventKind("A run ended; the outcome says how.", routine=True),
@@ -122,8 +139,13 @@ EVENTS: Mapping[EventName, EventKind] = {
     "egress.refused": EventKind(
         "A connection of a step's child was refused; the outcome says why. Repetitions are counted."
     ),
+    "leak.found": EventKind(
+        "A step said a secret; the details name the detectors, the outcome the mode of the guard."
+    ),
     "queue.removed": EventKind("Somebody removed a waiting run from the queue."),
-    "queue.dropped": EventKind("A waiting run could not be started; the outcome says why."),
+    "run.held": EventKind(
+        "A queued run cannot be started and stays in the queue; the outcome says why."
+    ),
     "queue.held": EventKind("Waiting runs are not started any more: the total budget is spent."),
     "queue.released": EventKind("Waiting runs are started again."),
     "workflow.saved": EventKind("A workflow was created or changed."),
@@ -132,6 +154,9 @@ EVENTS: Mapping[EventName, EventKind] = {
     "connection.saved": EventKind("A connection to a machine was created or changed."),
     "connection.deleted": EventKind("A connection to a machine was deleted."),
     "approval.answered": EventKind("Somebody allowed or denied an agent's request."),
+    "installation.imported": EventKind(
+        "Somebody imported another installation; the details say from where."
+    ),
     "audit.rotated": EventKind("The log continues in a new file; the details name the last one."),
     "audit.repaired": EventKind(
         "The log ended in the middle of a line; the details name the affected files."

@@ -1,8 +1,8 @@
 """Reads the files that are not workflows: providers, triggers, plugins, connections.
 
 - Files of Infinite Loop load as they are.
-- An unknown key at the top level is only a warning, so a file of another version still loads.
-- Inside a part that decides about trust (`auth`, `signature`) an unknown key is an error.
+- An unknown key is only a warning, so a file of another version still loads.
+- Inside a part that decides about trust (`auth`, `signature`, `match`) it is an error.
 - A list that permits something (`envPassthrough`, `egressAllowlist`) refuses entries that are not
   understood.
 """

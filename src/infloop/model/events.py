@@ -95,6 +95,7 @@ class RunResumed(msgspec.Struct, frozen=True, tag="run_resumed", rename="camel")
     """A process took the run over; steps that were running are started again.
 
     `isolation`, `egress` and `directory` apply from now on; they are empty in older records.
+    `definition` is the hash of its workflows if they are others than before.
     """
 
     epoch: int
@@ -102,6 +103,7 @@ class RunResumed(msgspec.Struct, frozen=True, tag="run_resumed", rename="camel")
     isolation: str = ""
     egress: str = ""
     directory: DirectoryId | None = None
+    definition: str = ""
 
 
 class StopRequested(msgspec.Struct, frozen=True, tag="stop_requested", rename="camel"):
@@ -204,13 +206,17 @@ class StepPassed(
     error: str = ""
 
 
+NoticeTopic: TypeAlias = Literal["", "permissions"]
+
+
 class Notice(Remark, frozen=True, tag="notice", rename="camel", omit_defaults=True):
-    """A message for the readers of a run."""
+    """A message for the readers of a run; `permissions`: an agent was denied something."""
 
     message: str
     path: str = ""
     node: str = ""
     level: Literal["info", "warning", "error"] = "info"
+    topic: NoticeTopic = ""
 
 
 class TreeSaved(Remark, frozen=True, tag="tree_saved", rename="camel", omit_defaults=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Literal, TypeAlias
 
 from infloop.errors import EgressError
@@ -115,6 +115,17 @@ def authority(host: str, port: int, usual: int | None = None) -> str:
 def is_address(host: str) -> bool:
     """Tell whether a canonical host is an IP address."""
     return ":" in host or host.rpartition(".")[2].isdecimal()
+
+
+def sender_network(remote: str) -> str:
+    """Return the key under which a sender is counted: an IPv4 address or an IPv6 /64 network."""
+    try:
+        address = ip_address(remote.partition("%")[0])
+    except ValueError:
+        return remote[:64]
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
+        return str(ip_network((address, 64), strict=False))
+    return str(address)
 
 
 def quoted(text: str) -> str:

@@ -131,10 +131,11 @@ class TemplateWarning(_Message, kw_only=True, tag="template_warning"):
 
 
 class Notice(_Message, kw_only=True, tag="notice"):
-    """A message for people."""
+    """A message for people; topic `permissions`: an agent was denied something."""
 
     level: str
     message: str
+    topic: str = ""
 
 
 class TreeSaved(_Message, kw_only=True, tag="tree_saved"):
@@ -246,7 +247,7 @@ def _messages(event: events.Event | events.Output, place: dict[str, Any]) -> Ite
         case events.GuardFailed():
             yield RunGuardFailed(**place, reason=event.reason)
         case events.Notice():
-            yield Notice(**place, level=event.level, message=event.message)
+            yield Notice(**place, level=event.level, message=event.message, topic=event.topic)
         case events.TreeSaved():
             yield _saved(event, place)
         case events.TreeRestored():

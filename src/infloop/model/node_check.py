@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from infloop.model.patterns import BadPattern, compile_pattern
 from infloop.model.problems import short_repr
+from infloop.model.shell_references import reference_positions
 from infloop.model.template import Template
 
 if TYPE_CHECKING:
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 
     from infloop.model.problems import Report
 
-# Our own fixed pattern: no nested repeats.
+# Our own fixed patterns: no nested repeats.
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)  # noqa: TID251
+_NO_NAME = re.compile(r"[^A-Za-z0-9_]", re.ASCII)  # noqa: TID251
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +27,26 @@ class NodeCheck:
 
     `place` is where the node is in the file; fields are named relative to it. `providers` are the
     known providers, None if they are not known. `branches` counts the branches of a parallel.
+    `strict` is the workflow's.
     """
 
     place: str
     report: Report
     providers: Collection[str] | None = None
     branches: int = 0
+    strict: bool = False
 
-    def error(self, field: str, message: str, hint: str = "") -> None:
+    def error(self, field: str, message: str, hint: str = "", *, unsafe: bool = False) -> None:
         """Report a mistake with which the node cannot run."""
-        self.report.error(self._at(field), message, hint)
+        self.report.error(self._at(field), message, hint, unsafe=unsafe)
 
     def warning(self, field: str, message: str, hint: str = "") -> None:
         """Report something that may not be what the author meant."""
         self.report.warning(self._at(field), message, hint)
+
+    def mistake(self, field: str, message: str, hint: str = "") -> None:
+        """Report what fails only when the node runs: an error in a strict workflow."""
+        (self.error if self.strict else self.warning)(field, message, hint)
 
     def not_negative(self, field: str, value: object) -> None:
         """Report a number below zero."""
@@ -47,7 +55,7 @@ class NodeCheck:
     def provider(self, field: str, name: str) -> None:
         """Report a provider that is missing or not known."""
         if not name.strip():
-            self.error(field, "is empty", "name a provider, such as 'claude'")
+            self.mistake(field, "is empty", "name a provider, such as 'claude'")
         elif self.providers is not None and name not in self.providers:
             hint = self.report.guess(name, self.providers)
             self.warning(
@@ -67,6 +75,22 @@ class NodeCheck:
         elif name.upper().startswith("INFLOOP_"):
             self.error(field, f"{name!r} never reaches a child", "use a name without INFLOOP_")
 
+    def shell_line(self, field: str, line: str) -> None:
+        """Report references that stand where their values would not be one word."""
+        template = Template(line)
+        positions = reference_positions(template.pieces())
+        for reference, position in zip(template.references, positions, strict=True):
+            if position.problem:
+                shown = f"{{{{{'.'.join(reference)}}}}}"
+                name = _NO_NAME.sub("_", reference[-1]).upper().lstrip("0123456789") or "VALUE"
+                self.error(
+                    field,
+                    f"line {position.line}: {shown} {position.problem}",
+                    f'add "env": {{"{name}": "{shown}"}} to the command, and write "${name}" in '
+                    "its place",
+                    unsafe=True,
+                )
+
     def pattern(self, field: str, pattern: str) -> None:
         """Report a regular expression that cannot be used; one with references is not judged."""
         if Template(pattern).references:
@@ -78,6 +102,7 @@ class NodeCheck:
                 field,
                 f"not a pattern that can run in linear time: {error}",
                 "RE2 syntax has no look-around and no back-references",
+                unsafe=True,
             )
 
     def _at(self, field: str) -> str:

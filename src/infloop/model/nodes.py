@@ -23,10 +23,12 @@ from infloop.model.problems import short_repr
 from infloop.model.schema import (
     FileModel,
     Flag,
+    Milliseconds,
     Number,
     Pattern,
     Selector,
     ShellLine,
+    Variables,
     Whole,
     field,
     required,
@@ -74,6 +76,8 @@ class NodeBase(FileModel):
     outputs: ClassVar[Mapping[str, str]] = {}
     # Outputs that are lists or objects: a reference may go on inside them.
     nested_outputs: ClassVar[frozenset[str]] = frozenset()
+    # Outputs that every visit has, with the values they have when a step failed before it had any.
+    steady_outputs: ClassVar[JsonObject] = {}
     # Outputs that infloop makes itself: numbers, fixed words, directories that it named. They stay
     # trusted when an untrusted value went into the node.
     trusted_outputs: ClassVar[frozenset[str]] = frozenset()
@@ -87,6 +91,8 @@ class NodeBase(FileModel):
     has_effects: ClassVar[bool] = False
     # It answers met or not met, which ends a loop or begins its next round.
     gives_verdict: ClassVar[bool] = False
+    # The files that it changes are part of the result of a run, which `diff` shows.
+    makes_result: ClassVar[bool] = True
     # Its step opens frames of this kind: the rounds of a loop, branches, or a called workflow.
     opens: ClassVar[FrameKind | None] = None
     # It has children.
@@ -96,6 +102,10 @@ class NodeBase(FileModel):
     variants: ClassVar[tuple[str, ...]] = ()
     # The field that gets the standard output of the step before when it is not configured.
     previous_output_field: ClassVar[str] = ""
+    # In a loop file: the key that makes a step this type (its name if empty), and the field that
+    # the value of the key is; `id` where the step is called by it.
+    step_key: ClassVar[str] = ""
+    main_field: ClassVar[str] = ""
     # The configuration of a newly added node. It differs from the defaults of the fields, which
     # say what a file without a field means.
     new_config: ClassVar[JsonObject] = {}
@@ -114,6 +124,11 @@ class NodeBase(FileModel):
         return str(config.get("kind", cls.variants[0])) if cls.variants else ""
 
     @classmethod
+    def flow_handles(cls, config: Mapping[str, JsonValue]) -> tuple[str, ...]:
+        """Return the handles that lead to the next step of a loop file, unless it says more."""
+        return cls.handles[:1]
+
+    @classmethod
     def costs_money(cls, config: Mapping[str, JsonValue]) -> bool:
         """Say whether a step asks a model, so that it may cost money."""
         return False
@@ -128,6 +143,11 @@ class NodeBase(FileModel):
         return "commands" if cls.has_effects else None
 
     @classmethod
+    def with_steady_outputs(cls, outputs: JsonObject) -> JsonObject:
+        """Return the outputs of a visit with those that every visit has."""
+        return {**cls.steady_outputs, **outputs} if cls.steady_outputs else outputs
+
+    @classmethod
     def carried_outputs(cls, config: Mapping[str, JsonValue]) -> tuple[str, ...]:
         """Return the outputs of the node's last visit that the next one gets as configuration."""
         return ()
@@ -140,6 +160,10 @@ class NodeBase(FileModel):
     def exits(self) -> tuple[str, ...]:
         """Return the handles that this node can leave by."""
         return self.handles
+
+    def entries(self) -> tuple[Node, ...]:
+        """Return the children at which a round can begin; the first one unless a type says more."""
+        return self.children[:1]
 
     def exits_depend_on(self) -> str:
         """Return what `exits` depends on besides the type: `mode 'race'`."""
@@ -175,6 +199,7 @@ class StartNode(NodeBase):
     model_config = ConfigDict(title="Start", **LEAF)
     handles = ("next",)
     is_start = True
+    main_field = "id"
 
     type: Literal["start"] = field("start", "Type", "start")
     config: NoConfig = field(NoConfig(), "Configuration", "None; inputs belong to the workflow.")
@@ -194,20 +219,54 @@ class EndNode(NodeBase):
     model_config = ConfigDict(title="End", **LEAF)
     handles = ()
     is_end = True
+    main_field = "outcome"
 
     type: Literal["end"] = field("end", "Type", "end")
     config: EndConfig = field(EndConfig(), "Configuration", "How the run ends.")
 
 
+# Agents and commands work in worktrees in the same way.
+USE_WORKTREE = field(
+    default=False,
+    title="Run in isolated git worktree",
+    description="Work on a copy of the repository at the directory.",
+)
+WORKTREE = field(
+    None,
+    "Worktree name",
+    "Nodes that name the same worktree share it; the node's own id if empty.",
+)
+WORKTREE_REF = field(
+    None,
+    "Worktree from",
+    "The commit or branch that the worktree starts at; HEAD if empty.",
+    template=True,
+)
+INCLUDE_UNCOMMITTED = field(
+    default=False,
+    title="With uncommitted changes",
+    description="The worktree starts with the uncommitted changes of the directory.",
+)
+WORKTREE_INCLUDE = field(
+    (),
+    "Worktree includes",
+    "Ignored files that the worktree needs as well, by glob: .env, config/*.local.",
+)
+
+
 class AgentConfig(FileModel):
     """The provider, the prompt, and where the agent works."""
 
+    loop_names: ClassVar[Mapping[str, str]] = {"agent": "actAs"}
+    loop_defaults: ClassVar[JsonObject] = {"useWorktree": True}
+    protective_fields = frozenset({"useWorktree"})
+
     provider_id: str = field("claude", "Provider", "The id of a provider manifest.")
-    prompt: str = field("", "Prompt", "What the agent is asked to do.", template=True)
+    prompt: str = field("", "Prompt", "What the agent is asked to do.", template=True, file=True)
     cwd: Selector = field(
         None, "Directory", "Where the agent works; the run's directory if empty.", template=True
     )
-    timeout_ms: Whole = field(
+    timeout_ms: Milliseconds = field(
         0, "Time limit (ms)", "The agent is stopped after this long; 0 means no limit."
     )
     profile: Selector = field(
@@ -219,36 +278,20 @@ class AgentConfig(FileModel):
     agent: Selector = field(
         None, "Agent", "The named agent that a CLI provider should act as.", template=True
     )
-    use_worktree: Flag = field(
-        default=False,
-        title="Run in isolated git worktree",
-        description="Work on a copy of the repository at the directory.",
-    )
-    worktree_ref: Selector = field(
-        None,
-        "Worktree from",
-        "The commit or branch that the worktree starts at; HEAD if empty.",
-        template=True,
-    )
-    include_uncommitted: Flag = field(
-        default=False,
-        title="With uncommitted changes",
-        description="The worktree starts with the uncommitted changes of the directory.",
-    )
-    worktree_include: tuple[str, ...] = field(
-        (),
-        "Worktree includes",
-        "Ignored files that the worktree needs as well, by glob: .env, config/*.local.",
-    )
+    use_worktree: Flag = USE_WORKTREE
+    worktree: Selector = WORKTREE
+    worktree_ref: Selector = WORKTREE_REF
+    include_uncommitted: Flag = INCLUDE_UNCOMMITTED
+    worktree_include: tuple[str, ...] = WORKTREE_INCLUDE
     on_rate_limit: Literal["fail", "wait"] = field(
         "fail",
         "At a usage limit",
         "Fail, or wait until the limit is lifted and ask again; the wait survives restarts.",
     )
-    rate_limit_max_wait_ms: Whole = field(
+    rate_limit_max_wait_ms: Milliseconds = field(
         21_600_000, "Longest wait (ms)", "A usage limit that is lifted later fails the step."
     )
-    idle_timeout_ms: Whole = field(
+    idle_timeout_ms: Milliseconds = field(
         0,
         "Idle limit",
         "An agent that prints nothing for this long (ms) is stopped as stalled; 0 means no limit.",
@@ -274,7 +317,7 @@ class AgentNode(NodeBase):
         "result": "Its last message.",
         "transcript": "What it said and the tools it used.",
         "stderr": "Its diagnostics.",
-        "exitCode": "Its exit code; absent when it was stopped.",
+        "exitCode": "Its exit code; null when it was stopped or never began.",
         "durationMs": "How long it took.",
         "timedOut": "Whether it ran into its time limit.",
         "tokens": "Tokens used: input, output, cached.",
@@ -283,7 +326,14 @@ class AgentNode(NodeBase):
         "sessionTokens": "Tokens of the whole conversation: input, output, cached, cacheWrite.",
         "sessionCostUsd": "Reported cost of the whole conversation; absent when unknown.",
         "worktreePath": "The worktree it worked in, if any.",
-        **ERROR_MESSAGE,
+        "denied": "What it was not allowed to do, and what allows it; absent when nothing was.",
+        "errorMessage": "Why the step failed; empty when it did not.",
+    }
+    steady_outputs: ClassVar[JsonObject] = {
+        "stdout": "",
+        "stderr": "",
+        "exitCode": None,
+        "errorMessage": "",
     }
     nested_outputs = frozenset({"tokens", "sessionTokens"})
     trusted_outputs = frozenset(
@@ -293,6 +343,7 @@ class AgentNode(NodeBase):
         }
     )
     has_effects = True
+    main_field = "providerId"
     new_config: ClassVar[JsonObject] = {
         "providerId": "claude",
         "prompt": "",
@@ -323,9 +374,11 @@ class AgentNode(NodeBase):
 
     def check(self, check: NodeCheck) -> None:
         if not self.config.prompt.strip():
-            check.error("config.prompt", "is empty", "say what the agent should do")
+            check.mistake("config.prompt", "is empty", "say what the agent should do")
         check.provider("config.providerId", self.config.provider_id)
         check.not_negative("config.timeoutMs", self.config.timeout_ms)
+        check.not_negative("config.idleTimeoutMs", self.config.idle_timeout_ms)
+        check.not_negative("config.rateLimitMaxWaitMs", self.config.rate_limit_max_wait_ms)
 
 
 class ScriptConfig(FileModel):
@@ -338,11 +391,13 @@ class ScriptConfig(FileModel):
     outputs: tuple[str, ...] = field(
         (), "Outputs", "Keys of the returned object that become outputs."
     )
-    code: str = field("", "Code", "The script. References in it are not filled in; use inputs.")
+    code: str = field(
+        "", "Code", "The script. References in it are not filled in; use inputs.", file=True
+    )
     cwd: Selector = field(
         None, "Directory", "Where the script runs; the run's directory if empty.", template=True
     )
-    timeout_ms: Whole = field(
+    timeout_ms: Milliseconds = field(
         60_000,
         "Time limit (ms)",
         "The script is stopped after this long; 0 means the operator's longest time.",
@@ -366,6 +421,7 @@ class ScriptNode(NodeBase):
     nested_outputs = frozenset({"result"})
     trusted_outputs = frozenset({"durationMs", "exitCode", "language", "timedOut"})
     has_effects = True
+    main_field = "language"
 
     type: Literal["script"] = field("script", "Type", "script")
     config: ScriptConfig = field(ScriptConfig(), "Configuration", "The code and its arguments.")
@@ -383,12 +439,13 @@ class ScriptNode(NodeBase):
 
     def check(self, check: NodeCheck) -> None:
         if not self.config.code.strip():
-            check.error("config.code", "is empty", "define a top-level function run")
+            check.mistake("config.code", "is empty", "define a top-level function run")
         check.not_negative("config.timeoutMs", self.config.timeout_ms)
         taken = set(self.outputs)
         for index, name in enumerate(self.config.outputs):
             if name in taken:
-                check.error(
+                report = check.error if name in self.trusted_outputs else check.mistake
+                report(
                     f"config.outputs[{index}]",
                     f"{short_repr(name)} is already an output of this node",
                     "choose another name",
@@ -406,7 +463,9 @@ class Sentinel(FileModel):
 
 
 class Command(FileModel):
-    """A shell command whose exit code decides."""
+    """A shell command."""
+
+    protective_fields = frozenset({"useWorktree"})
 
     cmd: ShellLine = field(
         "",
@@ -414,14 +473,31 @@ class Command(FileModel):
         "A shell line. A reference in it becomes an environment variable, never shell text.",
         template=True,
     )
-    env: dict[str, str] = field({}, "Environment", "Variables for the command.", template=True)
+    env: Variables = field({}, "Environment", "Variables for the command.", template=True)
     cwd: Selector = field(
         None, "Directory", "Where it runs; the run's directory if empty.", template=True
     )
-    timeout_ms: Whole = field(
+    timeout_ms: Milliseconds = field(
         30_000,
         "Time limit (ms)",
         "The command is stopped after this long; 0 means the operator's longest time.",
+    )
+    use_worktree: Flag = USE_WORKTREE
+    worktree: Selector = WORKTREE
+    worktree_ref: Selector = WORKTREE_REF
+    include_uncommitted: Flag = INCLUDE_UNCOMMITTED
+    worktree_include: tuple[str, ...] = WORKTREE_INCLUDE
+
+
+class CheckCommand(Command):
+    """A shell command whose exit code decides a condition."""
+
+    loop_defaults: ClassVar[JsonObject] = {"timeoutMs": 600_000, "mustRun": True}
+
+    must_run: Flag = field(
+        default=False,
+        title="Must run",
+        description='A command that cannot run (exit code 126 or 127) is an error, not "not met".',
     )
 
 
@@ -433,11 +509,29 @@ class Rubric(FileModel):
     provider_id: str | None = field(None, "Provider", "Who judges; claude if empty.")
 
 
+class DevCheck(FileModel):
+    """What must hold in the development loop (`infloop dev`) of the run's directory."""
+
+    processes: tuple[str, ...] = field(
+        (), "Processes", "Those that must be up; all that were started if empty."
+    )
+    state_key: Selector = field(
+        None, "State key", "A key of its session state that must hold a text."
+    )
+    pattern: Pattern = field("", "Pattern", "What that text must match (RE2).")
+    timeout_ms: Milliseconds = field(30_000, "Time limit (ms)", "How long to wait until it holds.")
+    settle_ms: Milliseconds = field(
+        1_000, "Settle time (ms)", "How long it must hold without a restart."
+    )
+
+
 class ConditionConfig(FileModel):
     """What to check, and how. Parts of the kinds that are not chosen are kept and ignored."""
 
-    kind: Literal["sentinel", "command", "judge"] = field(
-        "sentinel", "Kind", "Look for a text, run a command, or ask a model."
+    kind: Literal["sentinel", "command", "judge", "dev"] = field(
+        "sentinel",
+        "Kind",
+        "Look for a text, run a command, ask a model, or ask the development loop.",
     )
     against: str | None = field(
         None,
@@ -446,8 +540,9 @@ class ConditionConfig(FileModel):
         template=True,
     )
     sentinel: Sentinel | None = field(None, "Sentinel", "For kind sentinel.")
-    command: Command | None = field(None, "Command", "For kind command.")
+    command: CheckCommand | None = field(None, "Command", "For kind command.")
     judge: Rubric | None = field(None, "Judge", "For kind judge.")
+    dev: DevCheck | None = field(None, "Development loop", "For kind dev.")
     cwd: Selector = field(
         None, "Directory", "Where a command runs, unless it names its own.", template=True
     )
@@ -463,13 +558,16 @@ class ConditionNode(NodeBase):
         "detail": "Why.",
         "stdout": "What a command printed.",
         "stderr": "A command's diagnostics.",
+        "tail": "The end of what a command, or a process that is not up, printed; for a prompt.",
         "exitCode": "A command's exit code.",
         **ERROR_MESSAGE,
     }
     trusted_outputs = frozenset({"exitCode", "met"})
     has_effects = True  # except for kind sentinel, which `infloop.engine.decide` decides
     gives_verdict = True
-    variants = ("sentinel", "command", "judge")
+    makes_result = False
+    step_key = "check"
+    variants = ("sentinel", "command", "judge", "dev")
     previous_output_field = "against"
 
     type: Literal["condition"] = field("condition", "Type", "condition")
@@ -491,6 +589,8 @@ class ConditionNode(NodeBase):
 
     @classmethod
     def works_with(cls, config: Mapping[str, JsonValue]) -> str:
+        if cls.variant(config) == "dev":
+            return "the development loop"
         if cls.variant(config) != "command":
             return "a judge"
         command = config.get("command")
@@ -502,29 +602,90 @@ class ConditionNode(NodeBase):
         match config.kind:
             case "sentinel":
                 if config.sentinel is None or not config.sentinel.pattern:
-                    check.error("config.sentinel.pattern", "is empty", "say what to look for")
+                    check.mistake("config.sentinel.pattern", "is empty", "say what to look for")
                 elif config.sentinel.is_regex:
                     check.pattern("config.sentinel.pattern", config.sentinel.pattern)
             case "command":
                 if config.command is None or not config.command.cmd.strip():
-                    check.error("config.command.cmd", "is empty", "write a shell command")
+                    check.mistake("config.command.cmd", "is empty", "write a shell command")
                 else:
+                    check.shell_line("config.command.cmd", config.command.cmd)
                     check.not_negative("config.command.timeoutMs", config.command.timeout_ms)
                     for name in config.command.env:
                         check.variable("config.command.env", name)
             case "judge":
                 if config.judge is None or not config.judge.rubric.strip():
-                    check.error("config.judge.rubric", "is empty", "say what must hold")
+                    check.mistake("config.judge.rubric", "is empty", "say what must hold")
                 else:
                     provider = config.judge.provider_id or DEFAULT_JUDGE
                     check.provider("config.judge.providerId", provider)
+            case "dev":
+                dev = config.dev or DevCheck()
+                check.not_negative("config.dev.timeoutMs", dev.timeout_ms)
+                check.not_negative("config.dev.settleMs", dev.settle_ms)
+                if dev.pattern:
+                    check.pattern("config.dev.pattern", dev.pattern)
+                if dev.pattern and not dev.state_key:
+                    check.error("config.dev.stateKey", "is empty", "say which key must match")
+
+
+class CommandConfig(Command):
+    """The shell line, and where it runs."""
+
+    timeout_ms: Whole = field(
+        600_000,
+        "Time limit (ms)",
+        "The command is stopped after this long; 0 means the operator's longest time.",
+    )
+
+
+class CommandNode(NodeBase):
+    """Runs a command that must succeed."""
+
+    model_config = ConfigDict(title="Command", **LEAF)
+    outputs: ClassVar[Mapping[str, str]] = {
+        "stdout": "What the command printed.",
+        "stderr": "Its diagnostics.",
+        "tail": "The end of what it printed, short enough for a prompt.",
+        "exitCode": "Its exit code; absent when it was stopped.",
+        "durationMs": "How long it took.",
+        "timedOut": "Whether it ran into its time limit.",
+        "worktreePath": "The worktree it worked in, if any.",
+        **ERROR_MESSAGE,
+    }
+    trusted_outputs = frozenset({"durationMs", "exitCode", "timedOut", "worktreePath"})
+    has_effects = True
+    makes_result = False
+    main_field = "cmd"
+
+    type: Literal["command"] = field("command", "Type", "command")
+    config: CommandConfig = field(CommandConfig(), "Configuration", "What to run, and where.")
+
+    @classmethod
+    def works_with(cls, config: Mapping[str, JsonValue]) -> str:
+        return f"the command {as_text(config.get('cmd'))[:LONGEST_LINE]!r}"
+
+    def check(self, check: NodeCheck) -> None:
+        if not self.config.cmd.strip():
+            check.error("config.cmd", "is empty", "write a shell command")
+        check.shell_line("config.cmd", self.config.cmd)
+        check.not_negative("config.timeoutMs", self.config.timeout_ms)
+        for name in self.config.env:
+            check.variable("config.env", name)
 
 
 class LoopConfig(FileModel):
     """How often the body runs."""
 
+    loop_names: ClassVar[Mapping[str, str]] = {"maxIterations": "max"}
+
     max_iterations: Whole = field(
-        100, "Rounds at most", "After this many rounds the loop is left by next."
+        100, "Rounds at most", "After this many rounds the loop is left by exhausted, or by next."
+    )
+    check_first: Flag = field(
+        default=False,
+        title="Check first",
+        description="Ask the condition before the first round; if it is met, no round begins.",
     )
     mode: str | None = field(None, "Mode", "Accepted for older files; it has no effect.")
     infinite: Flag = field(
@@ -546,6 +707,7 @@ class LoopNode(NodeBase):
     """Repeats its children, from the first on, until a condition is met or rounds run out."""
 
     model_config = ConfigDict(title="Loop", **required("id", "type"))
+    handles = ("next", "exhausted", "error")
     outputs: ClassVar[Mapping[str, str]] = {
         "iterations": "How many rounds began.",
         "broke": "Whether a condition ended it, not the number of rounds.",
@@ -555,15 +717,31 @@ class LoopNode(NodeBase):
     trusted_outputs = frozenset({"broke", "iterations", "noProgress"})
     opens = "round"
     holds_nodes = True
+    main_field = "id"
     new_config: ClassVar[JsonObject] = {"maxIterations": 5, "noProgressLimit": True}
 
     type: Literal["loop"] = field("loop", "Type", "loop")
     config: LoopConfig = field(LoopConfig(), "Configuration", "How often the body runs.")
 
+    def conditions(self) -> tuple[Node, ...]:
+        """Return the children that can end the loop."""
+        return tuple(child for child in self.children if child.gives_verdict)
+
+    def entries(self) -> tuple[Node, ...]:
+        first = self.conditions()[-1:] if self.config.check_first else ()
+        return (*super().entries(), *first)
+
     def check(self, check: NodeCheck) -> None:
         check.not_negative("config.maxIterations", self.config.max_iterations)
+        check.not_negative("config.noProgressLimit", self.config.no_progress_limit)
         if not self.children:
             check.warning("", "the loop is empty", "put nodes into its children")
+        elif self.config.check_first and not self.conditions():
+            check.error(
+                "config.checkFirst",
+                "the loop has no condition that could be asked first",
+                "add a condition as its last node, or remove checkFirst",
+            )
 
 
 class BranchConfig(FileModel):
@@ -590,9 +768,14 @@ class BranchNode(NodeBase):
         **ERROR_MESSAGE,
     }
     trusted_outputs = frozenset({"op"})
+    step_key = "if"
 
     type: Literal["branch"] = field("branch", "Type", "branch")
     config: BranchConfig = field(BranchConfig(), "Configuration", "A comparison of two texts.")
+
+    @classmethod
+    def flow_handles(cls, config: Mapping[str, JsonValue]) -> tuple[str, ...]:
+        return ("true", "false")
 
     def check(self, check: NodeCheck) -> None:
         if self.config.op == "matches":
@@ -634,9 +817,14 @@ class ParallelNode(NodeBase):
     trusted_outputs = frozenset({"completed", "failed", "mode"})
     opens = "branch"
     holds_nodes = True
+    main_field = "id"
 
     type: Literal["parallel"] = field("parallel", "Type", "parallel")
     config: ParallelConfig = field(ParallelConfig(), "Configuration", "When it is settled.")
+
+    @classmethod
+    def flow_handles(cls, config: Mapping[str, JsonValue]) -> tuple[str, ...]:
+        return (cls.success.get(str(config.get("mode", "wait-all")), "all_done"),)
 
     def exits(self) -> tuple[str, ...]:
         return (self.success[self.config.mode], "error")
@@ -675,6 +863,8 @@ class SubworkflowNode(NodeBase):
     outputs: ClassVar[Mapping[str, str]] = {"status": "How it ended.", **ERROR_MESSAGE}
     trusted_outputs = frozenset({"status"})
     opens = "call"
+    step_key = "call"
+    main_field = "workflowId"
 
     type: Literal["subworkflow"] = field("subworkflow", "Type", "subworkflow")
     config: SubworkflowConfig = field(SubworkflowConfig(), "Configuration", "What to call.")
@@ -717,6 +907,7 @@ class JudgeNode(NodeBase):
     nested_outputs = frozenset({"scores"})
     trusted_outputs = frozenset({"scores", "winner_index"})
     has_effects = True
+    main_field = "criteria"
 
     type: Literal["judge"] = field("judge", "Type", "judge")
     config: JudgeConfig = field(
@@ -760,6 +951,8 @@ class SidenoteNode(NodeBase):
     model_config = ConfigDict(title="Sidenote", **LEAF)
     handles = ()
     runs = False
+    step_key = "note"
+    main_field = "text"
 
     type: Literal["sidenote"] = field("sidenote", "Type", "sidenote")
     config: SidenoteConfig = field(SidenoteConfig(), "Configuration", "The note.")
@@ -770,6 +963,7 @@ Node: TypeAlias = Annotated[
     | EndNode
     | AgentNode
     | ScriptNode
+    | CommandNode
     | ConditionNode
     | LoopNode
     | BranchNode

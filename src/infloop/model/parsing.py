@@ -6,21 +6,23 @@ whether the result makes sense.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from pydantic import ValidationError
 
 from infloop.model.nodes import NODE_MODELS, SidenoteNode
+from infloop.model.positions import JsonSource, at_the_top
 from infloop.model.problems import Report, short_repr
-from infloop.model.reading import read_object
-from infloop.model.schema import fit
+from infloop.model.reading import load_json, read_object
+from infloop.model.schema import Model, fit
 from infloop.model.values import as_text
 from infloop.model.workflow import Edge, Workflow
 
 if TYPE_CHECKING:
-    from infloop.errors import Problem
+    from infloop.errors import Problem, Severity
     from infloop.model.nodes import Node
+    from infloop.model.positions import Source
     from infloop.model.values import JsonObject, JsonValue
 
 MAX_NODES = 10_000
@@ -33,13 +35,18 @@ class Parsed:
     """A workflow file, as far as it could be read.
 
     If `problems` has an error, the workflow can be checked but not run. `unknown` holds the ids of
-    nodes with an unknown type, which are replaced by sidenotes.
+    nodes with an unknown type, which are replaced by sidenotes. `source` knows where a problem is
+    in the text. `files` are the names of other files whose text is in the workflow. `content` is
+    what the file says, migrated, with everything that infloop does not know.
     """
 
     workflow: Workflow | None
     problems: tuple[Problem, ...]
     triggers: tuple[JsonObject, ...] = ()
     unknown: frozenset[str] = frozenset()
+    source: Source | None = None
+    files: tuple[str, ...] = ()
+    content: JsonObject = field(default_factory=dict)
 
     @property
     def usable(self) -> bool:
@@ -55,21 +62,47 @@ def parse_workflow(data: bytes, *, expected_id: str | None = None) -> Parsed:
     """
     report = Report()
     raw = read_object(data, report)
-    if raw is None or not _bounded(raw, report):
-        return Parsed(None, tuple(report.problems))
-    triggers = _take_triggers(raw, report)
+    if raw is None:
+        return Parsed(None, tuple(_unreadable(data, report.problems)))
+    source = JsonSource(data.decode(), raw)
+    return parse_content(raw, report, source, expected_id=expected_id)
+
+
+def parse_content(
+    raw: JsonObject,
+    report: Report,
+    source: Source,
+    *,
+    expected_id: str | None = None,
+    files: tuple[str, ...] = (),
+) -> Parsed:
+    """Read the content of a workflow file: the same for every language that it is written in."""
+    if not _bounded(raw, report):
+        return Parsed(None, tuple(source.located(report.problems)), source=source)
+    triggers = _triggers(raw, report)
+    known = {key: value for key, value in raw.items() if key != "triggers"}
     unknown: set[str] = set()
     try:
-        workflow = Workflow.model_validate(raw, by_alias=True, by_name=False)
+        workflow = Workflow.model_validate(known, by_alias=True, by_name=False)
     except ValidationError:
-        workflow = _salvage(raw, report, unknown)
+        workflow = _salvage(known, report, unknown)
     if expected_id is not None and workflow.id != expected_id:
         report.error(
             "id",
             f"{short_repr(workflow.id)} is not the name of its file, {short_repr(expected_id)}",
             "rename the file or change the id; a workflow is found by its file name",
         )
-    return Parsed(workflow, tuple(report.problems), triggers, frozenset(unknown))
+    problems = tuple(source.located(report.problems))
+    return Parsed(workflow, problems, triggers, frozenset(unknown), source, files, raw)
+
+
+def _unreadable(data: bytes, problems: list[Problem]) -> list[Problem]:
+    """Return the problems of a file that cannot be used at all, with their positions."""
+    try:
+        text = data.decode()
+        return JsonSource(text, load_json(text)).located(problems)
+    except (ValueError, RecursionError):
+        return at_the_top(problems)
 
 
 def _bounded(raw: JsonObject, report: Report) -> bool:
@@ -104,69 +137,79 @@ def _migrate(node: JsonObject) -> None:
             node["config"] = {**(config or {}), "providerId": "claude"}
 
 
-def _take_triggers(raw: JsonObject, report: Report) -> tuple[JsonObject, ...]:
-    triggers = raw.pop("triggers", None)
+def _triggers(raw: JsonObject, report: Report) -> tuple[JsonObject, ...]:
+    triggers = raw.get("triggers")
     if triggers is None:
         return ()
     if not isinstance(triggers, list):
-        report.error("triggers", f"expected a list, got {short_repr(triggers)}")
+        report.warning("triggers", f"expected a list, got {short_repr(triggers)}")
         return ()
     taken: list[JsonObject] = []
     for index, trigger in enumerate(triggers):
         if isinstance(trigger, dict):
             taken.append(trigger)
         else:
-            report.error(f"triggers[{index}]", f"expected an object, got {short_repr(trigger)}")
+            report.warning(f"triggers[{index}]", f"expected an object, got {short_repr(trigger)}")
     return tuple(taken)
 
 
 def _salvage(raw: JsonObject, report: Report, unknown: set[str]) -> Workflow:
     """Return the usable parts of a file with mistakes; each part is validated separately."""
-    rest = {key: value for key, value in raw.items() if key not in ("nodes", "edges")}
-    header = fit(Workflow, rest, report) or Workflow()
-    edges = tuple(
-        fit(Edge, item, report, f"edges[{index}]{_named(item)}") or Edge()
-        for index, item in enumerate(_list(raw.get("edges"), "edges", report))
-    )
-    nodes = _salvage_nodes(raw.get("nodes"), "nodes", report, unknown)
-    return header.model_copy(update={"nodes": nodes, "edges": edges})
+    return _Salvage(raw, report, unknown).workflow()
 
 
-def _salvage_nodes(
-    raw: JsonValue, path: str, report: Report, unknown: set[str]
-) -> tuple[Node, ...]:
-    return tuple(
-        _salvage_node(item, f"{path}[{index}]", report, unknown)
-        for index, item in enumerate(_list(raw, path, report))
-    )
+class _Salvage:
+    """Reads a file part by part. An unknown key is an error only in a strict workflow."""
 
+    def __init__(self, raw: JsonObject, report: Report, unknown: set[str]) -> None:
+        self._raw = raw
+        self._report = report
+        self._unknown = unknown
+        self._unknown_keys: Severity = "error" if raw.get("strict") is True else "warning"
 
-def _salvage_node(raw: JsonValue, path: str, report: Report, unknown: set[str]) -> Node:
-    place = path + _named(raw)
-    if not isinstance(raw, dict):
-        report.error(place, f"expected an object, got {short_repr(raw)}")
-        return SidenoteNode()
-    children = _salvage_nodes(raw.get("children"), f"{path}.children", report, unknown)
-    kind = raw.get("type")
-    model = NODE_MODELS.get(kind) if isinstance(kind, str) else None
-    if model is None:
-        hint = report.guess(as_text(kind), NODE_MODELS)
-        message = f"unknown node type {short_repr(kind)}" if kind else "has no type"
-        report.error(place, message, hint)
-        model, raw = SidenoteNode, {"id": raw.get("id"), "type": "sidenote"}
-        if isinstance(raw["id"], str):
-            unknown.add(raw["id"])
-    rest = {key: value for key, value in raw.items() if key != "children"}
-    node = fit(model, rest, report, place) or SidenoteNode()
-    return cast("Node", node.model_copy(update={"children": children}))
+    def workflow(self) -> Workflow:
+        rest = {key: value for key, value in self._raw.items() if key not in ("nodes", "edges")}
+        header = self._fit(Workflow, rest, "") or Workflow()
+        edges = tuple(
+            self._fit(Edge, item, f"edges[{index}]{_named(item)}") or Edge()
+            for index, item in enumerate(self._list(self._raw.get("edges"), "edges"))
+        )
+        nodes = self._nodes(self._raw.get("nodes"), "nodes")
+        return header.model_copy(update={"nodes": nodes, "edges": edges})
 
+    def _nodes(self, raw: JsonValue, path: str) -> tuple[Node, ...]:
+        return tuple(
+            self._node(item, f"{path}[{index}]") for index, item in enumerate(self._list(raw, path))
+        )
 
-def _list(value: JsonValue, place: str, report: Report) -> list[JsonValue]:
-    if isinstance(value, list):
-        return value
-    if value is not None:
-        report.error(place, f"expected a list, got {short_repr(value)}")
-    return []
+    def _node(self, raw: JsonValue, path: str) -> Node:
+        place = path + _named(raw)
+        if not isinstance(raw, dict):
+            self._report.error(place, f"expected an object, got {short_repr(raw)}")
+            return SidenoteNode()
+        children = self._nodes(raw.get("children"), f"{path}.children")
+        kind = raw.get("type")
+        model = NODE_MODELS.get(kind) if isinstance(kind, str) else None
+        if model is None:
+            hint = self._report.guess(as_text(kind), NODE_MODELS)
+            message = f"unknown node type {short_repr(kind)}" if kind else "has no type"
+            self._report.error(place, message, hint)
+            model, raw = SidenoteNode, {"id": raw.get("id"), "type": "sidenote"}
+            if isinstance(raw["id"], str):
+                self._unknown.add(raw["id"])
+        rest = {key: value for key, value in raw.items() if key != "children"}
+        node = self._fit(model, rest, place) or SidenoteNode()
+        return cast("Node", node.model_copy(update={"children": children}))
+
+    def _fit(self, model: type[Model], raw: JsonValue, place: str) -> Model | None:
+        return fit(model, raw, self._report, place, unknown_keys=self._unknown_keys)
+
+    def _list(self, value: JsonValue, place: str) -> list[JsonValue]:
+        if isinstance(value, list):
+            return value
+        if value is not None:
+            self._report.error(place, f"expected a list, got {short_repr(value)}")
+        return []
 
 
 def _named(raw: JsonValue) -> str:

@@ -6,9 +6,13 @@ refused, because RE2 does not support them.
 
 from __future__ import annotations
 
+import re
+
 import re2
 
 MAX_PATTERN_CHARS = 10_000
+# JavaScript's way to write a character: \\u00e9. Our own fixed pattern: no nested repeats.
+_UNICODE_ESCAPE = re.compile(r"(?<!\\)((?:\\\\)*)\\u([0-9A-Fa-f]{4})")  # noqa: TID251
 _MAX_PROGRAM_BYTES = 4 << 20
 
 
@@ -20,6 +24,7 @@ def compile_pattern(pattern: str) -> re2._Regexp:
     """Return the compiled pattern or raise BadPattern."""
     if len(pattern) > MAX_PATTERN_CHARS:
         raise BadPattern(f"longer than {MAX_PATTERN_CHARS} characters")
+    pattern = _UNICODE_ESCAPE.sub(_as_re2_escape, pattern)
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MAX_PROGRAM_BYTES
@@ -28,6 +33,10 @@ def compile_pattern(pattern: str) -> re2._Regexp:
     except (re2.error, UnicodeError) as error:
         reason = error.args[0] if error.args else "not a valid pattern"
         raise BadPattern(reason.decode() if isinstance(reason, bytes) else str(reason)) from None
+
+
+def _as_re2_escape(found: re.Match[str]) -> str:
+    return f"{found[1]}\\x{{{found[2]}}}"
 
 
 def search(pattern: str, text: str) -> int | None:

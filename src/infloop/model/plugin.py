@@ -56,6 +56,8 @@ def _format(text: str) -> str:
 class Signature(FileModel):
     """How a sender signs its requests. It is only data: a new sender needs no code."""
 
+    protects = True
+
     model_config = required("header", "scheme")
 
     header: HeaderName = field("", "Header", "The header that holds the signature.")

@@ -6,6 +6,7 @@ compares a limited number of words to guess what was meant.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -28,10 +29,10 @@ class Report:
         self._compared = 0
         self.failed = False
 
-    def error(self, place: str, message: str, hint: str = "") -> None:
+    def error(self, place: str, message: str, hint: str = "", *, unsafe: bool = False) -> None:
         """Add a problem with which the file cannot be used."""
         self.failed = True
-        self.add(Problem(place, message, hint))
+        self.add(Problem(place, message, hint, unsafe=unsafe))
 
     def warning(self, place: str, message: str, hint: str = "") -> None:
         """Add a problem with which the file can be used."""
@@ -47,7 +48,7 @@ class Report:
         self.failed = self.failed or problem.severity == "error"
         if len(self._problems) < MAX_PROBLEMS:
             place, message, hint = map(_printable, (problem.place, problem.message, problem.hint))
-            self._problems.append(Problem(place, message, hint, problem.severity))
+            self._problems.append(replace(problem, place=place, message=message, hint=hint))
         else:
             self._omitted += 1
 

@@ -55,6 +55,8 @@ class ProviderBase(Document):
 class Brokered(FileModel):
     """An API key that the agent uses without having it: it gets a token of its run instead."""
 
+    protects = True
+
     model_config = required("dialect", "keyVariable", "baseUrl")
 
     dialect: Literal["anthropic", "openai"] = field(
@@ -74,6 +76,27 @@ class Brokered(FileModel):
     )
     withheld: tuple[VariableName, ...] = field(
         (), "Withheld", "Other variables with credentials, which the agent does not get."
+    )
+
+
+class Setup(FileModel):
+    """How a person installs the program and logs in, and how to see whether that was done."""
+
+    install: str | None = field(None, "Install", "The command that installs the program.")
+    login: str | None = field(None, "Log in", "The command with which a person logs in.")
+    login_variables: tuple[VariableName, ...] = field(
+        (), "Login variables", "Variables that hold a key; one of them is enough."
+    )
+    login_files: tuple[PathBelow, ...] = field(
+        (), "Login files", "Files below your home that exist after a login."
+    )
+    login_folder_variable: VariableName | None = field(
+        None, "Login folder", "The variable that names another folder for these files."
+    )
+    version_args: tuple[str, ...] = field(
+        (),
+        "Version arguments",
+        "With these arguments the program prints its version. Without them it is not asked.",
     )
 
 
@@ -98,6 +121,7 @@ class ProgramProvider(ProviderBase):
     broker: Brokered | None = field(
         None, "Key", "How the agent uses an API key that it is not given."
     )
+    setup: Setup = field(Setup(), "Setup", "How it is installed, and how one logs in.")
 
     def check(self, report: Report) -> None:
         for name in self.env_passthrough:
@@ -126,8 +150,25 @@ class CliProvider(ProgramProvider):
     )
     output_format: OutputFormatName = field("plain", "Output", "How its output is parsed.")
     prompt_via: Literal["arg", "stdin"] = field("arg", "Prompt via", "Where the prompt goes.")
+    host_args: tuple[str, ...] = field(
+        (),
+        "Arguments at level host",
+        "Added where infloop does not confine the program, such as the agent's own sandbox.",
+    )
+    confined_args: tuple[str, ...] = field(
+        (),
+        "Arguments where it is confined",
+        "Added at every other level, where the agent's own sandbox often cannot start.",
+    )
     dangerous_args: tuple[str, ...] = field(
-        (), "Dangerous arguments", "Added only for a node that skips permission prompts."
+        (),
+        "Dangerous arguments",
+        "Added only for a node that skips permission prompts, instead of the two above.",
+    )
+    judge_args: tuple[str, ...] = field(
+        (),
+        "Arguments of a judge",
+        "Instead of all others when it judges: it answers and needs no permissions.",
     )
     resume_args: tuple[str, ...] = field(
         (), "Resume arguments", "Added to continue the agent's own session; {session} is its id."
@@ -139,6 +180,8 @@ PermissionAnswer: TypeAlias = Literal["allow", "ask", "deny"]
 
 class Permissions(FileModel):
     """The answer when an agent asks for permission to use a tool, by the tool's kind."""
+
+    protects = True
 
     default: PermissionAnswer = field("deny", "Default", "For every kind that is not named here.")
     read: PermissionAnswer | None = field(None, "Read", "Reading files or data.")
@@ -169,6 +212,8 @@ class AcpProvider(ProgramProvider):
 
 class Auth(FileModel):
     """How requests are authenticated: a token from the environment or from this file, not both."""
+
+    protects = True
 
     model_config = required("type")
 

@@ -10,6 +10,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from infloop.errors import Problem
 from infloop.model.problems import place_of, short_repr
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ MAX_DEPTH = 64
 MAX_VALUES = 500_000
 
 # The range that 64-bit readers and the journal can store.
-_LOWEST, _HIGHEST = -(2**63), 2**64 - 1
+LOWEST, HIGHEST = -(2**63), 2**64 - 1
 
 
 class _WithDuplicate(dict[str, Any]):
@@ -60,6 +61,18 @@ def load_json(text: str) -> Any:
     return json.loads(text, object_pairs_hook=_object)
 
 
+def repeats_a_key(value: object) -> bool:
+    """Say whether an object of a value from `load_json` had a key more than once."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, _WithDuplicate):
+            return True
+        if isinstance(one, dict | list):
+            waiting.extend(one.values() if isinstance(one, dict) else one)
+    return False
+
+
 def within_bounds(
     value: Any, report: Report, *, escapes: bool, max_values: int = MAX_VALUES
 ) -> bool:
@@ -88,7 +101,8 @@ def _decode(data: bytes, report: Report) -> Any:
         _too_deep(report)
         return None
     except json.JSONDecodeError as error:
-        report.error("file", f"not JSON: line {error.lineno} column {error.colno}: {error.msg}")
+        message = f"not JSON: line {error.lineno} column {error.colno}: {error.msg}"
+        report.add(Problem("file", message, line=error.lineno, column=error.colno))
         return None
     except ValueError as error:  # a number with thousands of digits
         report.error("file", f"not JSON: {error}")
@@ -164,7 +178,7 @@ class _Inspection:
             elif isinstance(value, float):
                 if not math.isfinite(value):
                     self._refuse((*path, key), "not a finite number", "write a plain number")
-            elif isinstance(value, int) and not _LOWEST <= value <= _HIGHEST:
+            elif isinstance(value, int) and not LOWEST <= value <= HIGHEST:
                 self._refuse((*path, key), "a number of more than 64 bits", "write it as text")
         return True
 

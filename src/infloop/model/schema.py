@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, Union
 from typing import get_args as type_arguments
 from typing import get_origin as type_origin
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -33,7 +35,7 @@ from infloop.errors import Problem
 from infloop.model.problems import MAX_PROBLEMS, place_of, short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pydantic_core import ErrorDetails
 
@@ -42,7 +44,14 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonObject
 
 
+Numeric = TypeVar("Numeric", int, float)
+
 # -- declaring -------------------------------------------------------------------------------
+
+
+MAX_NUMBER = 2**53 - 1
+"""The largest whole number that every reader of JSON keeps as it is."""
+MAX_DURATION_MS = 10 * 365 * 86_400_000
 
 
 def _whole(value: object) -> object:
@@ -50,11 +59,24 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Whole = Annotated[int, Strict(), BeforeValidator(_whole)]
-Number = Annotated[float, Strict()]
+def _in_range(value: Numeric) -> Numeric:
+    if not abs(value) <= MAX_NUMBER:  # also for a value that is not a number
+        raise ValueError(f"{short_repr(value)} is out of range; use at most {MAX_NUMBER}")
+    return value
+
+
+def _short_enough(value: int) -> int:
+    if value > MAX_DURATION_MS:
+        raise ValueError(f"{value} ms is longer than ten years; use at most {MAX_DURATION_MS}")
+    return value
+
+
+Whole = Annotated[int, Strict(), BeforeValidator(_whole), AfterValidator(_in_range)]
+Milliseconds = Annotated[Whole, AfterValidator(_short_enough)]
+Number = Annotated[float, Strict(), AfterValidator(_in_range)]
 Flag = Annotated[bool, Strict()]
 
-TextUse: TypeAlias = Literal["text", "shell", "pattern", "selector"]
+TextUse: TypeAlias = Literal["text", "shell", "variable", "pattern", "selector"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +84,7 @@ class Used:
     """What a text with references is used for, where that decides how a value is put in.
 
     shell      a shell line: a value becomes a variable in the `env` next to it, never shell text
+    variable   the value of a variable of a shell line: it must not be missing
     pattern    a text to look for: a value stands for itself, and must not be missing
     selector   chooses where or as what a step runs: a directory, a commit, an agent, a model
     """
@@ -70,6 +93,7 @@ class Used:
 
 
 ShellLine = Annotated[str, Used("shell")]
+Variables = Annotated[dict[str, str], Used("variable")]
 Pattern = Annotated[str, Used("pattern")]
 Selector = Annotated[str | None, Used("selector")]
 
@@ -80,6 +104,7 @@ def field(
     description: str,
     *,
     template: bool = False,
+    file: bool = False,
     secret: bool = False,
     alias: str | None = None,
     exclude_if: Callable[[Any], bool] | None = None,
@@ -87,10 +112,13 @@ def field(
     """Declare a field of a file: its default, and the texts of forms and documents.
 
     template     the field, and every text inside it, may hold `{{references}}`
+    file         a loop file may name a file that holds the text: `promptFile: fix.md`
     secret       the value is left out of the repr of its model
     exclude_if   says which values need not be written
     """
     extra: dict[str, Any] = {"template": True} if template else {}
+    if file:
+        extra["file"] = True
     if secret:
         extra["writeOnly"] = True
     return Field(
@@ -123,6 +151,14 @@ class FileModel(BaseModel):
         validate_by_alias=True,
         validate_by_name=True,
     )
+
+    # What a loop file calls a field, and its default there, where these differ from the JSON file.
+    loop_names: ClassVar[Mapping[str, str]] = {}
+    loop_defaults: ClassVar[JsonObject] = {}
+    # A part that protects something, and fields that do: what looks like a misspelt one of these is
+    # an error wherever other unknown keys are only warnings.
+    protects: ClassVar[bool] = False
+    protective_fields: ClassVar[frozenset[str]] = frozenset()
 
     @validator(mode="before")
     @classmethod
@@ -188,8 +224,8 @@ def fit(
 ) -> Model | None:
     """Return `raw` as `model`, without the invalid parts; each of them is reported.
 
-    `unknown_keys` is the severity of an unknown key of the object itself; inside its parts it is
-    always an error. None means that nothing could be used.
+    `unknown_keys` is the severity of an unknown key, unless it may be a misspelt protection: that
+    is always an error. None means that nothing could be used.
     """
     for _ in range(_FITTING_ROUNDS):
         try:
@@ -216,16 +252,19 @@ def _report(
 ) -> None:
     loc = detail["loc"]
     severity: Severity = "error"
+    unsafe = _is_protection(model, loc)
     if detail["type"] == "extra_forbidden":
-        severity = unknown_keys if len(loc) == 1 else "error"
-        known = [key for key in _known_keys(model, loc[:-1]) if key != "$schema"]
-        message, hint = f"unknown field {short_repr(loc[-1])}", report.guess(str(loc[-1]), known)
+        part, key = _part_at(model, loc[:-1]), str(loc[-1])
+        unsafe = unsafe or part is None or _may_protect(part, key)
+        severity = "error" if unsafe else unknown_keys
+        known = [name for name in _keys_of(part) if name != "$schema"]
+        message, hint = f"unknown field {short_repr(loc[-1])}", report.guess(key, known)
         loc = loc[:-1]
     else:
         message, hint = _explain(detail, report)
     inside = place_of(loc)
     where = f"{place} {inside}" if place and inside else place or inside or "file"
-    report.add(Problem(where, message, hint, severity))
+    report.add(Problem(where, message, hint, severity, unsafe=unsafe))
 
 
 _EXPECTED = {
@@ -277,17 +316,37 @@ def report_missing(model: type[FileModel], raw: object, report: Report, place: s
             report_missing(part, raw[key], report, f"{place}.{key}" if place else key)
 
 
-def _known_keys(model: type[FileModel], loc: Sequence[str | int]) -> list[str]:
-    """Return the keys of the part of `model` at `loc`."""
+def _part_at(model: type[FileModel], loc: Sequence[str | int]) -> type[FileModel] | None:
+    """Return the part of `model` at `loc`."""
     part: type[FileModel] | None = model
     for key in loc:
         if part is None:
-            return []
+            return None
         if isinstance(key, int):
             continue
         fields = {info.alias or name: info for name, info in part.model_fields.items()}
         part = part_model(fields[key].annotation) if key in fields else None
+    return part
+
+
+def _keys_of(part: type[FileModel] | None) -> list[str]:
     return [info.alias or name for name, info in part.model_fields.items()] if part else []
+
+
+def _is_protection(model: type[FileModel], loc: Sequence[str | int]) -> bool:
+    """Say whether something at `loc` or around it protects."""
+    parts = ((_part_at(model, loc[:depth]), key) for depth, key in enumerate(loc))
+    return any(part and (part.protects or key in part.protective_fields) for part, key in parts)
+
+
+def _may_protect(part: type[FileModel], key: str) -> bool:
+    """Say whether an unknown key may be a misspelt protection, which must not be left out."""
+    if part.protects:
+        return True
+    word = "".join(filter(str.isalnum, key.lower()))
+    names = {name.lower() for name in part.protective_fields}
+    near = get_close_matches(word[:100], names, n=1, cutoff=0.75)
+    return bool(near) or any(word.startswith(name) for name in names)
 
 
 def part_model(annotation: object) -> type[FileModel] | None:
@@ -334,7 +393,7 @@ def _item(container: Any, key: str | int) -> Any:
 
 def publish(shape: Any, name: str) -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a file that is a model or one of several models."""
-    schema: dict[str, Any] = _tidy(TypeAdapter(shape).json_schema(by_alias=True))
+    schema: dict[str, Any] = tidy_schema(TypeAdapter(shape).json_schema(by_alias=True))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:infloop:schema:{name}",
@@ -342,13 +401,19 @@ def publish(shape: Any, name: str) -> dict[str, Any]:
     }
 
 
-def _tidy(value: Any) -> Any:
-    """Replace `anyOf` with null by the plain type: a form shows one field for it."""
+def tidy_schema(value: Any) -> Any:
+    """Return a schema that editors and forms can use.
+
+    `anyOf` with null becomes the plain type. A choice by one key (`discriminator`, which is not a
+    part of JSON Schema) becomes one `if` for each value, so that a mistake is reported where it is.
+    """
     if isinstance(value, list):
-        return [_tidy(item) for item in value]
+        return [tidy_schema(item) for item in value]
     if not isinstance(value, dict):
         return value
-    made = {key: _tidy(item) for key, item in value.items()}
+    made = {key: tidy_schema(item) for key, item in value.items()}
+    if "discriminator" in made and "oneOf" in made:
+        made = {**_chosen_by_key(made.pop("discriminator"), made.pop("oneOf")), **made}
     choices = [item for item in made.get("anyOf", ()) if item != {"type": "null"}]
     if len(choices) == 1:
         del made["anyOf"]
@@ -356,3 +421,22 @@ def _tidy(value: Any) -> Any:
     if "default" in made and (made["default"] is None or "$ref" in made):
         del made["default"]
     return made
+
+
+def _chosen_by_key(discriminator: Any, choices: list[Any]) -> dict[str, Any]:
+    key, mapping = discriminator["propertyName"], discriminator.get("mapping", {})
+    named = {
+        name: choice
+        for name, ref in mapping.items()
+        for choice in choices
+        if choice == {"$ref": ref}
+    }
+    return {
+        "type": "object",
+        "required": [key],
+        "properties": {key: {"enum": list(named)}},
+        "allOf": [
+            {"if": {"properties": {key: {"const": name}}, "required": [key]}, "then": choice}
+            for name, choice in named.items()
+        ],
+    }

@@ -9,14 +9,53 @@ from infloop.model.nodes import NODE_MODELS
 if TYPE_CHECKING:
     from infloop.model.values import JsonObject
 
-PROMPT = """\
+STARTER = """\
+# An agent works until a command succeeds. The command runs first: if it succeeds already,
+# nothing is spent. The run succeeds only if the command does.
+#
+#   infloop check FILE        finds mistakes, with line and column
+#   infloop run FILE          runs it
+#   infloop apply last        applies the agent's changes to your files
+#   infloop docs loop-files   explains every key of this file
+
+name: Until the check succeeds
+limits:
+  cost: $5 # what the run may spend at most
+  time: 2h
+
+inputs:
+  # For one run: infloop run FILE --input task="Add a test for the parser."
+  task: Find out why the check fails, and fix the cause. Do not weaken the check.
+
+steps:
+  - loop: rounds
+    max: 10 # after so many rounds the run fails
+    noProgressLimit: true # stops earlier if rounds do not change anything
+    until: %(check)s # the command that must succeed
+    steps:
+      - agent: %(agent)s # `infloop providers` lists the others
+        useWorktree: true # it works on a copy, in a git worktree; your files stay as they are
+        includeUncommitted: true # the copy has your uncommitted changes
+        timeout: 30m
+        prompt: |
+          {{inputs.task}}
+
+          You are done when this command succeeds: %(check)s
+
+          What it printed last:
+          {{rounds.check.tail}}
+"""
+
+
+MAX_NAME_CHARS = 60
+LOOP_PROMPT = """\
 {{inputs.task}}
 
-The check is: {{inputs.check}}
+You are done when this command succeeds: %s
+You work in a copy of the repository. Do not change what the command checks only to make it succeed.
 
-What it said last (nothing before the first round):
-{{check.stdout}}
-{{check.stderr}}"""
+What it printed last:
+{{check.tail}}"""
 
 
 def new_node(kind: str, node_id: str, /, **config: object) -> JsonObject:
@@ -25,53 +64,45 @@ def new_node(kind: str, node_id: str, /, **config: object) -> JsonObject:
     return {"id": node_id, "type": kind, "config": chosen}
 
 
-def starter_workflow(workflow_id: str) -> JsonObject:
-    """Return a loop: an agent works in a worktree until a command succeeds there."""
-    work = new_node("agent", "work", prompt=PROMPT)
-    check = new_node(
-        "condition",
-        "check",
-        kind="command",
-        command={
-            "cmd": 'sh -c "$CHECK"',
-            "env": {"CHECK": "{{inputs.check}}"},
-            "cwd": "{{work.worktreePath}}",
-            "timeoutMs": 600_000,
-        },
-    )
-    rounds: JsonObject = {**new_node("loop", "rounds"), "children": [work, check]}
+def starter_loop_file(agent: str, check: str) -> str:
+    """Return a first loop file, with comments: an agent works until a command succeeds."""
+    return STARTER % {"agent": agent, "check": check}
+
+
+def loop_workflow(
+    *,
+    workflow_id: str,
+    task: str,
+    check: str,
+    agent: str,
+    rounds: int,
+    check_timeout_ms: int,
+    worktree: JsonObject | None,
+) -> JsonObject:
+    """Return a strict loop: a command is run, and an agent works until it succeeds.
+
+    `worktree` says how the worktree is made in which both work; None means the directory itself.
+    """
+    shared: JsonObject = {"useWorktree": False}
+    if worktree is not None:
+        shared = {"useWorktree": True, "worktree": "work", **worktree}
+    prompt = LOOP_PROMPT % check
+    work = new_node("agent", "work", providerId=agent, prompt=prompt, timeoutMs=0, **shared)
+    command: JsonObject = {"cmd": check, "timeoutMs": check_timeout_ms, "mustRun": True, **shared}
+    checking = new_node("condition", "check", kind="command", command=command)
+    rounds_node = new_node("loop", "rounds", maxIterations=rounds, checkFirst=True)
     return {
         "id": workflow_id,
-        "name": "Until the check succeeds",
-        "description": "An agent works on a task, in a git worktree of its own, until a command "
-        "succeeds there.",
+        "name": " ".join(task.split())[:MAX_NAME_CHARS],
+        "strict": True,
         "inputs": [
             {
                 "name": "task",
                 "type": "text",
-                "default": "Find out why the check fails and fix the cause.",
+                "default": task,
                 "description": "What the agent should do.",
-            },
-            {
-                "name": "check",
-                "type": "string",
-                "default": "make test",
-                "description": "The shell command that must succeed.",
-            },
+            }
         ],
-        "nodes": [
-            new_node("start", "start"),
-            rounds,
-            new_node("branch", "succeeded", lhs="{{rounds.broke}}", op="==", rhs="true"),
-            new_node("end", "done", outcome="succeeded"),
-            new_node("end", "gave-up", outcome="failed"),
-        ],
-        "edges": [
-            {"source": "start", "target": "rounds"},
-            {"source": "work", "target": "check"},
-            {"source": "rounds", "target": "succeeded"},
-            {"source": "rounds", "sourceHandle": "error", "target": "gave-up"},
-            {"source": "succeeded", "sourceHandle": "true", "target": "done"},
-            {"source": "succeeded", "sourceHandle": "false", "target": "gave-up"},
-        ],
+        "nodes": [new_node("start", "start"), {**rounds_node, "children": [work, checking]}],
+        "edges": [{"source": "start", "target": "rounds"}, {"source": "work", "target": "check"}],
     }

@@ -2,8 +2,8 @@
 
 - A template is parsed once, when the workflow is loaded, and rendered in one pass. A value that
   contains braces is not expanded again.
-- There is no escape syntax and no evaluation. Text between braces that is not a plain dotted path
-  stays as it is.
+- There is no evaluation. Text between braces that is not a plain dotted path stays as it is, and
+  so does `${{path}}`, which other tools use. `\\{{path}}` is the text `{{path}}`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
     from infloop.model.values import JsonValue
 
-# Our own fixed pattern: linear, no nested repeats.
-_REFERENCE = re.compile(r"\{\{\s*([A-Za-z0-9_.-]+)\s*\}\}", re.ASCII)  # noqa: TID251
+# Our own fixed patterns: linear, no nested repeats.
+_REFERENCE = re.compile(  # noqa: TID251
+    r"(?<![$\\])\{\{\s*([A-Za-z0-9_.-]+)\s*\}\}", re.ASCII
+)
+_ESCAPED = re.compile(r"\\(\{\{\s*[A-Za-z0-9_.-]+\s*\}\})", re.ASCII)  # noqa: TID251
 
 MAX_RENDERED_CHARS = 16 << 20
 
@@ -67,6 +70,8 @@ class Template:
     def __init__(self, source: str) -> None:
         self.source = source
         parts: list[Any] = _REFERENCE.split(source) if "{{" in source else [source]
+        if "\\{{" in source:
+            parts[::2] = [_ESCAPED.sub(r"\1", literal) for literal in parts[::2]]
         # split() alternates: literal, reference, literal, reference, …, literal
         references = [tuple(reference.split(".")) for reference in parts[1::2]]
         parts[1::2] = references
@@ -86,7 +91,7 @@ class Template:
         """
         parts = self._parts
         if len(parts) == 1:
-            return self.source
+            return str(parts[0])
         out: list[str] = []
         size = 0
         for part in parts:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, PrivateAttr
 
 from infloop.model.definition import parse_definition
 from infloop.model.events import TriggerKindName
@@ -14,8 +14,11 @@ from infloop.model.problems import short_repr
 from infloop.model.schema import Document, FileModel, Flag, Whole, field, publish, required
 from infloop.model.template import Template
 from infloop.model.texts import FileName, unless_empty
+from infloop.model.values import JsonObject, JsonValue
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from infloop.errors import Problem
     from infloop.model.problems import Report
 
@@ -35,6 +38,8 @@ def _trigger_id(text: str) -> str:
 
 class Predicate(FileModel):
     """A comparison that must hold for a request."""
+
+    protects = True
 
     lhs: str = field("", "Left", "The text that is compared.", template=True)
     op: Literal["==", "!=", "contains", "matches"] = field("==", "Operator", "How.")
@@ -112,6 +117,11 @@ class Trigger(Document):
     event_type: str | None = field(None, "Event", "The event to react to.")
     match: tuple[Predicate, ...] = field((), "Conditions", "All must hold; none always do.")
     inputs: dict[str, str] = field({}, "Inputs", "Values by name.", template=True)
+    cwd: str | None = field(
+        None,
+        "Working directory",
+        "Where its runs work, as an absolute path; where the server was started if empty.",
+    )
     secret: str | None = field(None, "Secret", "The key of the sender's signature.", secret=True)
     previous_secret: str | None = field(
         None, "Secret before", "The key before this one, while senders change over.", secret=True
@@ -130,10 +140,39 @@ class Trigger(Document):
     created_at: Whole | None = field(None, "Created", "Milliseconds since 1970.")
     updated_at: Whole | None = field(None, "Changed", "Milliseconds since 1970.")
 
+    @property
+    def display_name(self) -> str:
+        """What to call it; never its id, which is a credential."""
+        return self.name or f"{self.workflow_id} {self.kind}"
+
+    # What its file has besides: kept when it is written, and never used.
+    _unknown: JsonObject = PrivateAttr(default_factory=dict)
+
+    def with_unknown(self, unknown: JsonObject) -> Self:
+        """Return the trigger with keys of its file that infloop does not know."""
+        if not unknown:
+            return self
+        made = self.model_copy()
+        made._unknown = unknown  # noqa: SLF001  (its own class)
+        return made
+
+    def to_json(self) -> JsonObject:
+        return {**super().to_json(), **self._unknown}
+
+
+KNOWN_KEYS = frozenset(info.alias or name for name, info in Trigger.model_fields.items())
+
 
 def parse_trigger(data: bytes) -> tuple[Trigger | None, list[Problem]]:
     """Read a trigger file."""
-    return parse_definition(data, lambda raw, report: Trigger, _trigger_rules)
+    unknown: JsonObject = {}
+
+    def choose(raw: Mapping[str, JsonValue], report: Report) -> type[Trigger]:
+        unknown.update({key: value for key, value in raw.items() if key not in KNOWN_KEYS})
+        return Trigger
+
+    trigger, problems = parse_definition(data, choose, _trigger_rules)
+    return trigger.with_unknown(unknown) if trigger is not None else None, problems
 
 
 def _trigger_rules(trigger: Trigger, report: Report) -> None:
@@ -144,6 +183,8 @@ def _trigger_rules(trigger: Trigger, report: Report) -> None:
             report.error(place, "is missing", "a trigger of this kind needs it")
         else:
             options.check(place, report)
+    if trigger.cwd and not trigger.cwd.startswith("/"):
+        report.error("cwd", f"{short_repr(trigger.cwd)} is not absolute", "begin with a slash")
     if trigger.previous_secret and trigger.previous_secret_until is None:
         report.error("previousSecretUntil", "is missing", "say when the old secret expires")
     for index, predicate in enumerate(trigger.match):

@@ -6,15 +6,28 @@ sense is decided by `check`.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
 from infloop.model.isolation import RequestedLevel
 from infloop.model.nodes import Node
-from infloop.model.schema import Document, FileModel, Number, Whole, field, publish, required
+from infloop.model.schema import (
+    Document,
+    FileModel,
+    Flag,
+    Milliseconds,
+    Number,
+    Whole,
+    field,
+    publish,
+    required,
+)
 from infloop.model.texts import HostPattern
 from infloop.model.values import JsonObject, JsonValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Edge(FileModel):
@@ -47,8 +60,17 @@ class InputSpec(FileModel):
 class RunLimits(FileModel):
     """The limits of a run. A workflow can only lower what the operator allows."""
 
+    protects = True
+
+    loop_names: ClassVar[Mapping[str, str]] = {
+        "maxNodeExecutions": "steps",
+        "maxDurationMs": "time",
+        "maxCostUsd": "cost",
+        "maxConcurrentRuns": "runs",
+    }
+
     max_node_executions: Whole | None = field(None, "Steps", "The most nodes a run may visit.")
-    max_duration_ms: Whole | None = field(None, "Time (ms)", "The longest a run may take.")
+    max_duration_ms: Milliseconds | None = field(None, "Time (ms)", "The longest a run may take.")
     max_cost_usd: Number | None = field(None, "Cost (USD)", "The most its agents may spend.")
     max_concurrent_runs: Whole | None = field(
         None, "Runs at once", "How many runs of this workflow a server executes at the same time."
@@ -58,10 +80,13 @@ class RunLimits(FileModel):
 class Untrusted(FileModel):
     """What an untrusted value may reach, for example one from the sender of a webhook."""
 
+    protects = True
+
     agents: Literal["never", "sandboxed-only", "any"] = field(
         "sandboxed-only",
         "Agents and judges",
-        "Nothing; as text, if they are confined; or anything, including their directory.",
+        "Nothing; as text, if they are confined or you chose level `host` by name; or anything, "
+        "including their directory.",
     )
     commands: Literal["never", "env", "any"] = field(
         "env",
@@ -74,6 +99,13 @@ class Workflow(Document):
     """A graph of nodes that a run executes."""
 
     model_config = ConfigDict(title="Workflow", **required("id", "name", "nodes", "edges"))
+    loop_defaults: ClassVar[JsonObject] = {"strict": True}
+    protective_fields = frozenset(
+        {
+            *("egress", "egressAllowlist", "isolation", "limits", "strict", "untrusted"),
+            *("allowLocal", "readPaths", "writePaths"),
+        }
+    )
 
     id: str = field("", "Id", "The workflow's name; a plain file name, and its file's name.")
     name: str = field("", "Name", "Its name for people.")
@@ -94,6 +126,11 @@ class Workflow(Document):
     )
     on_budget: Literal["fail", "pause"] = field(
         "fail", "At a budget", "Fail when money runs out, or pause and wait for `infloop resume`."
+    )
+    strict: Flag = field(
+        default=False,
+        title="Strict",
+        description="Fail when a loop uses up its rounds, or when nothing follows a `not_met`.",
     )
     limits: RunLimits | None = field(None, "Limits", "The limits of a run.")
     isolation: RequestedLevel | None = field(

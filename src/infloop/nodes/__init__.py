@@ -4,6 +4,7 @@
     agent       asks a provider to do something in a directory
     session     usage of an agent's session that earlier rounds have counted
     script      runs inline Python or TypeScript
+    command     runs a shell command that must succeed
     condition   runs a command or asks a judge; the answer is met or not met
     judge       asks a model which of several candidates is best
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.nodes import agent, condition, judge, script
+from infloop.nodes import agent, command, condition, judge, script
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 NODE_TYPES: Mapping[str, Callable[[StepContext, JsonObject], Awaitable[Outcome]]] = {
     "agent": agent.perform,
     "script": script.perform,
+    "command": command.perform,
     "condition": condition.perform,
     "judge": judge.perform,
 }

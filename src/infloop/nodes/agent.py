@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never, cast
 
 from infloop.errors import StepError
 from infloop.model.values import JsonObject, as_text
-from infloop.nodes.base import Outcome, WorktreeOptions, failed, tail, whole_number
+from infloop.nodes.base import Outcome, failed, tail, whole_number
 from infloop.nodes.session import session_cost_usd, session_outputs, session_usage
 from infloop.providers.base import (
     Answer,
@@ -23,6 +23,7 @@ from infloop.providers.base import (
     Tool,
     ToolResult,
     Usage,
+    is_remote,
 )
 
 if TYPE_CHECKING:
@@ -41,10 +42,13 @@ async def perform(step: StepContext, config: JsonObject) -> Outcome:
     provider_id = as_text(config.get("providerId"))
     if not prompt.strip() or not provider_id:
         return failed("invalid agent config: a provider and a prompt are needed")
-    cwd, worktree = await step.directory(config.get("cwd")), {}
-    if config.get("useWorktree") is True:
-        cwd = await _worktree(step, config, cwd)
-        worktree = {"worktreePath": cwd}
+    provider = step.provider(provider_id)
+    remote = is_remote(provider)
+    cwd = step.workdir if remote else await step.directory(config.get("cwd"))
+    worktree = "" if remote else await step.worktree(config, cwd)
+    if worktree:
+        step.write_output(f"[worktree] {worktree}\n", "tool")
+    cwd = worktree or cwd
     request = Request(
         prompt=prompt,
         cwd=cwd,
@@ -63,32 +67,21 @@ async def perform(step: StepContext, config: JsonObject) -> Outcome:
     )
     timeout_ms = whole_number(config.get("timeoutMs"), 0)
     async with step.workspace.snapshots(cwd) as snapshots:
-        answer, timed_out, duration_ms = await ask_provider(step, provider_id, request, timeout_ms)
+        answer, timed_out, duration_ms = await ask_provider(step, provider, request, timeout_ms)
     outcome = _outcome(answer, timed_out, duration_ms, timeout_ms)
+    outcome.outputs["errorMessage"] = outcome.error
     if answer.session:
         outcome.outputs.update(session_outputs(request, answer))
-    outcome.outputs.update(worktree)
+    if worktree:
+        outcome.outputs["worktreePath"] = worktree
     until = 0
     if outcome.error and config.get("onRateLimit") == "wait":
         until = answer.rate_limited_until_ms or 0
     return Outcome(outcome.handle, outcome.outputs, outcome.error, snapshots.tree, until)
 
 
-async def _worktree(step: StepContext, config: JsonObject, cwd: str) -> str:
-    """Return the directory of the node's worktree that corresponds to `cwd`."""
-    include = config.get("worktreeInclude")
-    options = WorktreeOptions(
-        ref=as_text(config.get("worktreeRef")).strip(),
-        include_uncommitted=config.get("includeUncommitted") is True,
-        include=tuple(map(as_text, include)) if isinstance(include, list) else (),
-    )
-    path = await step.workspace.worktree(cwd, options)
-    step.write_output(f"[worktree] {path}\n", "tool")
-    return path
-
-
 async def ask_provider(
-    step: StepContext, provider_id: str, request: Request, timeout_ms: int
+    step: StepContext, provider: Provider, request: Request, timeout_ms: int
 ) -> tuple[Answer, bool, int]:
     """Ask a provider and pass its output on as it comes.
 
@@ -96,7 +89,7 @@ async def ask_provider(
     """
     answer = Answer(step.max_output_bytes)
     started = time.monotonic()
-    reading = _read_answer(step, step.provider(provider_id), request, answer)
+    reading = _read_answer(step, provider, request, answer)
     timed_out = False
     if timeout_ms:
         try:
@@ -116,8 +109,10 @@ async def _read_answer(
     count = 0
     try:
         async for part in parts:
+            known = len(answer.denials)
             answer.add(part)
-            _write(step, part)
+            if not _is_denial(part) or len(answer.denials) > known:
+                _write(step, part)
             count += 1
             if count % PARTS_BETWEEN_DRAINS == 0:
                 await step.drain()
@@ -125,10 +120,18 @@ async def _read_answer(
         await parts.aclose()
 
 
+def _is_denial(part: AnswerPart) -> bool:
+    return isinstance(part, ProviderNotice) and part.is_denial
+
+
 def _write(step: StepContext, part: AnswerPart) -> None:
     match part:
         case Text(text):
             step.write_output(text, "stdout")
+        case ProviderNotice(line, is_warning=True):
+            step.warn(line, "")
+        case ProviderNotice(line, is_denial=True):
+            step.warn(line, "permissions")
         case Tool() | ToolResult() | ProviderNotice():
             step.write_output(f"{part.line}\n", "tool")
         case Stderr(text):
@@ -160,6 +163,8 @@ def _outcome(answer: Answer, timed_out: bool, duration_ms: int, timeout_ms: int)
     }
     if answer.cost_usd is not None:
         outputs["costUsd"] = answer.cost_usd
+    if answer.denials:
+        outputs["denied"] = "\n".join(answer.denials)
     if timed_out:
         return Outcome("error", outputs, f"the agent did not finish within {timeout_ms} ms")
     if done.exit_code != 0 or done.error:
@@ -190,7 +195,7 @@ async def ask_text(
         attempt=step.attempt,
         model=model,
     )
-    answer, timed_out, _ = await ask_provider(step, provider_id, request, limit_ms)
+    answer, timed_out, _ = await ask_provider(step, step.provider(provider_id), request, limit_ms)
     if timed_out:
         raise StepError(f"no answer within {limit_ms} ms")
     done = answer.done or Done(None, error="the provider ended without a result")

@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from infloop.errors import StepError
+from infloop.model.values import as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from infloop.model.events import NoticeTopic
     from infloop.model.values import JsonObject
     from infloop.providers.base import Provider
     from infloop.sandbox.base import Sandbox
+    from infloop.store.dev_loops import RunningLoop
 
 
 class Outcome(NamedTuple):
@@ -46,8 +49,12 @@ class Environment(Protocol):
 
 
 class WorktreeOptions(NamedTuple):
-    """How a worktree is made; see `infloop.workspace.worktrees.worktree.Worktrees.create`."""
+    """How a worktree is made; see `infloop.workspace.worktrees.worktree.Worktrees.create`.
 
+    Nodes that give the same `name` share one; without a name a node has its own.
+    """
+
+    name: str = ""
     ref: str = ""
     include_uncommitted: bool = False
     include: tuple[str, ...] = ()
@@ -64,7 +71,7 @@ class Workspace(Protocol):
     """The files that a step works on."""
 
     async def worktree(self, cwd: str, options: WorktreeOptions) -> str:
-        """Return the directory of the node's worktree that corresponds to `cwd`.
+        """Return the directory of the worktree that corresponds to `cwd`.
 
         Raises StepError if there can be none.
         """
@@ -101,8 +108,10 @@ class StepContext(msgspec.Struct, frozen=True):
     """Everything that one step may use.
 
     allows_directory  says whether a step may work in a directory
+    dev_loops         returns the development loops that run now
     write_output      passes output on; the second argument is the stream
     drain             waits until more output can be taken
+    warn              adds a warning to the run
     """
 
     run_id: str
@@ -121,6 +130,8 @@ class StepContext(msgspec.Struct, frozen=True):
     max_output_bytes: int
     max_command_ms: int
     workspace: Workspace = NO_WORKSPACE
+    dev_loops: Callable[[], Sequence[RunningLoop]] = tuple
+    warn: Callable[[str, NoticeTopic], None] = lambda _message, _topic: None
 
     async def directory(self, configured: object) -> str:
         """Return the working directory of a step: the configured one, or else the run's.
@@ -133,6 +144,19 @@ class StepContext(msgspec.Struct, frozen=True):
         if not await self.allows_directory(directory):
             raise StepError(f"cwd {directory!r} is not a directory; create it or change 'cwd'")
         return directory
+
+    async def worktree(self, config: JsonObject, cwd: str) -> str:
+        """Return the directory in the node's worktree for `cwd`; empty if it works in none."""
+        if config.get("useWorktree") is not True:
+            return ""
+        include = config.get("worktreeInclude")
+        options = WorktreeOptions(
+            name=as_text(config.get("worktree")).strip(),
+            ref=as_text(config.get("worktreeRef")).strip(),
+            include_uncommitted=config.get("includeUncommitted") is True,
+            include=tuple(map(as_text, include)) if isinstance(include, list) else (),
+        )
+        return await self.workspace.worktree(cwd, options)
 
 
 def failed(reason: str, **outputs: object) -> Outcome:

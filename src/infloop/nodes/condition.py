@@ -1,8 +1,10 @@
-"""Node type `condition`: the exit code of a command or the answer of a judge is met or not met.
+"""Node type `condition`: the exit code of a command, the answer of a judge, or the state of the
+development loop is met or not met.
 
 A sentinel has no effects, so the engine decides it. A command that times out or is killed, and a
 judge without a readable answer, are "not met" with the reason in `detail`: a loop goes on although
-its check failed. A command that cannot be started leaves by `error`.
+its check failed. A command that cannot be started leaves by `error`; with `mustRun` so does one
+whose program does not exist.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from typing import TYPE_CHECKING
 from infloop.errors import StepError
 from infloop.model.values import JsonObject, as_text
 from infloop.nodes.agent import TextAnswer, ask_text, cost_output
-from infloop.nodes.base import Outcome, tail, whole_number
-from infloop.policy.command_time import time_limit
-from infloop.sandbox.base import ChildRequest
+from infloop.nodes.base import Outcome, tail
+from infloop.nodes.command import run_command
+from infloop.nodes.dev_check import check_dev_loop
 
 if TYPE_CHECKING:
     from infloop.nodes.base import StepContext
@@ -34,15 +36,18 @@ RETRY = (
 
 
 async def perform(step: StepContext, config: JsonObject) -> Outcome:
-    """Run the command or ask the judge."""
+    """Run the command, ask the judge or the development loop."""
     match config.get("kind"):
         case "command":
             return await _command(step, config)
         case "judge":
             return await _judge(step, config)
+        case "dev":
+            return await _dev(step, config)
         case other:
-            detail = f"check error: unknown kind {other!r}; use sentinel, command or judge"
-            return Outcome("error", {"met": False, "detail": detail}, detail)
+            return _broken(
+                f"check error: unknown kind {other!r}; use sentinel, command, judge or dev", {}
+            )
 
 
 def _verdict(detail: str, *, met: bool = False, more: JsonObject | None = None) -> Outcome:
@@ -55,40 +60,34 @@ async def _command(step: StepContext, config: JsonObject) -> Outcome:
     line = command.get("cmd") if isinstance(command, dict) else None
     if not isinstance(command, dict) or not isinstance(line, str) or not line.strip():
         return _verdict("invalid command config")
-    declared = command.get("env")
-    extra = (
-        {name: as_text(value) for name, value in declared.items()}
-        if isinstance(declared, dict)
-        else {}
-    )
-    timeout_ms = whole_number(command.get("timeoutMs"), COMMAND_TIMEOUT_MS)
-    limit = time_limit(timeout_ms, step.max_command_ms)
     text = config.get("against")
-    result = await step.sandbox().run(
-        ChildRequest(
-            argv=("/bin/sh", "-c", line),
-            cwd=await step.directory(command.get("cwd") or config.get("cwd")),
-            env=step.environment(extra),
-            stdin=as_text(text).encode() if text is not None else None,
-            timeout_ms=limit.ms,
-            max_output_bytes=step.max_output_bytes,
-        ),
-        on_output=lambda stream, piece: step.write_output(piece, stream),
+    cwd = await step.directory(command.get("cwd") or config.get("cwd"))
+    finished = await run_command(
+        step,
+        command,
+        cwd=await step.worktree(command, cwd) or cwd,
+        default_timeout_ms=COMMAND_TIMEOUT_MS,
+        stdin=as_text(text).encode() if text is not None else None,
     )
-    if result.error:
-        detail = f"check error: {result.error}"
-        return Outcome("error", {"met": False, "detail": detail}, detail)
-    outputs: JsonObject = {
-        "stdout": result.stdout,
-        "stderr": result.stderr,
-        "exitCode": result.exit_code,
-    }
-    if result.timed_out:
-        return _verdict(f"command timed out after {limit.ms}ms{limit.note}", more=outputs)
-    if result.exit_code is None:
-        return _verdict(f"killed by signal {result.signal}{result.hint_suffix}", more=outputs)
-    detail = f"exit {result.exit_code}{result.hint_suffix}"
-    return _verdict(detail, met=result.exit_code == 0, more=outputs)
+    if finished.child.error:
+        return _broken(f"check error: {finished.failure}", {})
+    if command.get("mustRun") is True and finished.cannot_run:
+        said = tail(finished.child.stderr)
+        return _broken(f"the check cannot run: {said or finished.failure}", finished.outputs)
+    met = not finished.failure
+    return _verdict(finished.failure or "exit 0", met=met, more=finished.outputs)
+
+
+async def _dev(step: StepContext, config: JsonObject) -> Outcome:
+    found = await check_dev_loop(step, config)
+    more: JsonObject = {"tail": found.tail}
+    if found.broken:
+        return _broken(f"the check cannot run: {found.detail}", more)
+    return _verdict(found.detail, met=found.met, more=more)
+
+
+def _broken(detail: str, outputs: JsonObject) -> Outcome:
+    return Outcome("error", {"met": False, "detail": detail, **outputs}, detail)
 
 
 async def _judge(step: StepContext, config: JsonObject) -> Outcome:

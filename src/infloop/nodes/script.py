@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from infloop.model.values import JsonObject, JsonValue, as_text, compact_json
+from infloop.model.values import JsonObject, JsonValue, as_text, compact_json, json_text
 from infloop.nodes.base import Outcome, failed, tail, whole_number
 from infloop.policy.command_time import TimeLimit, time_limit
 from infloop.sandbox.base import ChildRequest
@@ -118,4 +118,4 @@ def _returned(data: bytes | None) -> JsonValue:
 def _text(value: JsonValue) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else compact_json(value)
+    return value if isinstance(value, str) else json_text(value)

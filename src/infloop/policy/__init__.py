@@ -3,16 +3,17 @@
 addresses         which IP addresses a connection may go to
 budget            the limits of a run
 command_time      the time limit of a command
+confinement       whether a run may start with the confinement of this machine
 environment       which environment variables a child gets
 hosts             which hosts a connection may go to
+leaks             finds and redacts secrets in what children print
 links             which symbolic links lead out of a tree
 permissions       whether an agent may use a tool
 protected_paths   which files an agent may change only with a person's permission
 rate              rate limits
-redaction         removes known secrets from the output of children
 routes            which API calls a child may make with a key it does not have
-secret_variables  which environment variables hold secrets
 secrets           compares secrets in constant time
 spending          whether more money may be spent
 taint             which fields an untrusted value can reach
+writable_roots    which directories are too much for a child to write to
 """

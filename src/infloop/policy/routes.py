@@ -40,6 +40,14 @@ ROUTES: Mapping[Dialect, tuple[Route, ...]] = {
     ),
 }
 
+FREE_ROUTES = frozenset(
+    (
+        Route("POST", "/v1/messages/count_tokens"),
+        Route("GET", "/v1/models"),
+    )
+)
+"""Routes whose calls cost nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class RouteMatch:

@@ -1,10 +1,13 @@
 """Decides whether more money may be spent.
 
 Rules
-  * A cap is reached when the money spent reaches it. Calls in progress continue, so the cap is
-    exceeded by at most their cost.
-  * Only costs that a provider reports count. An unreported cost is unknown, not zero. With a cap,
-    only a few costs may be unknown; an agent whose answers hide their cost is stopped.
+  * A cap is reached when the money spent reaches it.
+  * Under a cap, a request whose cost has a bound holds that bound until its cost is known. It is
+    made only while spent and held money together are below the cap. So the cap is exceeded by at
+    most the bound of one request.
+  * An agent that is a program and has its own key reports its cost itself. It is stopped at its
+    next step.
+  * An unreported cost is unknown, not zero. A request that held a bound is charged the bound.
   * A window starts at midnight of the local calendar: today, Monday, or the first of the month.
     The window `process` covers the calls of this process.
 """
@@ -16,9 +19,6 @@ from datetime import date, timedelta
 from typing import Literal, TypeAlias, assert_never
 
 Window: TypeAlias = Literal["process", "day", "week", "month"]
-
-MAX_UNREPORTED_COSTS = 10
-"""The number of answers in one step that may leave their cost unreported under a cap."""
 
 MAX_USD = 1_000_000.0
 """More than any call costs; larger reported costs are ignored."""
@@ -39,11 +39,16 @@ _WAY_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The cost limit of all runs together; 0 means no limit."""
+    """The cost limit of all runs together; 0 means no limit.
+
+    `unpriced_usd_per_mtok` is the price of a million tokens of a model that is on no price list,
+    for limits.
+    """
 
     max_usd: float = 0.0
     window: Window = "process"
     require_known_cost: bool = False
+    unpriced_usd_per_mtok: float = 100.0
 
 
 def window_start(window: Window, today: date) -> date | None:
@@ -85,15 +90,6 @@ def run_refusal(spent_usd: float, limit_usd: float) -> str:
     return (
         f"budget: the run spent ${spent_usd:.4f}, interrupted steps included, and its limit is "
         f"${limit_usd:.4f} (INFLOOP_MAX_RUN_COST_USD, or limits.maxCostUsd in the workflow)"
-    )
-
-
-def unreported_cost_refusal(answers: int) -> str:
-    """Return why an agent whose answers do not report their cost may make no more calls."""
-    return (
-        f"budget: {answers} answers to this agent did not report their cost, so it is unknown "
-        "whether the cost limit is reached; let the agent request usage "
-        "(stream_options.include_usage) and read its answers to the end, or remove the limit"
     )
 
 

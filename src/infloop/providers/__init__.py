@@ -16,6 +16,7 @@
     approval_requests  an agent's open requests for a person's approval
     lines, json_lines  splits output into lines; reads one line of untrusted JSON
     prices             computes the cost of tokens, or leaves it unknown
+    request_bound      the most tokens that a request to a model API can use
 
 A new transport is a manifest class in `infloop.model.provider`, a file here, and a case in
 `transports`.

@@ -9,7 +9,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, assert_never
+from typing import (
+    TYPE_CHECKING,
+    Literal,
+    Protocol,
+    TypeAlias,
+    assert_never,
+    runtime_checkable,
+)
 
 import msgspec
 
@@ -18,12 +25,15 @@ from infloop.sandbox.keepers.capture import Capture
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+MAX_DENIALS = 5
+"""How many denials of one answer are reported."""
+
 
 class Usage(msgspec.Struct, frozen=True):
     """Tokens used since the last `Usage`, and the model if it is known.
 
     `input_tokens` includes `cached_tokens`, which were read from a cache, and `cache_write_tokens`,
-    which were written to one.
+    which were written to one. These include `long_cache_write_tokens`, which are kept for an hour.
     """
 
     input_tokens: int = 0
@@ -31,6 +41,7 @@ class Usage(msgspec.Struct, frozen=True):
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     model: str = ""
+    long_cache_write_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -39,6 +50,7 @@ class Usage(msgspec.Struct, frozen=True):
             self.cached_tokens + other.cached_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
             other.model or self.model,
+            self.long_cache_write_tokens + other.long_cache_write_tokens,
         )
 
     def since(self, counted: Usage) -> Usage:
@@ -49,6 +61,7 @@ class Usage(msgspec.Struct, frozen=True):
             max(0, self.cached_tokens - counted.cached_tokens),
             max(0, self.cache_write_tokens - counted.cache_write_tokens),
             self.model,
+            max(0, self.long_cache_write_tokens - counted.long_cache_write_tokens),
         )
 
     @property
@@ -125,9 +138,27 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 
 class ProviderNotice(msgspec.Struct, frozen=True):
-    """One line about the agent, written by infloop. It begins with its topic: `[permissions] …`."""
+    """One line about the agent, written by infloop. It begins with its topic: `[permissions] …`.
+
+    A warning becomes a warning of the run. So does a denial: the agent was not allowed to do
+    something.
+    """
 
     line: str
+    is_warning: bool = False
+    is_denial: bool = False
+
+
+CLI_REMEDY = (
+    "allow it in the agent's own settings or in `args` of the provider, or allow everything with "
+    "`skipPermissions` of the node"
+)
+"""What lets an agent do what its own command line denied."""
+
+
+def denied(what: str, remedy: str) -> ProviderNotice:
+    """Return the notice that an agent was not allowed to do something, and what changes that."""
+    return ProviderNotice(f"[permissions] denied: {what} ({remedy})", is_denial=True)
 
 
 class RateLimited(msgspec.Struct, frozen=True):
@@ -187,8 +218,36 @@ class Provider(Protocol):
         """Yield the parts of the answer."""
 
 
+@runtime_checkable
+class BoundedProvider(Protocol):
+    """A provider that knows the most that a call can cost."""
+
+    def highest_cost_usd(self, request: Request, unpriced_usd_per_mtok: float) -> float:
+        """Return the most that this call can cost; 0 if it cannot be made.
+
+        A model that is on no price list has the given price. This blocks.
+        """
+
+
+@runtime_checkable
+class RemoteProvider(Protocol):
+    """A provider that may be elsewhere: then it works in no directory of this machine."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is."""
+
+
+def is_remote(provider: Provider) -> bool:
+    """Say whether a provider works in no directory, so that `cwd` and worktrees mean nothing."""
+    return isinstance(provider, RemoteProvider) and provider.is_remote
+
+
 class Answer:
-    """Collects the parts of an answer; each text is kept up to a limit."""
+    """Collects the parts of an answer; each text is kept up to a limit.
+
+    `denials` are the first few things that the agent was not allowed to do.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self._text = Capture("stdout", max_bytes, None)
@@ -198,6 +257,7 @@ class Answer:
         self.cost_usd: float | None = None
         self.session = ""
         self.rate_limited_until_ms: int | None = None
+        self.denials: list[str] = []
         self.done: Done | None = None
 
     def add(self, part: AnswerPart) -> None:
@@ -211,6 +271,8 @@ class Answer:
             case Tool() | ToolResult() | ProviderNotice():
                 self._transcript = self._transcript or self._text.copy()
                 self._transcript.feed(f"\n{part.line}\n".encode("utf-8", "replace"))
+                if isinstance(part, ProviderNotice) and part.is_denial:
+                    self._add_denial(part.line)
             case Usage():
                 self.usage += part
             case Cost(usd):
@@ -226,6 +288,10 @@ class Answer:
                 self.done = self.done or part
             case _:
                 assert_never(part)
+
+    def _add_denial(self, line: str) -> None:
+        if len(self.denials) < MAX_DENIALS and line not in self.denials:
+            self.denials.append(line)
 
     @property
     def text(self) -> str:

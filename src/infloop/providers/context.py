@@ -27,13 +27,14 @@ class ProviderEnvironment(Protocol):
 class ProviderContext:
     """Everything that a transport is given.
 
-    environment     makes the environment of a child
-    variables       the operator's own variables: tokens of HTTP providers, programs of agents
-    folder          the operator's folder of manifests
-    max_command_ms  the longest time that the operator gives a command
-    sandbox         makes the sandbox of a child; with a manifest, one that gives the child the
-                    hosts, home files and credential that the manifest lists
-    ask_person      requests a person's approval; None if nobody can be asked
+    environment      makes the environment of a child
+    variables        the operator's own variables: tokens of HTTP providers, programs of agents
+    folder           the operator's folder of manifests
+    max_command_ms   the longest time that the operator gives a command
+    sandbox          makes the sandbox of a child; with a manifest, one that gives the child the
+                     hosts, home files and credential that the manifest lists
+    ask_person       requests a person's approval; None if nobody can be asked
+    max_api_call_ms  the longest time that the operator gives a call of an HTTP provider
     """
 
     environment: ProviderEnvironment
@@ -42,6 +43,7 @@ class ProviderContext:
     max_command_ms: int
     sandbox: Callable[[ProgramProvider | None], Sandbox]
     ask_person: AskPerson | None = None
+    max_api_call_ms: int = 3_600_000
 
     def program(self, provider_id: str) -> str:
         """Return the program that the operator named for a provider; empty for the manifest's."""

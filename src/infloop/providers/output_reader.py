@@ -26,12 +26,17 @@ MAX_WAITING_CHARS, MAX_WAITING_PARTS = 1 << 20, 1_000
 """How much may wait to be taken before the program is paused."""
 
 
+NO_RESULT = (
+    "[output] the agent exited with code 0 and printed no result: it may not have finished its work"
+)
+
+
 class OutputParser(Protocol):
     """An output format: lines in, parts out, with a `Done` without exit code at the end."""
 
     @property
     def expects_result(self) -> bool:
-        """Whether the output is incomplete: it has begun and its result is missing."""
+        """Whether the format has a result, and it is missing."""
 
     def read(self, line: Line) -> Sequence[AnswerPart] | None:
         """Return the parts in a line of output.
@@ -46,7 +51,9 @@ class OutputParser(Protocol):
 class OutputReader:
     """Reads one program: parses its output, holds what was not taken, decides how long to wait.
 
-    While `is_paused` returns true the idle timeout does not count: the agent waits for a person.
+    With `requires_result` a program that exits without a result has failed. Otherwise its exit code
+    decides, and there is a warning. While `is_paused` returns true the idle timeout does not count:
+    the agent waits for a person.
     """
 
     def __init__(
@@ -55,6 +62,8 @@ class OutputReader:
         idle_ms: int,
         after_result_ms: int,
         is_paused: Callable[[], bool] = lambda: False,
+        *,
+        requires_result: bool = False,
     ) -> None:
         self.flow_control = FlowControl()
         self.changed = asyncio.Event()
@@ -64,6 +73,7 @@ class OutputReader:
         self._idle_s = idle_ms / 1000
         self._after_result_s = after_result_ms / 1000
         self._is_paused = is_paused
+        self._requires_result = requires_result
         self._out, self._err = Lines(), Lines()
         self._cut = False
         self._parts: deque[AnswerPart] = deque()
@@ -123,6 +133,9 @@ class OutputReader:
         if result is not None and result.leftovers:
             message = f"[processes] {result.leftovers} outlived the agent and were ended"
             self._parts.append(ProviderNotice(message))
+        ended_well = result is not None and not _failure(result)
+        if ended_well and self._parser.expects_result and not self._requires_result:
+            self._parts.append(ProviderNotice(NO_RESULT, is_warning=True))
 
     def conclude(self, result: ChildResult | None) -> Done:
         """Return how it ended, from the agent's own result and the program's exit.
@@ -135,7 +148,7 @@ class OutputReader:
         if result is None:
             return replace(done, exit_code=None if done.error else 0)
         error = done.error or _failure(result)
-        if not error and self._parser.expects_result:
+        if not error and self._requires_result and self._parser.expects_result:
             error = "the agent's output broke off before its result"
         return replace(done, exit_code=result.exit_code, error=error)
 

@@ -8,6 +8,7 @@
     timeline      which snapshots a run's directories went through
     approvals     questions to a person: asked, listed, answered
     event_bus     what happens in all runs of this process, for any number of listeners
+    notifications a command or an address is told when a run ends or waits
     run_audit     starts and ends of runs in the audit log
     blocking_calls  calls to file systems that may hang
     clock         the time; tests bring their own

@@ -5,23 +5,43 @@ A step is named by its path, or by the path of what contains it: a round, a loop
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from infloop.model.events import RunResumed, TreeRestored, TreeSaved, step_path
+from infloop.model.events import (
+    RunResumed,
+    StepFinished,
+    StepStarted,
+    TreeRestored,
+    TreeSaved,
+    step_path,
+)
+from infloop.model.nodes import node_model
+from infloop.workspace.applying.selection import TreePair
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from infloop.model.events import Recorded
     from infloop.store.interfaces.run_log import RunLog
 
 
-class SnapshotPair(NamedTuple):
-    """The snapshots of a directory before and after a run or a step."""
+class DirectoryWork(NamedTuple):
+    """What is recorded of a directory in a run or a step: its snapshots, and whose changes count.
+
+    - `first` and `last` are snapshots; `last` is empty if no step has ended there yet.
+    - `steps` are the trees around each step whose files are part of the result, in order. If there
+      is no such step, all steps count.
+    - `cut_off` are the trees before such steps that did not end.
+    - `complete` is false if such a step worked there without snapshots.
+    """
 
     directory: str
-    before: str
-    after: str
+    first: str = ""
+    last: str = ""
+    steps: tuple[TreePair, ...] = ()
+    cut_off: tuple[str, ...] = ()
+    complete: bool = True
 
 
 class DirectoryState(NamedTuple):
@@ -36,25 +56,66 @@ class DirectoryState(NamedTuple):
     visited: bool
 
 
-async def snapshot_pairs(run_log: RunLog, run_id: str, step: str = "") -> list[SnapshotPair]:
-    """Return the first and the last snapshot of each directory in a run or a step of it.
-
-    A directory in which no step has ended yet is left out.
-    """
-    first: dict[str, str] = {}
-    last: dict[str, str] = {}
+async def directory_work(run_log: RunLog, run_id: str, step: str = "") -> list[DirectoryWork]:
+    """Return what is recorded of each directory with snapshots, in a run or a step of it."""
+    found: dict[str, _SnapshotReader] = {}
+    open_steps: dict[str, _OpenStep] = {}
+    unseen: list[str] = []
     async for item in _all_events(run_log, run_id):
         event = item.event
-        if isinstance(event, TreeSaved) and is_within(event.path, step):
-            if event.when == "before":
-                first.setdefault(event.directory, event.snapshot)
-            else:
-                last[event.directory] = event.snapshot
-    return [
-        SnapshotPair(directory, first[directory], after)
-        for directory, after in last.items()
-        if directory in first
-    ]
+        if isinstance(event, StepStarted):
+            open_steps[event.path] = _OpenStep(node_model(event.node_type).makes_result)
+        elif isinstance(event, StepFinished):
+            ended = open_steps.pop(event.path, None)
+            worktree = event.outputs.get("worktreePath")
+            if ended and ended.makes_result and not ended.seen and isinstance(worktree, str):
+                unseen.append(worktree)
+        elif isinstance(event, TreeSaved) and is_within(event.path, step):
+            about = open_steps.setdefault(event.path, _OpenStep(makes_result=True))
+            about.seen = True
+            reader = found.setdefault(event.directory, _SnapshotReader())
+            reader.add(event, makes_result=about.makes_result)
+    return [reader.work(directory, unseen) for directory, reader in found.items()]
+
+
+@dataclass(slots=True)
+class _OpenStep:
+    makes_result: bool
+    seen: bool = False
+
+
+class _SnapshotReader:
+    """Pairs the snapshots of one directory by step.
+
+    What a step had changed when it was cut off is seen at its next attempt, if there is one.
+    """
+
+    def __init__(self) -> None:
+        self._first = self._last = ""
+        self._open: dict[str, tuple[str, bool]] = {}
+        self._results: list[TreePair] = []
+        self._checks: list[TreePair] = []
+
+    def add(self, event: TreeSaved, *, makes_result: bool) -> None:
+        self._first = self._first or event.snapshot
+        before, counts = self._open.pop(event.path, ("", False))
+        if before:
+            (self._results if counts else self._checks).append(TreePair(before, event.tree))
+        if event.when == "before":
+            self._open[event.path] = (event.tree, makes_result)
+        else:
+            self._last = event.snapshot
+
+    def work(self, directory: str, unseen: Sequence[str]) -> DirectoryWork:
+        cut_off = tuple(before for before, counts in self._open.values() if counts)
+        return DirectoryWork(
+            directory=directory,
+            first=self._first,
+            last=self._last,
+            steps=tuple(self._results if self._results or cut_off else self._checks),
+            cut_off=cut_off,
+            complete=not any(f"{each}/".startswith(f"{directory}/") for each in unseen),
+        )
 
 
 async def directory_states(run_log: RunLog, run_id: str, seq: int) -> list[DirectoryState]:

@@ -12,6 +12,7 @@ step.
 
 from __future__ import annotations
 
+import os
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,26 +20,35 @@ from typing import TYPE_CHECKING
 from infloop.errors import InfloopError, StepError, StoreError, UsageError
 from infloop.model.events import Notice, TreeRestored, TreeSaved
 from infloop.nodes.base import TakenSnapshots
-from infloop.runtime.confinement.git_protection import GitProtection
+from infloop.policy.protected_paths import named_reason
+from infloop.policy.writable_roots import why_too_wide
+from infloop.runtime.confinement.git_protection import GitProtection, KnownRepositories
 from infloop.runtime.confinement.programs import programs_in
+from infloop.runtime.timeline import DirectoryWork
 from infloop.workspace.applying import rollback
-from infloop.workspace.git.repository_paths import GitPaths, git_paths
+from infloop.workspace.applying.selection import TreePair, Worked, select
+from infloop.workspace.git.repository_paths import Discovery, GitPaths, git_paths, work_tree
+from infloop.workspace.git.user_settings import UserSettings
+from infloop.workspace.planted_files import rename_untrusted
 from infloop.workspace.snapshots.stat_cache import changed_files
+from infloop.workspace.threads import in_thread
 from infloop.workspace.worktrees.worktree import Worktrees, empty_path
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from infloop.engine.commands import Perform
     from infloop.model.events import Event
     from infloop.nodes.base import WorktreeOptions
     from infloop.runtime.timeline import DirectoryState
     from infloop.sandbox.base import Sandbox
+    from infloop.workspace.applying.selection import Selection, Wanted
     from infloop.workspace.git.program import Confine
     from infloop.workspace.snapshots.changes import Change
     from infloop.workspace.snapshots.restore_plan import ScannedTree
     from infloop.workspace.snapshots.store import SnapshotStore
     from infloop.workspace.snapshots.trees import LineCounts
+    from infloop.workspace.worktrees.records import Saved
     from infloop.workspace.worktrees.worktree import Worktree, WorktreeInfo
 
     Post = Callable[[Event], None]
@@ -56,23 +66,31 @@ class Workspaces:
         self,
         data_dir: Path,
         sandbox: Sandbox,
-        home: Path,
+        homes: Sequence[Path],
         *,
         snapshots: bool,
         confine: Confine | None = None,
         user: tuple[int, int] | None = None,
         shortage: Callable[[], str] = str,
+        git_environment: Mapping[str, str] | None = None,
     ) -> None:
         """Run infloop's own git in `sandbox`, which must be at level `host`.
 
-        With `confine`, worktrees are private clones, for children that run as `user`. `shortage`
-        returns why nothing can be saved, or an empty text.
+        `homes` are those of the users that infloop and its children run as, ours first. With
+        `confine`, worktrees are private clones, for children that run as `user`. `shortage` returns
+        why nothing can be saved, or an empty text. `git_environment` are the variables that say
+        where the user's git settings are.
         """
         self.trees = Worktrees(data_dir, programs_in(sandbox), confine=confine, user=user)
         self.data_dir = data_dir.resolve()
+        self.known_repositories = KnownRepositories()
         self.snapshots = snapshots
         self.shortage = shortage
-        self._home = home.resolve()
+        self.homes = frozenset(str(home.resolve()) for home in homes)
+        owners = frozenset((os.geteuid(), *(user or ())[:1]))
+        self.discovery = Discovery(owners, self.homes)
+        environment = git_environment or {"HOME": str(homes[0])}
+        self.git_settings = UserSettings(self.store.git, environment)
 
     @property
     def store(self) -> SnapshotStore:
@@ -91,11 +109,71 @@ class Workspaces:
         latest = {each.node: each for each in self.trees.list_all() if each.run_id == run_id}
         return list(latest.values())
 
+    async def saved(self, worktree: WorktreeInfo) -> Saved | None:
+        """Return the saved state of a worktree, saving it if its process died; None while in use.
+
+        A worktree that was never ready has no state.
+        """
+        if worktree.status == "in use" or worktree.base is None:
+            return None
+        return await self.trees.save(worktree.name)
+
+    async def results(
+        self, run_id: str, found: Sequence[DirectoryWork], wanted: Wanted, *, whole: bool
+    ) -> dict[str, Selection]:
+        """Return the result in each directory that is known, of a `whole` run or a part of it.
+
+        Of a whole run, the result in a worktree is what can be applied.
+        """
+        worktrees = {each.path: each for each in self.listed(run_id)}
+        by_directory = {each.directory: each for each in found}
+        if whole:
+            unseen = {path: DirectoryWork(path, complete=False) for path in worktrees}
+            by_directory = {**unseen, **by_directory}
+        selections: dict[str, Selection] = {}
+        for directory, work in by_directory.items():
+            worktree = worktrees.get(directory)
+            worked = await self._worked(work, worktree, whole=whole)
+            if worked:
+                selections[directory] = await select(self.store, worked, wanted)
+        return selections
+
+    async def _worked(
+        self, work: DirectoryWork, worktree: WorktreeInfo | None, *, whole: bool
+    ) -> Worked | None:
+        """Return what is known of a directory; None if nothing has happened there yet."""
+        first, last = work.first, work.last
+        if worktree and whole:
+            saved = await self.saved(worktree)
+            first, last = worktree.base or first, saved.final if saved else last
+        if not first or not last:
+            return None
+        ignored = await self.trees.ignored(worktree.name) if worktree else ()
+        if not work.complete:
+            return Worked(first, last, None, ignored)
+        end = (await self.store.stored_tree(last)).files
+        cut_off = (TreePair(before, end) for before in work.cut_off)
+        return Worked(first, last, (*work.steps, *cut_off), ignored)
+
     def why_not(self, root: Path) -> str:
         """Return why no snapshots are taken of a directory, or an empty text."""
-        if root == self._home or root in self._home.parents:
-            return f"it is {'your home directory' if root == self._home else 'above your home'}"
+        if why := why_too_wide(str(root), self.homes):
+            return f"it is {why}"
         return self.shortage()
+
+    async def named_files(self, directory: str) -> dict[str, str]:
+        """Return the paths below a directory that the user's git settings name, with the reason.
+
+        For a worktree these are the paths below the repository that it belongs to. Raises StepError
+        if the settings cannot be read.
+        """
+        top = self._work_tree(directory)
+        named = await self.git_settings.named_files(top)
+        return {
+            str(path.relative_to(top)): why
+            for path, why in named.items()
+            if path != top and path.is_relative_to(top)
+        }
 
     async def recover(self, is_over: CheckRun) -> list[str]:
         """Save and remove the worktrees of dead processes; return messages for the user.
@@ -142,6 +220,23 @@ class Workspaces:
         """Write a snapshot to a path that does not exist yet."""
         await self.store.stored_tree(snapshot)  # fails before anything is created
         await self.store.restore(_created(empty_path(path)), snapshot)
+
+    async def restore_worktree(self, saved: Saved, path: Path) -> list[str]:
+        """Create a saved worktree again for a person; return the files that got another name.
+
+        These are files that the agent changed and that the person's git settings name: git would
+        execute them there.
+        """
+        path = await self.trees.restore(saved, path)
+        named = await self.named_files(str(path))
+        base, final = [await self.store.stored_tree(each) for each in (saved.base, saved.final)]
+        changed = await self.store.trees.leaves(base.files, final.files)
+        unsafe = [
+            each.path
+            for each in changed
+            if each.new and named_reason(os.fsdecode(each.path), named)
+        ]
+        return await in_thread(lambda _: rename_untrusted(path, unsafe))
 
     # -- restoring -----------------------------------------------------------------------------
 
@@ -191,6 +286,11 @@ class Workspaces:
     def is_worktree(self, directory: str) -> bool:
         """Say whether a directory is, or was, a worktree."""
         return bool(self._worktrees_at(directory))
+
+    def _work_tree(self, directory: str) -> Path:
+        """Return the user's directory that a worktree was made from; others are their own."""
+        worktrees = self._worktrees_at(directory)
+        return Path(worktrees[-1].repository if worktrees else directory).resolve()
 
     def _worktrees_at(self, directory: str) -> list[WorktreeInfo]:
         """Return the worktrees that are, or were, at a path, oldest first."""
@@ -268,7 +368,7 @@ class RunWorkspace:
         if known is None:
             return None
         refused = ""
-        for root in _candidates(directory) if known == Path() else (known,):
+        for root in self._candidates(directory) if known == Path() else (known,):
             refused = self.shared.why_not(root)
             try:
                 if not refused:
@@ -281,9 +381,20 @@ class RunWorkspace:
         post(Notice(_no_snapshots(directory, refused), level="warning"))
         return None
 
+    def _candidates(self, directory: str) -> tuple[Path, ...]:
+        """Return what to take a snapshot of: the git work tree around a directory, else itself."""
+        path = Path(directory).resolve()
+        top = work_tree(path, self.shared.discovery)
+        return (path,) if top is None or top == path else (top, path)
+
     def git_protection(self, sandbox: Sandbox) -> GitProtection:
-        own_mounts = sandbox.own_mounts
-        return GitProtection(self._git_paths, self.shared.data_dir, own_mounts=own_mounts)
+        return GitProtection(
+            self._git_paths,
+            self.shared.data_dir,
+            own_mounts=sandbox.own_mounts,
+            named_files=self.shared.git_settings.named_files,
+            known=self.shared.known_repositories,
+        )
 
     def _git_paths(self, cwd: str) -> GitPaths:
         """Return the paths of the repository around a directory that a child there may use."""
@@ -291,7 +402,7 @@ class RunWorkspace:
         for each in self._open.values():
             if each.objects and path.is_relative_to(each.path):
                 return GitPaths((str(each.path),), (str(each.objects),), is_private=True)
-        return git_paths(cwd)
+        return git_paths(cwd, self.shared.discovery)
 
     async def head(self, root: Path) -> str:
         """Return the commit that is checked out at `root`; empty if it is no worktree."""
@@ -322,19 +433,18 @@ def _inside(worktree: Worktree, cwd: str) -> Path:
     return inside
 
 
-def _candidates(directory: str) -> tuple[Path, ...]:
-    """Return what to take a snapshot of: the git work tree around a directory, else itself."""
-    path = Path(directory).resolve()
-    work_tree = next((each for each in (path, *path.parents) if (each / ".git").exists()), path)
-    return (work_tree,) if work_tree == path else (work_tree, path)
-
-
 def _no_snapshots(directory: str, reason: str) -> str:
     return (
         f"no snapshots are taken of {directory!r}: {reason}. So `infloop diff` and `infloop "
         "rewind` know nothing of the files that steps change there; use a worktree (useWorktree) "
         "or a directory of its own, or INFLOOP_SNAPSHOTS=off to take none at all"
     )
+
+
+def _worktree_name(node: str, name: str) -> str:
+    """Return the name of a worktree; inside a called workflow it is one of that call."""
+    around = node.rpartition("/")[0]
+    return f"{around}/{name}" if name and around else name or node
 
 
 class StepWorkspace:
@@ -348,7 +458,8 @@ class StepWorkspace:
     async def worktree(self, cwd: str, options: WorktreeOptions) -> str:
         """Return the directory for `cwd` in the node's worktree, or raise StepError."""
         try:
-            return str(await self._run.worktree(self._perform.node, cwd, options))
+            name = _worktree_name(self._perform.node, options.name)
+            return str(await self._run.worktree(name, cwd, options))
         except StepError:
             raise
         except (InfloopError, OSError) as error:

@@ -6,6 +6,9 @@
     audit/          the audit log: plain files with a hash chain
     run_records     a finished run as Infinite Loop's JSON, out and in
     files           private files, written atomically
+    dev_loops       running development loops: their status and logs as files
+    secret_file     a random secret in a private file
+    data_directory  whether other users could change the data directory
 
 Times are integer milliseconds that the caller gives; nothing here reads a wall clock.
 """

@@ -37,11 +37,12 @@ def private_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_private(path: Path, data: bytes) -> None:
+def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Replace `path` by a file with `data` and mode 0600.
 
-    A reader sees either the old content or the new, also after a crash. A symbolic link at `path`
-    is replaced and not followed.
+    A reader sees either the old content or the new, also after a crash of this process, and unless
+    `durable` is false after a crash of the machine. A symbolic link at `path` is replaced and not
+    followed.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE_MODE)
@@ -50,12 +51,14 @@ def write_private(path: Path, data: bytes) -> None:
             os.fchmod(file.fileno(), FILE_MODE)
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_directory(path.parent)
+    if durable:
+        sync_directory(path.parent)
 
 
 def sync_directory(path: Path) -> None:

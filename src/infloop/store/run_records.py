@@ -8,7 +8,7 @@ from others (`condition_checked`, the run's own `error`), messages that do not b
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import msgspec
 
@@ -29,6 +29,8 @@ from infloop.model.events import (
     TemplateWarning,
 )
 from infloop.model.messages import expand, to_json
+from infloop.model.problems import Report
+from infloop.model.reading import within_bounds
 from infloop.model.values import JsonObject, JsonValue
 from infloop.store.interfaces.run_log import NewRun, RunLog, RunRow, definition_hash
 
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
 MAX_EVENTS = 50_000
 """A record contains at most this many events: the last ones."""
 
+MAX_VALUES = 10_000_000
+"""A record contains at most this many values."""
+
+_LATEST = 1 << 53
 _UNKNOWN_DEFINITION = b""  # a record does not contain the workflow
 _NAME_CHARACTERS = 200
 
@@ -86,13 +92,16 @@ async def _exported_events(
     return list(events), count > MAX_EVENTS
 
 
+_Time: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_LATEST)]
+
+
 class _Record(msgspec.Struct, rename="camel"):
     run_id: str
     workflow_id: str
     workflow_name: str
     status: Status
-    started_at: int
-    finished_at: int
+    started_at: _Time
+    finished_at: _Time
     scope: JsonObject
     events: list[JsonObject]
     error_message: str = ""
@@ -105,12 +114,12 @@ class _Message(msgspec.Struct, rename="camel"):
     node_id: str = ""
     node_type: str = ""
     resolved_config: JsonObject = msgspec.field(default_factory=dict)
-    loop_iteration: int = 0
+    loop_iteration: Annotated[int, msgspec.Meta(ge=0, le=_LATEST)] = 0
     line: str = ""
     stream: Literal["stdout", "stderr", "tool"] = "stdout"
     branch: str = ""
     outputs: JsonObject = msgspec.field(default_factory=dict)
-    duration_ms: int | float = 0
+    duration_ms: Annotated[float, msgspec.Meta(ge=0, le=_LATEST)] = 0
     field: str = ""
     missing_key: str = ""
     message: str = ""
@@ -118,8 +127,16 @@ class _Message(msgspec.Struct, rename="camel"):
     level: Literal["info", "warning", "error"] = "info"
     reason: str = ""
     step_path: str = ""
-    time: int | None = None
+    time: _Time | None = None
     correlation_id: str = ""
+
+
+def check_record(record: object) -> str:
+    """Return the id of the run in a record. Raises UsageError if the record is invalid."""
+    data = _checked(record)
+    for index, event in enumerate(data.events):
+        _message(index, event)
+    return data.run_id
 
 
 async def import_record(run_log: RunLog, record: object) -> RunRow:
@@ -150,6 +167,9 @@ async def import_record(run_log: RunLog, record: object) -> RunRow:
 
 
 def _checked(record: object) -> _Record:
+    report = Report()
+    if not within_bounds(record, report, escapes=False, max_values=MAX_VALUES):
+        raise UsageError(f"this run record cannot be stored: {report.problems[0]}")
     try:
         data = msgspec.convert(record, _Record)
     except msgspec.ValidationError as error:

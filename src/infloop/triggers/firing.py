@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from infloop.model.audit import fingerprint
 from infloop.model.events import Cause
 from infloop.model.references import workflow_inputs
 from infloop.triggers.predicates import holds, map_inputs
@@ -23,6 +22,8 @@ class Firing:
 
     - `cause` says which inputs are untrusted.
     - Two firings with the same `key` are one run. Without a key each firing is a run of its own.
+    - A second firing with the same `fingerprint` and another key is a replay and starts nothing.
+    - `workdir` is empty for the server's own.
     """
 
     trigger_id: str
@@ -30,11 +31,9 @@ class Firing:
     inputs: JsonObject
     cause: Cause
     key: str = ""
-
-
-def public_name(trigger: Trigger) -> str:
-    """Return a name of a trigger for logs; never its id, which is a credential."""
-    return trigger.name or fingerprint(trigger.id)
+    fingerprint: str = ""
+    workdir: str = ""
+    workflow_name: str = ""
 
 
 def prepare(
@@ -51,5 +50,13 @@ def prepare(
     mapped = map_inputs(trigger.inputs, scope)
     inputs = workflow_inputs(workflow, mapped.values)
     untrusted = () if trusted else tuple(name for name in mapped.filled_in if name in inputs)
-    cause = Cause(trigger.kind, public_name(trigger), untrusted=untrusted)
-    return Firing(trigger.id, trigger.workflow_id, inputs, cause, key)
+    cause = Cause(trigger.kind, trigger.display_name, untrusted=untrusted)
+    return Firing(
+        trigger.id,
+        trigger.workflow_id,
+        inputs,
+        cause,
+        key,
+        workdir=trigger.cwd or "",
+        workflow_name=workflow.name,
+    )

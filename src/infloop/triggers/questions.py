@@ -32,7 +32,7 @@ def _missed(trigger: Trigger, state: ScheduleState) -> Approval | None:
         return None
     many = "more than " if missed.more else ""
     times = "once" if missed.count == 1 else f"{many}{missed.count} times"
-    name = trigger.name or trigger.workflow_id
+    name = trigger.display_name
     details = {"first": missed.first_ms, "last": missed.last_ms, "count": missed.count}
     asked = question("missed-schedule", f"{name} missed its time {times}: run it?", details)
     return Approval(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from infloop.errors import InfloopError, StoreError
+from infloop.errors import InfloopError, Overloaded, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -35,8 +35,8 @@ class StartRun(Protocol):
         """Queue the run durably; `values` are what the trigger's templates can refer to.
 
         Two starts with the same `key` are one run. Without a `correlation_id` the run gets a new
-        one. Raises StoreError if the run cannot be queued now, and another InfloopError if it never
-        can.
+        one. Raises StoreError or Overloaded if the run cannot be queued now and must be tried
+        again, and another InfloopError if it is refused.
         """
 
 
@@ -50,7 +50,7 @@ async def try_start(trigger: Trigger, attempt: Awaitable[bool], notify: Notify) 
     """Await the start of a run and report its errors; return False if it must be tried again."""
     try:
         return await attempt
-    except (OSError, StoreError) as error:
+    except (OSError, Overloaded, StoreError) as error:
         notify(trigger, f"cannot be started now: {error}")
         return False
     except InfloopError as error:

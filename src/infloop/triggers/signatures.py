@@ -33,6 +33,10 @@ MAX_SIGNATURES = 16
 """More than any sender has keys at the same time."""
 
 
+MIN_SECRET_BYTES = 16
+"""The least that a new secret must have; one request with its signature is enough to try keys."""
+
+
 class Scheme(NamedTuple):
     """How a signature is computed from a key and the signed bytes; it has `size` bytes."""
 
@@ -62,9 +66,14 @@ _LONGEST_ID = 256
 
 @dataclass(frozen=True, slots=True)
 class SignatureCheck:
-    """Whether a request is genuine, and the reason for the log."""
+    """Whether a request is genuine, and the reason for the log.
+
+    `fingerprint` is the same for two genuine requests that were signed alike, with the same secret;
+    it is empty for a token, which signs nothing.
+    """
 
     reason: Reason
+    fingerprint: str = ""
 
     @property
     def ok(self) -> bool:
@@ -106,11 +115,13 @@ def verify(
     expected = [_expected(signature, key, claim, body) for key in keys]
     # All pairs are compared, so that the time does not reveal which one matched.
     matches = [
-        hmac.compare_digest(given.encode(), wanted.encode())
+        (hmac.compare_digest(given.encode(), wanted.encode()), wanted)
         for wanted in expected
         for given in claim.signatures
     ]
-    return SignatureCheck("ok" if any(matches) else "mismatch")
+    matched, proof = max(matches)
+    fingerprint = "" if signature.is_token else hashlib.sha256(proof.encode()).hexdigest()
+    return SignatureCheck("ok" if matched else "mismatch", fingerprint if matched else "")
 
 
 def sign(
@@ -142,6 +153,11 @@ def accepts_secret(signature: Signature, secret: str) -> bool:
         return bool(_key(signature, secret))
     except _Refused:
         return False
+
+
+def is_short_secret(signature: Signature, secret: str) -> bool:
+    """Tell whether a secret is so short that a key of this length can be found by trying."""
+    return accepts_secret(signature, secret) and len(_key(signature, secret)) < MIN_SECRET_BYTES
 
 
 def simulate_check(headers: Headers, body: bytes, now_ms: int) -> None:

@@ -39,7 +39,7 @@ def trial_delivery(
     if plugin.signature and trigger.secret:
         made |= sign(plugin.signature, trigger.secret, body, now_ms, request_id)
     made |= {name.lower(): value for name, value in (headers or {}).items()}
-    return Delivery(trigger.id, tuple(made.items()), body, remote="trial")
+    return Delivery(trigger.id, tuple(made.items()), body, remote="trial", is_trial=True)
 
 
 def example(trigger: Trigger, plugin: Plugin) -> object:

@@ -3,29 +3,33 @@
 The order of checks is part of the security promise:
 
     size        a body that is too large or compressed is refused unread
-    trigger     it exists, is enabled, and its plugin exists; the next checks happen either way
-    rate        a number of requests a minute for each address, existing or not
+    trigger     it exists, is enabled, and its plugin exists; the next check happens either way
     signature   over the bytes that arrived
+    rate        a number of genuine requests a minute for each trigger
     event       the one that the trigger waits for
+    body        text that can be stored, and no multipart body
     workflow    it exists
     predicates  all of them hold
     inputs      they fit the workflow
+    start       the run could start here and now
+    replay      no request with another id was signed alike within a day
     queue       the run is durable before it is acknowledged
 
 A sender learns nothing before the signature check. An unknown address, a disabled trigger and a
 wrong signature get the same answer after the same work, under the same limits. Refusals are limited
-for each network address of senders. Genuine requests are not counted there, because all senders
-behind a proxy share one address.
+for each network address of senders, and for groups of trigger ids. Genuine requests are not counted
+there, because all senders behind a proxy share one address; and forged ones are not counted where
+genuine ones are.
 """
 
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import zlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from infloop.model.hosts import sender_network
 from infloop.model.inputs import InputError
 from infloop.model.template import Missing, TooLong
 from infloop.model.trigger import is_trigger_id
@@ -49,9 +53,11 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 1 << 20
 REQUESTS_PER_MINUTE = 120
-QUEUE_FULL_RETRY_SECONDS = 30
-# Unknown addresses share this many rate counters, so that they need no memory each.
-_UNKNOWN_COUNTERS = 64
+RETRY_SECONDS = 30
+# Ids share this many counters of refusals, so that guessed ones need no memory each.
+_ID_GROUPS = 64
+# Looked up where there is no trigger, so that the same files are looked at.
+_DECOY_PLUGIN = "github"
 _DELIVERY_HEADERS = ("x-github-delivery", "webhook-id", "idempotency-key")
 _LONGEST_KEY = 200
 _LONGEST_CHALLENGE = 500
@@ -59,13 +65,17 @@ _LONGEST_CHALLENGE = 500
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A request as it arrived; `remote` is the network address of the sender."""
+    """A request as it arrived; `remote` is the network address of the sender.
+
+    A trial may be repeated: the operator sends it.
+    """
 
     trigger_id: str
     headers: Headers
     body: bytes
     query: Headers = ()
     remote: str = ""
+    is_trial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,17 @@ class QueuePosition:
     position: int
 
 
+@dataclass(frozen=True, slots=True)
+class CannotStart:
+    """The run could not start, so it was not queued. Only the log learns the `message`."""
+
+    reason: str
+    message: str
+
+
+NotQueued: TypeAlias = Literal["queue-full", "replayed"] | CannotStart
+
+
 class Lookup(Protocol):
     """Finds triggers, plugins and workflows by their ids, as they are now."""
 
@@ -118,14 +139,14 @@ class _Rejected(Exception):
 class Webhooks:
     """Answers requests and passes runs to `enqueue`, which makes them durable.
 
-    `enqueue` returns the position of the run; for a known key, that of the first run; None if the
-    queue is full. It also records when the trigger last fired.
+    `enqueue` returns the position of the run; for a known key, that of the first run; or why it is
+    not queued. It also records when the trigger last fired.
     """
 
     def __init__(
         self,
         lookup: Lookup,
-        enqueue: Callable[[Firing], Awaitable[QueuePosition | None]],
+        enqueue: Callable[[Firing], Awaitable[QueuePosition | NotQueued]],
         *,
         per_minute: int = REQUESTS_PER_MINUTE,
     ) -> None:
@@ -133,6 +154,7 @@ class Webhooks:
         self._enqueue = enqueue
         self._requests = RateLimit(per_minute)
         self._refusals = RateLimit(per_minute)
+        self._refused_ids = RateLimit(per_minute)
 
     async def receive(self, delivery: Delivery, now_ms: int) -> WebhookAnswer:
         """Return the answer to a request; no content of a request raises an error."""
@@ -141,15 +163,18 @@ class Webhooks:
         except _Rejected as refused:
             return refused.answer
         position = await self._enqueue(firing)
-        if position is None:
+        retry = {"Retry-After": str(RETRY_SECONDS)}
+        if isinstance(position, CannotStart):
+            body: JsonObject = {"error": "cannot-start", "reason": position.reason}
             return WebhookAnswer(
-                503,
-                "queue-full",
-                {"error": "queue-full"},
-                {"Retry-After": str(QUEUE_FULL_RETRY_SECONDS)},
-                firing.trigger_id,
+                503, position.reason, body, retry, firing.trigger_id, position.message
             )
-        body: JsonObject = {
+        if position == "queue-full":
+            body = {"error": "queue-full"}
+            return WebhookAnswer(503, "queue-full", body, retry, firing.trigger_id)
+        if position == "replayed":
+            return WebhookAnswer(409, "replayed", {"error": "replayed"}, {}, firing.trigger_id)
+        body = {
             "queued": True,
             "queueId": position.queue_id,
             "position": position.position,
@@ -165,55 +190,65 @@ class Webhooks:
         """
         _check_size(delivery)
         trigger = self._find(delivery.trigger_id)
-        plugin = self._lookup.plugin(trigger.plugin_id if trigger else "")
-        self._check_rate(delivery, trigger, now_ms)
+        plugin = self._lookup.plugin(trigger.plugin_id if trigger else _DECOY_PLUGIN)
         if trigger is None or plugin is None or not trigger.enabled:
             simulate_check(delivery.headers, delivery.body, now_ms)
             raise self._refusal(delivery, trigger, _absence_reason(trigger), now_ms)
-        warning = self._check_signature(delivery, trigger, plugin, now_ms)
+        warning, fingerprint = self._check_signature(delivery, trigger, plugin, now_ms)
+        self._check_rate(trigger, now_ms)
         scope = _check_event(delivery, trigger, plugin)
         workflow = self._lookup.workflow(trigger.workflow_id)
         if workflow is None:
             raise _Rejected(_rejection(404, "not-found", trigger, "its workflow is missing"))
-        return _make_firing(delivery, trigger, plugin, workflow, scope), warning
+        firing = _make_firing(delivery, trigger, plugin, workflow, scope)
+        if fingerprint and not delivery.is_trial:
+            firing = replace(firing, fingerprint=f"{trigger.id}:{fingerprint}")
+        return firing, warning
 
     def _find(self, trigger_id: str) -> Trigger | None:
         trigger = self._lookup.trigger(trigger_id) if is_trigger_id(trigger_id) else None
         takes_requests = trigger is not None and kind_named(trigger.kind).takes_requests
         return trigger if takes_requests else None
 
-    def _check_rate(self, delivery: Delivery, trigger: Trigger | None, now_ms: int) -> None:
-        unknown = f"?{zlib.crc32(delivery.trigger_id.encode(errors='replace')) % _UNKNOWN_COUNTERS}"
-        wait = self._requests.take(trigger.id if trigger else unknown, now_ms)
+    def _check_rate(self, trigger: Trigger, now_ms: int) -> None:
+        wait = self._requests.take(trigger.id, now_ms)
         if wait:
             raise _Rejected(_rate_limited(trigger, wait))
 
     def _check_signature(
         self, delivery: Delivery, trigger: Trigger, plugin: Plugin, now_ms: int
-    ) -> str:
-        """Return a warning for the log if an unsigned request is accepted."""
+    ) -> tuple[str, str]:
+        """Return a warning for the log, and what a replay of this request is recognised by."""
         signature = plugin.signature
         if signature is None:
             if trigger.secret:  # the secret would never be checked
-                raise _Rejected(_misconfigured(trigger, "its plugin does not sign"))
-            return ""
+                raise self._misconfigured(trigger, "its plugin does not sign", now_ms)
+            return "", ""
         if not trigger.secret:
             if trigger.verify_optional:
-                return "accepted without a signature"
-            raise _Rejected(_misconfigured(trigger, "it has no secret"))
+                return "accepted without a signature", ""
+            raise self._misconfigured(trigger, "it has no secret", now_ms)
         verdict = verify(
             signature, valid_secrets(trigger, now_ms), delivery.headers, delivery.body, now_ms
         )
         if verdict.reason == "misconfigured":
-            raise _Rejected(_misconfigured(trigger, "its secret does not fit its plugin"))
+            raise self._misconfigured(trigger, "its secret does not fit its plugin", now_ms)
         if not verdict.ok:
             raise self._refusal(delivery, trigger, f"signature-{verdict.reason}", now_ms)
-        return ""
+        return "", verdict.fingerprint
+
+    def _misconfigured(self, trigger: Trigger, detail: str, now_ms: int) -> _Rejected:
+        self._check_rate(trigger, now_ms)
+        return _Rejected(_rejection(500, "trigger-misconfigured", trigger, detail))
 
     def _refusal(
         self, delivery: Delivery, trigger: Trigger | None, reason: str, now_ms: int
     ) -> _Rejected:
-        wait = self._refusals.take(_network(delivery.remote), now_ms)
+        group = zlib.crc32(delivery.trigger_id.encode(errors="replace")) % _ID_GROUPS
+        wait = max(
+            self._refusals.take(sender_network(delivery.remote), now_ms),
+            self._refused_ids.take(str(group), now_ms),
+        )
         if wait:
             return _Rejected(_rate_limited(trigger, wait))
         body: JsonObject = {"error": "bad-signature"}
@@ -247,6 +282,7 @@ def _check_event(delivery: Delivery, trigger: Trigger, plugin: Plugin) -> Values
         # Check the header before the body is parsed: most requests end here.
         names = [value for name, value in delivery.headers if name.lower() == plugin.event_header]
         _check_name(names[0] if len(names) == 1 else None, trigger)
+    _check_media_type(delivery, trigger)
     try:
         body = read_body(delivery.body)
     except BadBody as error:
@@ -260,6 +296,13 @@ def _check_event(delivery: Delivery, trigger: Trigger, plugin: Plugin) -> Values
         named = scope.lookup(plugin.event_path.split("."))
         _check_name(named if isinstance(named, str) else None, trigger)
     return scope
+
+
+def _check_media_type(delivery: Delivery, trigger: Trigger) -> None:
+    """Refuse forms with files: no template could name their parts."""
+    kinds = [value for name, value in delivery.headers if name.lower() == "content-type"]
+    if any(kind.strip().lower().startswith("multipart/") for kind in kinds):
+        raise _Rejected(_rejection(415, "unsupported-media-type", trigger, "a multipart body"))
 
 
 def _check_challenge(scope: Values, trigger: Trigger, path: str) -> None:
@@ -323,22 +366,7 @@ def _rejection(status: int, error: str, trigger: Trigger, detail: str) -> Webhoo
     return WebhookAnswer(status, error, {"error": error}, {}, trigger.id, detail)
 
 
-def _misconfigured(trigger: Trigger, detail: str) -> WebhookAnswer:
-    return _rejection(500, "trigger-misconfigured", trigger, detail)
-
-
 def _rate_limited(trigger: Trigger | None, wait: int) -> WebhookAnswer:
     body: JsonObject = {"error": "rate-limited"}
     retry = {"Retry-After": str(wait)}
     return WebhookAnswer(429, "rate-limited", body, retry, trigger.id if trigger else "")
-
-
-def _network(remote: str) -> str:
-    """Return the key under which a sender is counted: an IPv4 address or an IPv6 /64 network."""
-    try:
-        address = ipaddress.ip_address(remote.partition("%")[0])
-    except ValueError:
-        return remote[:64]
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    return str(address)

@@ -6,6 +6,7 @@ by another one at the same path is noticed by its device and inode.
 
 from __future__ import annotations
 
+import stat
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,7 +32,10 @@ class WatchedDirectory(NamedTuple):
 def find_directory(path: str) -> WatchedDirectory:
     """Return the directory at `path`; raise OSError, ValueError or RuntimeError without one."""
     root = Path(path).resolve(strict=True)
+    str(root).encode()  # the watch knows no other names: raises UnicodeEncodeError, a ValueError
     status = root.stat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(f"{path!r} is not a directory")
     return WatchedDirectory(str(root).rstrip("/"), status.st_dev, status.st_ino)
 
 
@@ -51,6 +55,9 @@ async def changed_paths(directories: Collection[WatchedDirectory]) -> AsyncGener
         yield_on_timeout=True,
         ignore_permission_denied=True,
     )
-    async with aclosing(batches):
-        async for batch in batches:
-            yield [path for _, path in batch]
+    try:
+        async with aclosing(batches):
+            async for batch in batches:
+                yield [path for _, path in batch]
+    except ExceptionGroup as group:  # watchfiles waits in a task group; a name that is no text
+        raise RuntimeError(str(group.exceptions[0])) from group

@@ -13,6 +13,7 @@ from infloop.web.guards import (
     AssignCorrelationId,
     Authenticate,
     CheckOrigin,
+    CheckUser,
     Guard,
     LimitBody,
     SecurityHeaders,
@@ -29,6 +30,7 @@ GUARDS: tuple[type[Guard], ...] = (
     AssignCorrelationId,  # outermost, so that errors have an id too
     SecurityHeaders,
     AnswerErrors,  # turns errors of everything inside into responses, and counts
+    CheckUser,
     CheckOrigin,  # before a byte of the body is read
     LimitBody,
     Authenticate,
@@ -73,14 +75,17 @@ def create_app(web: WebDependencies, api: ASGIApp) -> ASGIApp:
 
 
 def create_metrics_app(web: WebDependencies) -> ASGIApp:
-    """Return the application that serves `/metrics` without a token, on a port of its own."""
+    """Return the application that serves `/metrics` without a token, on a port of its own.
+
+    Every user of this machine may read it: Prometheus has a user of its own.
+    """
 
     def build() -> ASGIApp:
         from infloop.web.api import create_metrics_api
 
         return create_metrics_api(web)
 
-    return _guarded(LazyApp(build), replace(web, exposure=Exposure()))
+    return _guarded(LazyApp(build), replace(web, exposure=Exposure(any_user=True)))
 
 
 def _guarded(inner: ASGIApp, web: WebDependencies) -> ASGIApp:

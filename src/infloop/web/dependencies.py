@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from infloop.application.login import Logins
     from infloop.application.sessions import Sessions
     from infloop.model.clock import Clock
+    from infloop.web.connections import Connections
     from infloop.web.exposure import Exposure
     from infloop.web.metrics import Metrics
     from infloop.web.streams import Frames, Streams
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WebDependencies:
-    """The use cases, and what only HTTP needs."""
+    """The use cases, and what only HTTP needs; `own_user` is the user of this process."""
 
     application: Application
     clock: Clock
     exposure: Exposure
+    own_user: int
+    connections: Connections
     sessions: Sessions
     logins: Logins
     streams: Streams

@@ -20,6 +20,7 @@ from infloop.errors import (
     EgressError,
     Fenced,
     Forbidden,
+    GuardError,
     InfloopError,
     InvalidFile,
     NotFound,
@@ -57,6 +58,7 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (RateLimited, 429, "rate-limited"),
     (Overloaded, 503, "overloaded"),
     (UsageError, 400, "invalid-request"),
+    (GuardError, 503, "confinement-failed"),
     (StepError, 502, "provider-failed"),
     (EgressError, 502, "provider-failed"),
     (InfloopError, 500, "internal"),
@@ -98,6 +100,8 @@ class ShownProblem(BaseModel):
     message: str
     hint: str = ""
     severity: str = "error"
+    line: int | None = None
+    column: int | None = None
 
 
 class ApiError(BaseModel):
@@ -128,6 +132,8 @@ def problem_objects(problems: Sequence[Problem]) -> list[JsonObject]:
             "message": problem.message,
             "hint": problem.hint,
             "severity": problem.severity,
+            "line": problem.line,
+            "column": problem.column,
         }
         for problem in problems
     ]

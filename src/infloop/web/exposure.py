@@ -2,8 +2,11 @@
 
 Rules
   * Without a token the server listens on loopback only, unless the operator insists, loudly.
-  * A request must name this server in its Host header: a loopback name, the address that it
-    arrived at, or a name that the operator listed. This stops DNS rebinding.
+  * Without a token, connections of another user of this machine are refused. Root may connect. A
+    connection whose user is not known is refused.
+  * A request must name this server in its Host header: a loopback name or the address that it
+    arrived at, with its own port or none, or a name that the operator listed. This stops DNS
+    rebinding. On a network address the port is not compared: it may be published under another.
   * Without a token, requests that a proxy or a tunnel forwarded are refused.
   * A short token is refused on a network address.
   * Requests of a web page of another origin are refused by their Origin or Sec-Fetch-Site header.
@@ -16,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.errors import EgressError, SettingsError
 from infloop.model.hosts import canonical_host, parse_authority, parse_url
@@ -37,15 +40,21 @@ INSECURE_BANNER = """\
 ************************************************************************"""
 
 
+AllowedHost: TypeAlias = "tuple[str, int | None]"
+"""A name of the server, and its port; None means any port."""
+
+
 @dataclass(frozen=True, slots=True)
 class Exposure:
     """Where to listen, which token is needed, and under which names."""
 
     host: str = "127.0.0.1"
     token: str = ""
-    allowed_hosts: frozenset[str] = frozenset()
+    allowed_hosts: frozenset[AllowedHost] = frozenset()
     warnings: tuple[str, ...] = ()
     insecure: bool = False
+    any_user: bool = False
+    """Whether every user of this machine may connect without a token."""
 
     @property
     def open(self) -> bool:
@@ -71,11 +80,13 @@ def decide_exposure(
         if not allow_insecure:
             raise SettingsError(
                 f"will not listen on {host!r} without INFLOOP_API_TOKEN: anybody who reaches "
-                "that address could run commands as you. Set INFLOOP_API_TOKEN "
+                "that address could run commands as you. Use `--token auto`, set INFLOOP_API_TOKEN "
                 "(`openssl rand -hex 32` makes one), or listen on 127.0.0.1"
             )
         warnings.append(INSECURE_BANNER.format(where=host[:35]))
-    return Exposure(host, token, names, tuple(warnings), insecure=allow_insecure)
+    return Exposure(
+        host, token, names, tuple(warnings), insecure=allow_insecure, any_user=allow_insecure
+    )
 
 
 def _refuse_unusable(token: str) -> None:
@@ -87,9 +98,13 @@ def _refuse_unusable(token: str) -> None:
         )
 
 
-def _allowed(name: str) -> str:
+def _allowed(name: str) -> AllowedHost:
+    text = name.strip()
     try:
-        return canonical_host(name.strip())
+        if text.startswith("[") or text.count(":") == 1:
+            host, port = parse_authority(text, _NO_PORT)
+            return host, port or None
+        return canonical_host(text), None
     except EgressError as error:
         raise SettingsError(f"INFLOOP_ALLOWED_HOSTS: {error}") from None
 
@@ -104,6 +119,24 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+# -- one connection --------------------------------------------------------------------------
+
+
+def refuse_user(peer: int | None, own: int, exposure: Exposure) -> str:
+    """Return why a connection of user `peer` is refused, or an empty text.
+
+    `own` is the server's user. `peer` is None if the user is not known.
+    """
+    if not exposure.open or exposure.any_user or peer in (own, 0):
+        return ""
+    who = "of an unknown user" if peer is None else f"of user {peer}"
+    return (
+        f"this is a connection {who}, and without a token only user {own} and root may use this "
+        "server. Start it with `infloop serve --token auto`, or set INFLOOP_API_TOKEN. A reverse "
+        "proxy that runs as another user needs a token too"
+    )
+
+
 # -- one request -----------------------------------------------------------------------------
 
 
@@ -116,7 +149,7 @@ class RequestOrigin:
     host: Sequence[str]
     origin: Sequence[str]
     fetch: Mapping[str, str]
-    arrived_at: str
+    arrived_at: tuple[str, int]
     forwarded: bool = False
 
 
@@ -125,21 +158,30 @@ def refuse_host(request: RequestOrigin, exposure: Exposure) -> str:
     if len(request.host) != 1:
         return "a request needs exactly one Host header"
     try:
-        name, loopback = _named(request.host[0])
+        name, port, loopback = _named(request.host[0])
     except EgressError as error:
         return f"the Host header cannot be read: {error}"
-    if loopback or name == request.arrived_at or name in exposure.allowed_hosts:
+    if (name, None) in exposure.allowed_hosts or (name, port) in exposure.allowed_hosts:
+        return ""
+    address, own_port = request.arrived_at
+    called = name if port is None else f"{name}:{port}"
+    # A container or a router can publish the port of a network address under another number.
+    right_port = port in (None, own_port) or not is_loopback(exposure.host)
+    if (loopback or name == address) and right_port:
         return ""
     return (
-        f"this server is not called {name!r}; add the name to INFLOOP_ALLOWED_HOSTS if it should be"
+        f"this server is not called {called!r}; add that to INFLOOP_ALLOWED_HOSTS if it should be"
     )
 
 
 @lru_cache(maxsize=64)
-def _named(host: str) -> tuple[str, bool]:
-    """Return the name in a Host header, and whether it is a loopback name."""
-    name, _ = parse_authority(host, 80)
-    return name, is_loopback(name)
+def _named(host: str) -> tuple[str, int | None, bool]:
+    """Return the name and the port in a Host header, and whether it is a loopback name."""
+    name, port = parse_authority(host, _NO_PORT)
+    return name, port or None, is_loopback(name)
+
+
+_NO_PORT = 0
 
 
 def refuse_forwarded(request: RequestOrigin, exposure: Exposure) -> str:

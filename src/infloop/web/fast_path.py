@@ -75,6 +75,7 @@ async def _receive(web: WebDependencies, scope: Scope, receive: Receive, send: S
     if answer.status == 429:
         web.metrics.limited("webhook")
     await _send(answer, named, send)
+    await web.application.triggers.note_refusal(answer, named)
 
 
 async def _send(answer: WebhookAnswer, named: str, send: Send) -> None:

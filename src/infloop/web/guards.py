@@ -19,19 +19,27 @@ from infloop.application.triggers import MAX_BODY_BYTES as MAX_WEBHOOK_BYTES
 from infloop.model.reading import MAX_FILE_BYTES
 from infloop.web.credentials import COOKIE, SECURE_COOKIE, bearer
 from infloop.web.errors import Refused, answer, error_response, log
-from infloop.web.exposure import RequestOrigin, refuse_forwarded, refuse_host, refuse_origin
+from infloop.web.exposure import (
+    RequestOrigin,
+    refuse_forwarded,
+    refuse_host,
+    refuse_origin,
+    refuse_user,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from infloop.application.refused_access import Wrong
     from infloop.application.sessions import Sessions
     from infloop.model.audit import ActorKind
     from infloop.web.dependencies import WebDependencies
 
 WEBHOOKS = "/api/webhook/"
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/login", "/logout", "/page.css"})
+HEALTH = frozenset({"/healthz", "/readyz"})
+OPEN_PATHS = HEALTH | {"/login", "/logout", "/page.css"}
 """Answered without a token, as webhooks are; none of it says anything about runs."""
 
 DISPATCH = "/dispatch"
@@ -161,6 +169,22 @@ class AnswerErrors(Guard):
             self._web.metrics.request(scope["method"], route, status, seconds)
 
 
+class CheckUser(Guard):
+    """Refuses connections of another user of this machine, where no token is set.
+
+    Webhooks have a credential of their own, and whether the server is well is no secret.
+    """
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if path not in HEALTH and not is_webhook(path):
+            peer = scope["state"].get("peer_user")
+            reason = refuse_user(peer, self._web.own_user, self._web.exposure)
+            if reason:
+                raise Refused(403, "forbidden", reason)
+        await self._app(scope, receive, send)
+
+
 class CheckOrigin(Guard):
     """Refuses requests for another host, and requests of a web page of another origin."""
 
@@ -176,7 +200,7 @@ class CheckOrigin(Guard):
             found.get("host", ()),
             found.get("origin", ()),
             {name: found[name][0] for name in _FETCH if name in found},
-            server[0] if server else "",
+            (server[0], server[1] or 0) if server else ("", 0),
             forwarded=not _FORWARDED.isdisjoint(found),
         )
         reason = refuse_host(origin, self._web.exposure)
@@ -260,8 +284,9 @@ class Authenticate(Guard):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         actor: ActorKind | None = "webhook"
+        wrong: Wrong | None = None
         if not is_webhook(path):
-            actor = authenticate(
+            actor, wrong = authenticate(
                 HTTPConnection(scope), self._web.exposure.token, self._web.sessions
             )
         scope["state"]["actor"] = actor or "anonymous"
@@ -270,6 +295,8 @@ class Authenticate(Guard):
         elif path in PAGES and scope["method"] in ("GET", "HEAD"):
             await RedirectResponse("/login", 303)(scope, receive, send)
         else:
+            if wrong is not None:
+                await self._count(wrong, scope)
             raise Refused(
                 401,
                 "unauthorized",
@@ -277,17 +304,35 @@ class Authenticate(Guard):
                 headers={"www-authenticate": "Bearer"},
             )
 
+    async def _count(self, wrong: Wrong, scope: Scope) -> None:
+        remote = scope["client"][0] if scope.get("client") else ""
+        correlation_id = scope["state"]["correlation_id"]
+        wait = await self._web.application.refused_access.note(wrong, remote, correlation_id)
+        if wait:
+            self._web.metrics.limited("access")
+            raise Refused(
+                429,
+                "rate-limited",
+                f"too many wrong tokens or sessions; try again in {wait} seconds",
+                headers={"retry-after": str(wait)},
+            )
 
-def authenticate(connection: HTTPConnection, token: str, sessions: Sessions) -> ActorKind | None:
-    """Return the kind of caller, or None for one without credentials."""
+
+def authenticate(
+    connection: HTTPConnection, token: str, sessions: Sessions
+) -> tuple[ActorKind | None, Wrong | None]:
+    """Return the kind of caller, or else which of its credentials is wrong, if it has any."""
     if not token:
-        return "open"
+        return "open", None
     given = connection.headers.getlist("authorization")
     if given:
         shown = bearer(given[0]) if len(given) == 1 else None
-        return "api-token" if shown is not None and is_token(shown, token) else None
-    cookies = connection.cookies
-    for name in (SECURE_COOKIE, COOKIE):
-        if name in cookies and sessions.knows(cookies[name]):
-            return "browser-session"
-    return None
+        if shown is not None and is_token(shown, token):
+            return "api-token", None
+        return None, "wrong-token"
+    shown_cookies = [
+        connection.cookies[name] for name in (SECURE_COOKIE, COOKIE) if name in connection.cookies
+    ]
+    if any(map(sessions.knows, shown_cookies)):
+        return "browser-session", None
+    return None, "wrong-session" if shown_cookies else None

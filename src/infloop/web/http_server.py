@@ -6,7 +6,8 @@ import asyncio
 import errno
 import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 import uvicorn
 
@@ -19,21 +20,34 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+    from infloop.web.connections import Connections
     from infloop.web.streams import Streams
 
+Announce: TypeAlias = "Callable[[int], None]"
+"""Makes a port known to all processes whose children must not connect to it.
+
+Raises OSError with EADDRINUSE when another process has announced it.
+"""
+
+BoundSocket: TypeAlias = socket.socket
+"""A socket with an address, for those who pass it on."""
+
 MORE_PORTS = 20
-MOST_CONNECTIONS = 1_024
+BACKLOG = 512
 KEEP_ALIVE_SECONDS = 15
 DRAIN_SECONDS = 2
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket at the first free port from `port` on; 0 means any."""
+def bind_port(host: str, port: int, announce: Announce) -> socket.socket:
+    """Return a socket bound to the first free port from `port` on; 0 means any.
+
+    `serve` listens on it. Until then the port has been announced for a while, so no connection that
+    another process has just allowed can still arrive.
+    """
     last = port + MORE_PORTS if port else port
     for number in range(port, min(last, 65_535) + 1):
         try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            return socket.create_server((host, number), family=family, backlog=512)
+            return _bind(host, number, announce)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise SettingsError(
@@ -43,10 +57,10 @@ def listen(host: str, port: int) -> socket.socket:
     raise SettingsError(f"the ports {port} to {last} are all in use; choose another --port")
 
 
-def listen_for_metrics(port: int) -> socket.socket:
+def bind_metrics_port(port: int, announce: Announce) -> socket.socket:
     """Return a socket at exactly that port, for this machine alone: who reads it knows the port."""
     try:
-        return socket.create_server(("127.0.0.1", port), backlog=16)
+        return _bind("127.0.0.1", port, announce)
     except OSError as error:
         raise SettingsError(
             f"cannot listen on 127.0.0.1:{port}: {error.strerror or error}; "
@@ -54,13 +68,48 @@ def listen_for_metrics(port: int) -> socket.socket:
         ) from None
 
 
+def bind_address(host: str, port: int, announce: Announce) -> socket.socket:
+    """Return a socket at exactly that address; port 0 means any."""
+    try:
+        return _bind(host, port, announce)
+    except OSError as error:
+        raise SettingsError(
+            f"cannot listen on {authority(host, port)}: {error.strerror or error}; "
+            "choose another address in the configuration"
+        ) from None
+
+
+def _bind(host: str, port: int, announce: Announce) -> socket.socket:
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if bound.family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((host, port))
+        announce(bound.getsockname()[1])
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
 def address(listening: socket.socket, host: str) -> str:
     """Return the URL under which the server is found."""
     return f"http://{authority(host, listening.getsockname()[1], 80)}"
 
 
+def local_address(listening: socket.socket) -> str:
+    """Return a URL under which a browser on this machine reaches the server."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{authority(_LOOPBACK.get(host, host), port, 80)}"
+
+
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (what a server may listen on)
+
+
 async def serve(
     app: ASGIApp,
+    connections: Connections,
     streams: Streams,
     listening: socket.socket,
     stopping: asyncio.Event,
@@ -69,11 +118,18 @@ async def serve(
 ) -> None:
     """Answer requests until `stopping` is set; then end all streams and take no more requests.
 
-    `metrics` is answered on a socket of its own.
+    `metrics` is answered on a socket of its own. `ready` is called when all sockets listen.
     """
-    servers = [(_Server(_config(app), ready), listening)]
-    if metrics is not None:
-        servers.append((_Server(_config(metrics[0]), lambda: None), metrics[1]))
+    answered = [(app, listening), *([metrics] if metrics else [])]
+    waiting = len(answered)
+
+    def one_ready() -> None:
+        nonlocal waiting
+        waiting -= 1
+        if not waiting:
+            ready()
+
+    servers = [(_Server(_config(one, connections), one_ready), where) for one, where in answered]
     async with asyncio.TaskGroup() as group:
         for server, where in servers:
             group.create_task(server.serve([where]))
@@ -83,11 +139,11 @@ async def serve(
             server.should_exit = True
 
 
-def _config(app: ASGIApp) -> uvicorn.Config:
+def _config(app: ASGIApp, connections: Connections) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         interface="asgi3",  # it would be guessed, and wrongly
-        http=BoundedProtocol,
+        http=partial(BoundedProtocol, all_connections=connections),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,
@@ -95,7 +151,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )

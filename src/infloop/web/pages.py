@@ -35,7 +35,8 @@ _FORM = """<form method="post" action="/login">
 <input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
 <button>Log in</button>
 </form>
-<p class="hint">It is what <code>INFLOOP_API_TOKEN</code> holds on the server.</p>"""
+<p class="hint">It is what <code>INFLOOP_API_TOKEN</code> holds on the server. With
+<code>--token auto</code> it is in the file <code>api-token</code> of the data directory.</p>"""
 
 STYLE = """:root { color-scheme: light dark; font-family: system-ui, sans-serif; }
 body { display: grid; place-items: center; min-height: 100vh; margin: 0; }
@@ -66,6 +67,11 @@ LOGIN_REFUSED = _PAGE.format(
     content=f'<p class="wrong">That is not the token.</p>\n{_FORM}',
 )
 
+LINK_REFUSED = _PAGE.format(
+    title="infloop: log in",
+    content=f'<p class="wrong">This link was used already, or is too old.</p>\n{_FORM}',
+)
+
 _SIGNING_FORM = """<form method="post" action="/dispatch/secret">
 <input type="hidden" name="trigger" value="{id}">
 <label for="secret-{id}">Signing secret ({state})</label>
@@ -91,7 +97,7 @@ def dispatch_page(triggers: Sequence[Trigger], signing: Collection[str], wrong: 
 
 
 def _trigger(trigger: Trigger, signed: bool) -> str:
-    title = escape(trigger.name or trigger.workflow_id)
+    title = escape(trigger.display_name)
     state = "on" if trigger.enabled else "off"
     workflow = f"<code>{escape(trigger.workflow_id)}</code>"
     fired = _when(trigger.last_fired_at)

@@ -29,7 +29,7 @@ from infloop.web.errors import correlation_id, documented
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-EVERYWHERE = (400, 401, 403, 408, 413, 415, 503)
+EVERYWHERE = (400, 401, 403, 408, 413, 415, 429, 503)
 """Statuses that any operation may answer, because a guard does: see `guards`."""
 
 _encoder = msgspec.json.Encoder()

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from infloop.errors import StepError
+from infloop.lowlevel.link_free import open_link_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,16 @@ def open_root(directory: Path) -> Iterator[int]:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise StepError(f"{str(directory)!r} cannot be open_root: {error.strerror}") from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def open_exact_root(directory: Path) -> Iterator[int]:
+    """Like `open_root`, but refuse a path with a link anywhere in it (OSError)."""
+    descriptor = open_link_free(str(directory), OPEN_DIRECTORY)
     try:
         yield descriptor
     finally:

@@ -1,10 +1,12 @@
 """Undoes changes of a child to git control files in repositories that are not its own.
 
-Control files decide what git executes: hooks, configuration, attributes, and links to other
-repositories. Somebody who runs git there later would execute what the child wrote.
+Control files decide what git executes: hooks, configuration, attributes, links to other
+repositories, the `exec` lines of a rebase in progress, and the files that the user's own settings
+name (see `infloop.workspace.git.user_settings`). Somebody who runs git there later would execute
+what the child wrote.
 
 - The repositories beneath a directory are scanned before and after the child runs.
-- Changed control files are restored.
+- Changed control files are restored. A rebase may go on and end.
 - The child's versions, and new repositories, get a name that git ignores. Nothing is deleted.
 """
 
@@ -15,6 +17,7 @@ import secrets
 import stat
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from infloop.errors import StepError
@@ -23,7 +26,7 @@ from infloop.workspace.snapshots.changes import printable
 from infloop.workspace.snapshots.walk import MAX_DEPTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from infloop.workspace.threads import Stop
@@ -33,6 +36,13 @@ _GIT = b".git"
 _CONTROL_NAMES = frozenset({b"config", b"config.worktree", b"commondir", b"gitdir"})
 _CONTROL_NAMES_IN_INFO = frozenset({b"attributes", b"alternates", b"http-alternates"})
 _DATA_DIRECTORIES = frozenset({b"refs", b"logs", b"lfs"})
+_TODO_LISTS = frozenset({b"git-rebase-todo", b"git-rebase-todo.backup", b"todo"})
+_IN_PROGRESS = {
+    name: _TODO_LISTS | {b"opts", b"strategy", b"strategy_opts", b"gpg_sign_opt"}
+    for name in (b"rebase-merge", b"rebase-apply", b"sequencer")
+}
+"""What git executes of a rebase, a cherry-pick or a revert that goes on, by directory."""
+_MAX_NAMED_FILES = 10_000
 
 
 class GitFile(NamedTuple):
@@ -62,6 +72,12 @@ class GitEntry:
 Repositories: TypeAlias = dict[bytes, GitEntry]
 """Everything named `.git` beneath a directory, by path."""
 
+NamedFiles: TypeAlias = dict[bytes, dict[bytes, GitFile]]
+"""Files and directories that the user's git settings name, by path, each with the files in it.
+
+A file is its own only file, under an empty name. What does not exist has no files.
+"""
+
 
 def find_repositories(
     root: Path, excluded: Path, stop: Stop, *, inside: bool, max_entries: int
@@ -72,7 +88,7 @@ def find_repositories(
     `excluded` is not scanned.
     """
     found: Repositories = {}
-    with beneath.open_root(root) as top:
+    with beneath.open_exact_root(root) as top:
         left = max_entries
         for path, above, names in _walk(top, str(root), str(excluded)):
             stop.check()
@@ -90,8 +106,34 @@ def undo_changes(root: Path, before: Repositories, after: Repositories) -> list[
 
     Raises OSError if that fails.
     """
-    with beneath.open_root(root) as top:
+    with beneath.open_exact_root(root) as top:
         return list(_Undo(top, before, after).run())
+
+
+def read_named(root: Path, paths: Iterable[bytes]) -> NamedFiles:
+    """Return the content of files that the user's settings name; raise StepError for too many."""
+    with beneath.open_root(root) as top:
+        return {path: _scan_named(top, path) for path in paths}
+
+
+def undo_named(root: Path, before: NamedFiles) -> list[str]:
+    """Undo a child's changes to files that the user's settings name; return what was done.
+
+    Raises OSError or StepError if that fails.
+    """
+    with beneath.open_root(root) as top:
+        return list(_Undo(top, {}, {}).run_named(before))
+
+
+def rename_untrusted(root: Path, paths: Iterable[bytes]) -> list[str]:
+    """Give files a name under which git does not use them; return the new names."""
+    renamed: list[str] = []
+    with beneath.open_root(root) as top:
+        for path in paths:
+            with beneath.open_parent(top, path) as (above, name):
+                os.rename(name, name + b".untrusted", src_dir_fd=above, dst_dir_fd=above)
+            renamed.append(printable(os.fsdecode(path + b".untrusted")))
+    return renamed
 
 
 class _Undo:
@@ -101,6 +143,20 @@ class _Undo:
         self._after = after
         self._suffix = b".planted-" + secrets.token_hex(3).encode()
 
+    def run_named(self, before: NamedFiles) -> Iterator[str]:
+        for path, old in before.items():
+            yield from self._clear_way(path)
+            yield from self._compare(path, old, _scan_named(self._top, path))
+
+    def _clear_way(self, path: bytes) -> Iterator[str]:
+        """Rename what has replaced a directory on the way to a path, such as a link."""
+        *above, _ = path.split(b"/")
+        for depth in range(1, len(above) + 1):
+            part = b"/".join(above[:depth])
+            status = beneath.lstat(self._top, part)
+            if status is not None and not stat.S_ISDIR(status.st_mode):
+                yield f"{_quoted(part)} was written: {self._rename(part)}"
+
     def run(self) -> Iterator[str]:
         known = {each.identity: each for each in self._before.values() if each.is_folder}
         here = {each.identity: path for path, each in self._after.items() if each.is_folder}
@@ -109,7 +165,7 @@ class _Undo:
             if old is None or old.is_folder != now.is_folder:
                 yield f"{_quoted(path)} is new: {self._rename(path)}"
             elif now.is_folder:
-                yield from self._compare(path, old, now)
+                yield from self._compare(path, old.files, now.files)
             elif old.files != now.files:
                 yield f"{_quoted(path)} was changed: {self._rename(path)}"
         for path, old in self._before.items():
@@ -119,16 +175,18 @@ class _Undo:
                 self._write(path, old.files[b""])
                 yield f"{_quoted(path)} was restored"
 
-    def _compare(self, path: bytes, old: GitEntry, now: GitEntry) -> Iterator[str]:
-        names = sorted(old.files.keys() | now.files.keys())
-        differing = [name for name in names if old.files.get(name) != now.files.get(name)]
+    def _compare(
+        self, path: bytes, old: dict[bytes, GitFile], now: dict[bytes, GitFile]
+    ) -> Iterator[str]:
+        names = sorted(old.keys() | now.keys())
+        differing = [name for name in names if not _is_same(name, old.get(name), now.get(name))]
         for name in differing:
             whole = _join(path, name)
             if self._exists(whole):
                 yield f"{_quoted(whole)} was written: {self._rename(whole)}"
         for name in differing:
-            if name in old.files:
-                self._write(_join(path, name), old.files[name])
+            if name in old:
+                self._write(_join(path, name), old[name])
                 yield f"{_quoted(_join(path, name))} was restored"
 
     def _move_back(self, path: bytes, old: GitEntry, now: bytes | None) -> Iterator[str]:
@@ -147,7 +205,7 @@ class _Undo:
         moved = _scan_repository(self._top, path)
         yield f"{_quoted(path)} was moved to {_quoted(now)} and has been moved back"
         if old.files:
-            yield from self._compare(path, old, moved)
+            yield from self._compare(path, old.files, moved.files)
 
     def _search(self, identity: tuple[int, int]) -> bytes | None:
         for path, above, names in _walk(self._top, "", "none"):
@@ -249,7 +307,58 @@ def _control_files(folder: int, path: bytes, depth: int) -> Iterator[tuple[bytes
 def _is_control_file(path: bytes) -> bool:
     *above, name = path.split(b"/")
     in_info = above[-1:] == [b"info"] and name in _CONTROL_NAMES_IN_INFO
-    return in_info or name in _CONTROL_NAMES or b"hooks" in above
+    return in_info or name in _CONTROL_NAMES or b"hooks" in above or _is_in_progress(path)
+
+
+def _is_in_progress(path: bytes) -> bool:
+    """Tell whether a file tells git what to execute when a rebase goes on."""
+    *above, name = path.split(b"/")
+    return bool(above) and name in _IN_PROGRESS.get(above[-1], ())
+
+
+def _is_same(path: bytes, old: GitFile | None, now: GitFile | None) -> bool:
+    """Tell whether a control file is as it was, or is a rebase that has only gone on or ended."""
+    if old == now or not _is_in_progress(path):
+        return old == now
+    if now is None:
+        return True
+    is_list = path.rpartition(b"/")[2] in _TODO_LISTS and stat.S_ISREG(now.mode)
+    return is_list and _executed(now) <= (_executed(old) if old else set())
+
+
+def _executed(todo: GitFile) -> set[bytes]:
+    """Return the lines of a list of steps that execute a program."""
+    lines = (line.split() for line in todo.content.splitlines())
+    return {b" ".join(words) for words in lines if words and words[0] in (b"exec", b"x")}
+
+
+def _scan_named(top: int, path: bytes) -> dict[bytes, GitFile]:
+    """Return the files at a path: itself, or those in the directory."""
+    status = beneath.lstat(top, path)
+    if status is None:
+        return {}
+    if not stat.S_ISDIR(status.st_mode):
+        with beneath.open_parent(top, path) as (above, name):
+            return {b"": _read_file(above, name, status)}
+    with beneath.open_directory(top, path) as folder:
+        files = dict(islice(_files_in(folder, b""), _MAX_NAMED_FILES + 1))
+    if len(files) > _MAX_NAMED_FILES:
+        raise StepError(f"there are more than {_MAX_NAMED_FILES} files in {_quoted(path)}")
+    return files
+
+
+def _files_in(folder: int, path: bytes) -> Iterator[tuple[bytes, GitFile]]:
+    with os.scandir(folder) as listing:
+        names = sorted(os.fsencode(entry.name) for entry in listing)
+    for name in names:
+        status = beneath.lstat(folder, name)
+        if status is None:
+            continue
+        if stat.S_ISDIR(status.st_mode):
+            with beneath.open_directory(folder, name) as inside:
+                yield from _files_in(inside, _join(path, name))
+        else:
+            yield _join(path, name), _read_file(folder, name, status)
 
 
 def _read_file(above: int, name: bytes, status: os.stat_result) -> GitFile:

@@ -166,6 +166,86 @@ async def test_a_cap_holds_for_all_processes_together(
         assert (await store.ledger.total()).calls == sum(made)
 
 
+async def test_money_that_is_held_counts_for_a_cap_until_it_is_released(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    of_run, of_all = Cap(CallFilter(run_id="r1"), 1.0), Cap(ALL, 2.0)
+    async with open_store(tmp_path) as store, open_store(tmp_path) as other:
+        made, second = await reserved(store), await reserved(other, instance="other")
+        assert await store.ledger.hold(made, 0.75, [of_all, of_run]) is None
+        assert await other.ledger.hold(second, 0.75, [of_all, of_run]) is None
+        full = CapReached(of_run, 0.0, 1.5)
+        assert await store.ledger.hold(made, 0.01, [of_all, of_run]) == full
+        assert await store.ledger.reserve(call(), [of_run], 0.01) == full
+        assert isinstance(await store.ledger.reserve(call(), [of_run]), int), "it holds nothing"
+        third = await store.ledger.reserve(call(run_id="r2"), [of_all], 0.75)
+        assert isinstance(third, int)
+        await store.ledger.settle(third, Bill(0.25), known=True, time=NOW)
+        await store.ledger.charge(made, Bill(0.5), 0.75)
+        assert await other.ledger.hold(second, 0.25, [of_all, of_run]) == CapReached(
+            of_run, 0.5, 0.75
+        )
+        await other.ledger.settle(second, Bill(0.1), known=True, time=NOW)
+        assert await store.ledger.hold(made, 5.0, [of_all, of_run]) is None
+        await store.ledger.charge(made, Bill(1.0))
+        spent = CapReached(of_run, 1.1)
+        assert await store.ledger.hold(made, 0.01, [of_all, of_run]) == spent
+        assert (await store.ledger.total()).usd == pytest.approx(1.35)
+
+
+async def test_a_cap_that_is_spent_goes_before_one_that_is_held(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        held, spent = Cap(ALL, 1.0), Cap(CallFilter(run_id="r1"), 0.5)
+        made = await store.ledger.reserve(call(run_id="r2"), [], 5.0)
+        assert isinstance(made, int)
+        await store.ledger.charge(await reserved(store), Bill(0.5))
+        assert await store.ledger.reserve(call(), [held, spent], 0.1) == CapReached(spent, 0.5)
+
+
+async def test_an_ended_call_holds_nothing_and_cannot_hold_more(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        made = await reserved(store)
+        assert await store.ledger.hold(made, 5.0, []) is None
+        await store.ledger.settle(made, Bill(0.5), known=True, time=NOW)
+        assert isinstance(await store.ledger.reserve(call(), [Cap(ALL, 1.0)], 0.1), int)
+        with pytest.raises(NotFound, match="no open call"):
+            await store.ledger.hold(made, 0.1, [])
+
+
+HOLDING_CHILD = """
+from infloop.store.interfaces.ledger import Bill, NewCall
+
+async def main():
+    async with open_store(folder) as store:
+        made = await store.ledger.reserve(NewCall("r1", "w", "a", 1, "fake", "", "agent", "me", 1))
+        await store.ledger.charge(made, Bill(0.25))
+        await store.ledger.hold(made, 0.5, [])
+        print("held", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_what_a_killed_process_held_is_not_lost(
+    implementation: str, open_store: OpenStore, tmp_path: Path
+) -> None:
+    with start_child(HOLDING_CHILD, implementation, tmp_path) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
+        child.kill()
+    cap = Cap(ALL, 0.7)
+    async with open_store(tmp_path) as store:
+        assert await store.ledger.reserve(call(), [cap], 0.1) == CapReached(cap, 0.25, 0.5)
+        assert await store.ledger.abandon("me", NOW) == 1
+        assert (await store.ledger.total()).usd == 0.75
+        assert await store.ledger.reserve(call(), [cap], 0.1) == CapReached(cap, 0.75)
+
+
 async def test_the_open_calls_of_a_dead_process_are_closed_as_they_are(
     open_store: OpenStore, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from infloop.store.interfaces.queue import (
     QueuedRun,
     QueueEntry,
     QueueFull,
+    Replayed,
     requeue_from_dead_owners,
 )
 from infloop.store.interfaces.run_log import (
@@ -328,19 +329,38 @@ async def test_an_entry_that_is_given_back_is_where_it_was(
             await store.queue.requeue("a", "me")
 
 
-async def test_an_entry_that_cannot_be_started_is_dropped_with_a_reason(
+async def test_an_entry_that_cannot_start_is_held_and_tried_again(
     open_store: OpenStore, tmp_path: Path
 ) -> None:
     async with open_store(tmp_path) as store:
-        await put(store, "a", "b")
+        await put(store, "a", "b", "c", "d")
         with pytest.raises(Fenced):
-            await store.queue.drop("a", "me", "workflow-deleted")
-        await taken(store)
-        await store.queue.drop("a", "me", "workflow-deleted")
-        gone = await store.queue.entry("a")
-        assert (gone.state, gone.reason, gone.run.inputs) == ("dropped", "workflow-deleted", {})
+            await store.queue.hold_entry("a", "me", "deleted")
+        for name, reason in (("a", "deleted"), ("b", "deleted"), ("c", "refused")):
+            assert (await taken(store)).run.id == name
+            await store.queue.hold_entry(name, "me", reason)
+        held = await store.queue.entry("a")
+        assert (held.held, held.reason, held.position) == (True, "deleted", 0)
+        assert held.run.inputs == {"n": "a"}
+        assert [(each.run.id, each.position) for each in await store.queue.entries()] == [
+            ("d", 1), ("a", 0), ("b", 0), ("c", 0),
+        ]  # fmt: skip
+        assert await store.queue.put(run("e"), limit=4) == QueueFull(4)
+        assert await take_all(store) == ["d"]
+    async with open_store(tmp_path) as store:
+        await store.queue.retry_held(only=[])
+        assert await take_all(store) == []
+        await store.queue.retry_held()  # one for each reason
+        first, second = await taken(store), await taken(store)
+        assert [(each.run.id, each.reason) for each in (first, second)] == [
+            ("a", "deleted"), ("c", "refused"),
+        ]  # fmt: skip
+        await store.queue.start(*to_start(first))
+        await store.queue.release_held("w", "deleted")
         assert await take_all(store) == ["b"]
-        assert await store.run_log.count() == 0
+        assert not await store.queue.remove("c")
+        await store.queue.hold_entry("c", "me", "refused")
+        assert await store.queue.remove("c")
 
 
 async def test_a_waiting_entry_can_be_removed_and_a_taken_one_not(
@@ -456,12 +476,7 @@ async def removed_entry(store: Store) -> None:
     await store.queue.remove("a")
 
 
-async def dropped_entry(store: Store) -> None:
-    await taken(store)
-    await store.queue.drop("a", "me", "workflow-deleted")
-
-
-@pytest.mark.parametrize("fate", [started_entry, removed_entry, dropped_entry])
+@pytest.mark.parametrize("fate", [started_entry, removed_entry])
 async def test_a_key_is_known_for_a_day_whatever_became_of_its_entry(
     open_store: OpenStore, tmp_path: Path, fate: Any
 ) -> None:
@@ -508,6 +523,47 @@ async def test_the_same_key_many_times_at_once_is_one_entry(
         answers = await asyncio.gather(*adding)
         assert len({answer[:3] for answer in answers}) == 1
         assert [answer[3:] for answer in answers].count((False,)) == 1
+        assert await first.queue.count() == 1
+
+
+@pytest.mark.parametrize("fate", [started_entry, removed_entry])
+async def test_a_fingerprint_is_refused_under_another_key_for_a_day(
+    open_store: OpenStore, tmp_path: Path, fate: Any
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", idempotency_key="k", fingerprint="f")
+        await fate(store)
+    async with open_store(tmp_path) as store:
+        for key in ("", "l"):
+            late = run("b", idempotency_key=key, fingerprint="f", queued_at=NOW + KEPT_MS)
+            assert await store.queue.put(late, limit=9) == Replayed("a")
+        same = run("b", idempotency_key="k", fingerprint="f")
+        assert await store.queue.put(same, limit=9) == Enqueued("a", "run-a", 1, repeated=True)
+        later = run("b", idempotency_key="l", fingerprint="f", queued_at=NOW + KEPT_MS + 1)
+        assert await store.queue.put(later, limit=9) == Enqueued("b", "run-b", 1)
+
+
+async def test_a_fingerprint_that_was_refused_for_want_of_room_is_not_remembered(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        assert await store.queue.put(run("a", fingerprint="f"), limit=0) == QueueFull(0)
+        assert await put(store, "b", fingerprint="f") == [1]
+        assert await put(store, "c", fingerprint="g") == [2]
+        assert await store.queue.put(run("d", fingerprint="f"), limit=9) == Replayed("b")
+
+
+async def test_the_same_fingerprint_many_times_at_once_is_one_entry(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as first, open_store(tmp_path) as second:
+        adding = [
+            store.queue.put(run(f"{which}-{number}", fingerprint="f"), limit=9)
+            for number in range(10)
+            for which, store in enumerate((first, second))
+        ]
+        answers = await asyncio.gather(*adding)
+        assert [isinstance(answer, Enqueued) for answer in answers].count(True) == 1
         assert await first.queue.count() == 1
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from infloop.sandbox.access import Access, ResourceLimits
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.kernel.cgroup import memory_cgroup
+from infloop.sandbox.kernel.cgroup import limited_cgroup
 from infloop.sandbox.levels.bubblewrap import BubblewrapSandbox
 
 GROUPS = Path("/sys/fs/cgroup")
@@ -29,6 +29,16 @@ def hold():
 pids = [os.fork() or hold() for _ in range(4)]
 print(sum(os.waitpid(pid, 0)[1] != 0 for pid in pids))
 """
+FORK = """
+import os, signal
+started = 0
+try:
+    while started < 400:
+        if os.fork() == 0: signal.pause()
+        started += 1
+except OSError: pass
+print(started)
+"""
 CHILDREN = {
     "many processes": ("/usr/bin/python3", "-c", MANY),
     "temporary files": ("/bin/sh", "-c", "head -c 240M /dev/zero > /tmp/x; echo $?"),
@@ -39,20 +49,38 @@ def set_up() -> None:
     mounts = {"/proc": "proc", "/run": "tmpfs", "/sys": "sysfs"}
     for place, kind in {**mounts, str(GROUPS): "cgroup2"}.items():
         subprocess.run(["/bin/mount", "-t", kind, kind, place], check=True)
-    (GROUPS / "cgroup.subtree_control").write_text("+memory")
+    for controller in ("memory", "cpu", "pids"):
+        (GROUPS / "cgroup.subtree_control").write_text(f"+{controller}")
     WORKSPACE.mkdir()
     os.chown(WORKSPACE, *NOBODY)
 
 
 async def try_out(sandbox: BubblewrapSandbox, name: str, memory_bytes: int) -> None:
     during: list[str] = []
+    priorities: list[str] = []
+
+    def look(*_: int) -> None:
+        during.extend(groups())
+        priorities.extend((GROUPS / each / "cpu.weight.nice").read_text() for each in groups())
+
     limits = ResourceLimits(memory_bytes=memory_bytes)
     access = Access(write=(str(WORKSPACE),), limits=limits)
     request = ChildRequest(CHILDREN[name], str(WORKSPACE), {"PATH": "/usr/bin:/bin"}, access=access)
-    result = await sandbox.run(request, on_started=lambda *_: during.extend(groups()))
+    result = await sandbox.run(request, on_started=look)
     told = {"said": result.stdout.strip(), "code": result.exit_code, "error": result.error}
-    print(json.dumps({"name": name, "bound": memory_bytes, **told, "during": len(during)}))
+    seen = {"during": len(during), "nice": [int(each) for each in priorities]}
+    print(json.dumps({"name": name, "bound": memory_bytes, **told, **seen}))
     assert groups() == []
+
+
+async def fork_as_root() -> None:
+    """Start many processes as a child of root, for which only the cgroup has a limit."""
+    sandbox = BubblewrapSandbox()
+    access = Access(limits=ResourceLimits(processes=100))
+    argv = ("/usr/bin/python3", "-c", FORK)
+    result = await sandbox.run(ChildRequest(argv, "/", {"PATH": "/usr/bin:/bin"}, access=access))
+    await sandbox.close()
+    print(json.dumps({"forked": result.stdout.strip(), "error": result.error}))
 
 
 def groups() -> list[str]:
@@ -61,11 +89,12 @@ def groups() -> list[str]:
 
 async def main() -> None:
     (GROUPS / "infloop-left").mkdir()
-    with memory_cgroup(GROUPS, 1 << 20):
+    with limited_cgroup(GROUPS, memory_bytes=1 << 20, processes=0):
         sandbox = BubblewrapSandbox(user=NOBODY)
         (kept,) = groups()
         assert kept != "infloop-left"
     assert sandbox.not_covered == ()
+    await fork_as_root()
     for memory_bytes in (128 << 20, 0):
         for name in CHILDREN:
             await try_out(sandbox, name, memory_bytes)

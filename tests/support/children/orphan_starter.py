@@ -24,6 +24,7 @@ from support.workflows import edges, node, workflow
 FIRST_TICKS_S, TICK_S = 0.01, 0.002
 """Before there are children, and from then on: most are killed with children."""
 
+# Each ends by itself after some minutes: a test that is killed cannot clean up.
 # What each writes is thrown away: with the pipes open, its step would wait for it.
 ASLEEP = "sh -c '{deaf}sleep {time} & wait' </dev/null >/dev/null 2>&1"
 DEAF = 'trap "" HUP INT TERM; '
@@ -34,14 +35,14 @@ WAYS = (
     f"setsid -f {ASLEEP}; sleep {{time}}",
     f"(setsid setsid -f {ASLEEP} &) ; exit 0",
     f"{{deaf}}(setsid -f {ASLEEP} &) ; sleep {{time}}",
-    "while :; do sleep 0.02; (sleep {time} &) ; done",
+    "n=0; while test $((n += 1)) -lt 2000; do sleep 0.02; (sleep {time} &) ; done",
 )
 
 
 def line(number: int) -> str:
     """A shell line whose processes are to outlive everything; each has the number in its name."""
     deaf = DEAF if number % 3 == 0 else ""
-    return WAYS[number % len(WAYS)].format(time=f"86400.{number}", deaf=deaf)
+    return WAYS[number % len(WAYS)].format(time=f"300.{number}", deaf=deaf)
 
 
 async def work(folder: Path, number: int) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.application.models import Model
-from infloop.application.runs.file_changes import file_changes, printable_paths
+from infloop.application.runs.file_changes import file_changes, printable_paths, run_result
 from infloop.application.runs.models import FileChange
 from infloop.errors import UsageError
 from infloop.workspace.applying.apply import ProtectedChanges, apply, overlapping_edits
 from infloop.workspace.applying.merge import MergeConflict as TreeConflict
+from infloop.workspace.applying.selection import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,14 +27,14 @@ if TYPE_CHECKING:
 class Applied(Model, kw_only=True, tag_field="outcome", tag="applied"):
     """The changes are in the work tree of `repository`, or a commit on `branch`.
 
-    `left_out` are changed files that git ignores, or that are in a repository of their own.
+    `leftOut` maps changed files that were not applied to the reason.
     """
 
     repository: str
     branch: str | None
     commit: str | None
     files: list[FileChange]
-    left_out: list[str]
+    left_out: dict[str, str]
 
 
 class UncommittedChanges(Model, kw_only=True, tag_field="outcome", tag="uncommitted"):
@@ -72,24 +74,41 @@ class ApplyChanges:
         branch: str | None = None,
         allow: Sequence[str] = (),
         allow_all: bool = False,
+        everything: bool = False,
+        include: Sequence[str] = (),
     ) -> ApplyResult:
         """Apply the changes of a run to the work tree, or to a new or existing branch.
 
+        These are the changes that `RunHistory.diff` shows with the same `everything` and `include`.
         `node` says whose changes, if several agents made some. `allow` are protected files and
         directories that may change; with `allow_all`, all of them may.
         """
         row = await self._resources.store.run_log.run(run_id)
         workspaces = await self._resources.workspaces()
-        saved = await _saved(workspaces, _chosen(workspaces.listed(run_id), run_id, node))
-        if branch is None and (paths := await overlapping_edits(workspaces.store, saved)):
+        worktree = _chosen(workspaces.listed(run_id), run_id, node)
+        saved = await _saved(workspaces, worktree)
+        wanted = Wanted(everything, tuple(include))
+        result = await run_result(self._resources, run_id, wanted=wanted)
+        assert result is not None  # there is a saved worktree
+        selection = result.selections[worktree.path]
+        if branch is None and (
+            paths := await overlapping_edits(workspaces.store, saved, selection)
+        ):
             return UncommittedChanges(repository=saved.repository, paths=list(paths))
         await self._record(row, saved, branch, caller)
         message = f"{row.workflow_name}: {saved.node}\n\nApplied by infloop from run {run_id}."
-        store = workspaces.store
-        done = await apply(store, saved, to_branch=branch, message=message, allow=allow)
+        apply_saved = partial(
+            apply,
+            workspaces.store,
+            saved,
+            selection,
+            to_branch=branch,
+            message=message,
+            named=await workspaces.named_files(saved.repository),
+        )
+        done = await apply_saved(allow=allow)
         if isinstance(done, ProtectedChanges) and allow_all:
-            everything = (*allow, *done.paths)
-            done = await apply(store, saved, to_branch=branch, message=message, allow=everything)
+            done = await apply_saved(allow=(*allow, *done.paths))
         if isinstance(done, ProtectedChanges):
             return ProtectedFiles(paths=printable_paths(done.paths))
         if isinstance(done, TreeConflict):
@@ -99,7 +118,7 @@ class ApplyChanges:
             branch=done.branch,
             commit=done.commit,
             files=file_changes(done.changes),
-            left_out=list(done.left_out),
+            left_out=printable_paths(selection.left_out),
         )
 
     async def _record(self, row: RunRow, saved: Saved, branch: str | None, caller: Caller) -> None:
@@ -128,8 +147,9 @@ def _chosen(found: Sequence[WorktreeInfo], run_id: str, node: str | None) -> Wor
 
 
 async def _saved(workspaces: Workspaces, worktree: WorktreeInfo) -> Saved:
-    if worktree.status == "in use":
+    saved = await workspaces.saved(worktree)
+    if saved is None:
         raise UsageError(
             f"run {worktree.run_id!r} is still working in its worktree; wait until it has finished"
         )
-    return worktree.saved or await workspaces.trees.save(worktree.name)
+    return saved

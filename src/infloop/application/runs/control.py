@@ -7,6 +7,9 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
+from infloop.application.isolation import describe_isolation
 from infloop.application.runs.models import (
     ACTIVE,
     FINISHED,
@@ -18,7 +21,8 @@ from infloop.application.runs.models import (
     RunPromise,
     StartedRun,
 )
-from infloop.errors import Conflict, Forbidden, NotFound, UsageError, WorkflowError
+from infloop.application.runs.workflow_file import changed_file, definition_of
+from infloop.errors import Conflict, Forbidden, NotFound, UsageError
 from infloop.model.events import Cause
 from infloop.model.problems import short_repr
 from infloop.runtime.runs.run_status import current_status
@@ -32,7 +36,6 @@ if TYPE_CHECKING:
     from infloop.catalog import Bundle
     from infloop.model.audit import EventName
     from infloop.model.values import JsonObject, JsonValue
-    from infloop.runtime.runs.service import RunService
     from infloop.store.interfaces.run_log import RunRow
 
 PRIORITY = 10
@@ -130,6 +133,7 @@ class Runs:
         With `max_cost_usd` the run may spend that much in all, within what the operator allows.
         """
         row = await self._resources.store.run_log.run(run_id)
+        changed = await changed_file(self._resources, run_id)
         await self._record("run.resumed", row, caller)
         service = await self._resources.service()
         try:
@@ -140,16 +144,25 @@ class Runs:
             run_id=run_id,
             correlation_id=caller.correlation_id or row.correlation_id,
             after_seq=row.last_seq,
+            workflow_file=changed or UNSET,
         )
 
-    async def plan_rewind(self, run_id: str, step: str) -> RewindPlan:
-        """Return what a rewind to `step` would change in the run's directories."""
+    async def plan_rewind(
+        self, run_id: str, step: str, workflow: Bundle | None = None
+    ) -> RewindPlan:
+        """Return what a rewind to `step` would change in the run's directories.
+
+        Raises UsageError if the run cannot go on from there with `workflow`.
+        """
         from infloop.application.runs.file_changes import file_changes
 
-        plan = await (await self._resources.service()).plan_rewind(run_id, step)
+        definition = definition_of(workflow) if workflow else None
+        plan = await (await self._resources.service()).plan_rewind(run_id, step, definition)
+        changed = None if workflow else await changed_file(self._resources, run_id)
         return RewindPlan(
             run_id=run_id,
             step=step,
+            workflow_file=changed or UNSET,
             directories=[
                 DirectoryRestore(
                     directory=each.directory,
@@ -159,20 +172,40 @@ class Runs:
             ],
         )
 
-    async def rewind(self, run_id: str, step: str, caller: Caller) -> StartedRun:
-        """Start a new run from a step of this one, with the files as they were then."""
+    async def rewind(
+        self,
+        run_id: str,
+        step: str,
+        caller: Caller,
+        *,
+        workflow: Bundle | None = None,
+        current: bool = False,
+    ) -> StartedRun:
+        """Start a new run from a step of this one, with the files as they were then.
+
+        It goes on with `workflow`, or with the `current` version of its own, if everything before
+        the step is the same there.
+        """
+        from infloop.runtime.runs.rewinding import NewVersion
+
         row = await self._resources.store.run_log.run(run_id)
-        await self._record("run.rewound", row, caller, step=step)
+        if current and workflow is None:
+            workflow = await asyncio.to_thread(self._bundle, row.workflow_id)
+        version = NewVersion(definition_of(workflow), _source(workflow)) if workflow else None
+        changed = None if workflow else await changed_file(self._resources, run_id)
+        file: dict[str, JsonValue] = {"workflow": version.file} if version else {}
+        await self._record("run.rewound", row, caller, step=step, **file)
         service = await self._resources.service()
         try:
             seq = await service.find_step(run_id, step)
-            new = await service.rewind(run_id, step)
+            new = await service.rewind(run_id, step, version)
         except UsageError as error:
             raise Conflict(str(error), "cannot-rewind") from None
         return StartedRun(
             run_id=new,
             correlation_id=caller.correlation_id or row.correlation_id,
             after_seq=seq - 1,
+            workflow_file=changed or UNSET,
         )
 
     # -- after a crash -----------------------------------------------------------------------
@@ -190,30 +223,35 @@ class Runs:
         """Go on with a run whose workflow asks to be resumed after a crash."""
         await (await self._resources.service()).resume(run_id)
 
-    async def unconfined_reason(self) -> str:
-        """Return why children are not confined; empty if they are, or if it was asked for."""
-        return (await self._resources.service()).unconfined_reason
+    async def isolation(self) -> str:
+        """Say how children run, and which settings change that."""
+        return describe_isolation(*(await self._resources.service()).isolation)
 
     # -- starting ----------------------------------------------------------------------------
 
     async def start(
-        self, workflow: Bundle, inputs: JsonObject, caller: Caller, *, directory: str
+        self,
+        workflow: Bundle,
+        inputs: JsonObject,
+        caller: Caller,
+        *,
+        directory: str,
+        untrusted: tuple[str, ...] = (),
     ) -> StartedRun:
         """Start a run that this process drives; it is durable when this returns.
 
-        Only the command line does this. Other surfaces use the queue.
+        Only the command line does this. Other surfaces use the queue. `untrusted` names the inputs
+        that come from outside.
         """
-        from infloop.engine.graph import Definition
-
         if caller.surface != "cli":
             raise Forbidden(f"runs over {caller.surface!r} are started through the queue")
         service = await self._resources.service()
         correlation_id = caller.correlation_id or f"cid_{secrets.token_hex(16)}"
         run_id = await service.start(
-            Definition(workflow.root.id, workflow.plain()),
+            definition_of(workflow),
             inputs,
             workdir=directory,
-            cause=Cause("cli", str(workflow.source)),
+            cause=Cause("cli", _source(workflow), untrusted=untrusted),
             correlation_id=correlation_id,
         )
         return StartedRun(run_id=run_id, correlation_id=correlation_id, after_seq=0)
@@ -248,8 +286,19 @@ class Runs:
             given = tuple(name for name in filled if name in inputs)
             cause = Cause("mcp", caller.transport, untrusted=given)
             trigger_id = f"mcp_{self._resources.clock.now_ms()}_{secrets.token_hex(4)}"
-            _refuse_untrusted(service, bundle, cause)
         workdir = await asyncio.to_thread(self._directory, directory)
+        wanted = RunRequest(
+            workflow_id=workflow_id,
+            inputs=filled,
+            cause=cause,
+            workdir=workdir,
+            correlation_id=caller.correlation_id,
+            trigger_id=trigger_id,
+            workflow_name=bundle.root.name,
+            priority=PRIORITY,
+            key=f"api:{workflow_id}:{idempotency_key}" if idempotency_key else "",
+        )
+        await self._queue.check(wanted)
         await self._resources.audit().record(
             "run.queued",
             caller.actor,
@@ -257,18 +306,7 @@ class Runs:
             workflow_id=workflow_id,
             details={"via": caller.surface},
         )
-        added = await self._queue.add(
-            RunRequest(
-                workflow_id=workflow_id,
-                inputs=filled,
-                cause=cause,
-                workdir=workdir,
-                correlation_id=caller.correlation_id,
-                trigger_id=trigger_id,
-                priority=PRIORITY,
-                key=f"api:{workflow_id}:{idempotency_key}" if idempotency_key else "",
-            )
-        )
+        added = await self._queue.add(wanted)
         return RunPromise(
             run_id=added.run_id,
             queue_id=added.id,
@@ -323,11 +361,7 @@ class Runs:
         )
 
 
-def _refuse_untrusted(service: RunService, bundle: Bundle, cause: Cause) -> None:
-    """Refuse at once what the run would be refused for when its turn comes."""
-    from infloop.policy.taint import find_violations, violations_message
-
-    confined = not service.unconfined_reason
-    found = find_violations(bundle.plain(), bundle.root.id, cause.untrusted, confined=confined)
-    if found:
-        raise WorkflowError(violations_message(found))
+def _source(workflow: Bundle) -> str:
+    """Return the full path of a workflow's file, or what stands for it."""
+    source = workflow.source
+    return str(source.absolute() if source.exists() else source)

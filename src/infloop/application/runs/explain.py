@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from infloop.application.models import Model
+from infloop.application.runs.cost import RunCost
 from infloop.application.runs.models import RunSummary
 from infloop.application.runs.next_actions import NextAction, next_actions
 from infloop.application.runs.replay import whole_view
@@ -105,7 +106,9 @@ class Ending(Model, kw_only=True):
 class Explanation(Model, kw_only=True):
     """Why a run is what it is.
 
-    `lastOutput` is what the steps in progress, or the last step, printed last.
+    `lastOutput` is what the steps in progress, or the last step, printed last. `denials` are things
+    that agents were not allowed to do, each with what allows it. `newWorkflow` says whether the run
+    went on with another version of its workflow than it began with.
     """
 
     run: RunSummary
@@ -114,10 +117,11 @@ class Explanation(Model, kw_only=True):
     workdir: str
     ancestors: list[Ancestor]
     steps_done: int
-    cost_usd: float | None
-    cost_is_complete: bool
+    cost: RunCost
     resumed_at: list[int]
     notices: list[NoticeText]
+    denials: list[str]
+    new_workflow: bool
     stop: StopReason | None
     process: OwnerProcess
     last_sign_at: int
@@ -186,6 +190,19 @@ class Explanations:
         return text
 
 
+def _missing_references(view: RunView) -> list[NoticeText]:
+    """Return one warning for each reference that had no value, however often it was used."""
+    distinct = {(one.node, one.field, one.missing_key): one for one in view.missing_references}
+    return [
+        NoticeText(
+            level="warning",
+            message=f"{{{{{one.missing_key}}}}} in the {one.field} of {one.path} does not exist, "
+            "so it is empty",
+        )
+        for one in distinct.values()
+    ]
+
+
 def explanation(
     run: RunSummary,
     view: RunView,
@@ -207,11 +224,15 @@ def explanation(
         workdir=started.workdir if started else "",
         ancestors=list(ancestors),
         steps_done=view.steps_done,
-        cost_usd=view.cost_usd,
-        cost_is_complete=not view.cost_is_incomplete,
+        cost=view.cost,
         # A rewound run begins with a resume.
         resumed_at=view.resumed_at[1 if run.cause.kind == "rewind" else 0 :],
-        notices=[NoticeText(level=each.level, message=each.message) for each in view.notices],
+        notices=[
+            *_missing_references(view),
+            *(NoticeText(level=each.level, message=each.message) for each in view.notices),
+        ],
+        denials=list(view.denials),
+        new_workflow=view.new_workflow,
         stop=StopReason(at=view.stopped_at, reason=view.stop.reason) if view.stop else None,
         process=OwnerProcess(
             id=owner, pid=process.pid if process else None, host=process.host if process else ""

@@ -2,47 +2,103 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.application.runs.models import DirectoryChanges, DirectoryDiff, FileChange
+from infloop.errors import StepError, UsageError
+from infloop.runtime.timeline import directory_work
+from infloop.workspace.applying.merge import edit_tree
 from infloop.workspace.applying.review import protected_changes
-from infloop.workspace.snapshots.changes import printable
+from infloop.workspace.applying.selection import NOTHING_MORE
+from infloop.workspace.snapshots.changes import changes, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from infloop.runtime.timeline import SnapshotPair
+    from infloop.application.resources import Resources
+    from infloop.runtime.workspaces import Workspaces
+    from infloop.workspace.applying.selection import Selection, Wanted
     from infloop.workspace.snapshots.changes import Change
     from infloop.workspace.snapshots.store import SnapshotStore
 
 
-async def directory_diff(store: SnapshotStore, span: SnapshotPair) -> DirectoryDiff:
-    """Return what changed between two snapshots of a directory, as a patch."""
-    return DirectoryDiff(
-        directory=span.directory,
-        patch=await store.patch(span.before, span.after),
-        changed=span.before != span.after,
-        protected=await _protected(store, span),
-    )
+class RunResult(NamedTuple):
+    """The result of a run or a part of it, by directory."""
+
+    workspaces: Workspaces
+    selections: dict[str, Selection]
 
 
-async def directory_changes(store: SnapshotStore, span: SnapshotPair) -> DirectoryChanges:
-    """Return which files changed between two snapshots of a directory."""
-    return DirectoryChanges(
-        directory=span.directory,
-        files=file_changes(await store.diff(span.before, span.after)),
-        changed=span.before != span.after,
-        protected=await _protected(store, span),
-    )
+async def run_result(
+    resources: Resources, run_id: str, step: str = "", wanted: Wanted = NOTHING_MORE
+) -> RunResult | None:
+    """Return the files that are the result of a run, or of a step or round of it.
+
+    None if there are no snapshots. Raises UsageError if no changed file fits a wanted name.
+    """
+    found = await directory_work(resources.store.run_log, run_id, step)
+    workspaces = await resources.workspaces()
+    selections = await workspaces.results(run_id, found, wanted, whole=not step)
+    if not selections:
+        return None
+    fitting = {name for each in selections.values() for name in each.fitting}
+    for name in wanted.names:
+        if name not in fitting:
+            raise UsageError(f"no changed file of run {run_id!r} fits {name!r}")
+    return RunResult(workspaces, selections)
 
 
-async def _protected(store: SnapshotStore, span: SnapshotPair) -> dict[str, str]:
-    before, after = await store.stored_tree(span.before), await store.stored_tree(span.after)
-    changed = await store.trees.leaves(before.files, after.files)
-    return printable_paths(await protected_changes(store.trees, before.files, changed))
+async def directory_diffs(result: RunResult) -> list[DirectoryDiff]:
+    """Return the result as patches."""
+    store = result.workspaces.store
+    return [
+        DirectoryDiff(
+            directory=directory,
+            patch=await store.trees.patch(each.base, await _result_tree(store, each)),
+            changed=bool(each.chosen),
+            protected=await _protected(result.workspaces, directory, each),
+            left_out=printable_paths(each.left_out),
+        )
+        for directory, each in result.selections.items()
+    ]
 
 
-def printable_paths(reasons: dict[str, str]) -> dict[str, str]:
+async def directory_changes(result: RunResult) -> list[DirectoryChanges]:
+    """Return the result as files with the number of their changed lines."""
+    store = result.workspaces.store
+    return [
+        DirectoryChanges(
+            directory=directory,
+            files=file_changes(await _changes(store, each)),
+            changed=bool(each.chosen),
+            protected=await _protected(result.workspaces, directory, each),
+            left_out=printable_paths(each.left_out),
+        )
+        for directory, each in result.selections.items()
+    ]
+
+
+async def _changes(store: SnapshotStore, selection: Selection) -> list[Change]:
+    lines = await store.trees.lines(selection.base, await _result_tree(store, selection))
+    return changes(selection.chosen, lines, ())
+
+
+async def _result_tree(store: SnapshotStore, selection: Selection) -> str:
+    return await edit_tree(store, store.trees, selection.base, selection.chosen, to="new")
+
+
+async def _protected(
+    workspaces: Workspaces, directory: str, selection: Selection
+) -> dict[str, str]:
+    named = {}
+    with suppress(StepError):  # broken settings; `apply` refuses to go on then
+        named = await workspaces.named_files(directory)
+    trees = workspaces.store.trees
+    return printable_paths(await protected_changes(trees, selection.base, selection.chosen, named))
+
+
+def printable_paths(reasons: Mapping[str, str]) -> dict[str, str]:
     """Return the paths without control characters, each with its reason."""
     return {printable(path): why for path, why in reasons.items()}
 

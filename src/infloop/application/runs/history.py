@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
+from infloop.application.runs.cost import run_cost
 from infloop.application.runs.models import (
     ChangeList,
     Diff,
@@ -16,6 +19,7 @@ from infloop.application.runs.models import (
     OutputPage,
     OutputPreview,
     QueuedRun,
+    RefusedFiring,
     ReplacedDirectory,
     RunDetail,
     RunPage,
@@ -27,13 +31,15 @@ from infloop.application.runs.models import (
 )
 from infloop.errors import NotFound, UsageError
 from infloop.model.events import Output, StepStarted, step_path
+from infloop.model.values import compact_json
 from infloop.runtime.runs.run_status import current_status
 from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from infloop.application.resources import Resources
+    from infloop.application.runs.file_changes import RunResult
     from infloop.application.runs.models import QueueStatus, RunStatus
     from infloop.application.runs.view import RunView, StepView
     from infloop.model.events import Recorded
@@ -43,7 +49,12 @@ if TYPE_CHECKING:
     from infloop.store.interfaces.run_log import RunRow, SearchHit, StoredStatus
 
 MAX_EVENTS = 5_000
-"""How many of its newest events a run's record holds."""
+"""How many of its newest events the state of the latest run holds."""
+
+MAX_RECORDED_EVENTS = 50_000
+"""How many of its newest events a run's record holds, if they are not too large together."""
+MAX_RECORDED_CHARS = 64 << 20
+EVENTS_AT_ONCE = 10_000
 
 MAX_SEARCHED = 500
 PAGE = 200
@@ -92,6 +103,7 @@ class RunHistory:
             )
         found = await self._log.runs_with_prefix(name)
         if not found:
+            await self._refuse_queued(name)
             raise UsageError(f"there is no run {name!r}; `infloop runs` lists them")
         if len(found) > 1:
             few = ", ".join(row.id for row in found[:4])
@@ -100,6 +112,27 @@ class RunHistory:
                 "give more of its id"
             )
         return found[0]
+
+    async def find_or_queued(self, name: str) -> RunSummary | QueuedRun:
+        """Return a run as `find` does, also one that waits in the queue."""
+        return await self._find_queued(name) or await self.find(name)
+
+    async def _find_queued(self, name: str) -> QueuedRun | None:
+        if len(name) < SHORTEST_PREFIX:
+            return None
+        entries = await self._resources.store.queue.entries()
+        found = [entry for entry in entries if entry.run.run_id.startswith(name)]
+        return queued(found[0]) if len(found) == 1 else None
+
+    async def _refuse_queued(self, name: str) -> None:
+        """Raise a UsageError that says why a run that waits in the queue has not started."""
+        waiting = await self._find_queued(name)
+        if waiting is not None:
+            why = f" and is held: {waiting.reason}" if waiting.reason else ""
+            raise UsageError(
+                f"run {waiting.run_id!r} has not started: it waits in the queue{why}; "
+                f"`infloop cancel {waiting.run_id}` removes it"
+            )
 
     async def find_row_or_entry(self, run_id: str) -> RunRow | QueueEntry:
         """Return a run's row, or its place in the queue; raise NotFound if there is neither.
@@ -148,12 +181,18 @@ class RunHistory:
         found = await self.find_row_or_entry(run_id)
         return queued(found) if isinstance(found, QueueEntry) else await self._detail(found)
 
-    async def record(self, workflow_id: str, run_id: str) -> RunDetail:
-        """Return a run of this workflow, with its newest events once it has ended."""
-        row = await self._log.run(run_id)
-        if row.workflow_id != workflow_id:
+    async def record(self, workflow_id: str, run_id: str) -> RunDetail | QueuedRun:
+        """Return a run of this workflow, with its newest events once it has ended.
+
+        It may still wait in the queue.
+        """
+        found = await self.find_row_or_entry(run_id)
+        run = found.run if isinstance(found, QueueEntry) else found
+        if run.workflow_id != workflow_id:
             raise NotFound(f"workflow {workflow_id[:80]!r} has no run {run_id!r}")
-        return await self._detail(row, with_events=row.finished_at is not None)
+        if isinstance(found, QueueEntry):
+            return queued(found)
+        return await self._detail(found, MAX_RECORDED_EVENTS if found.finished_at else 0)
 
     async def latest(self) -> LatestRun:
         """Return the run that began last, with its newest events; a live run comes first."""
@@ -161,19 +200,24 @@ class RunHistory:
         rows = [await self._log.run(live[-1])] if live else await self._log.runs(limit=1)
         if not rows:
             return LatestRun(state=Idle(iteration_by_loop_id={}, scope={}, events=[]))
-        state = await self._detail(rows[0], with_events=True)
+        state = await self._detail(rows[0], MAX_EVENTS)
         if state.iteration_by_loop_id is UNSET:
             state = replace(state, iteration_by_loop_id={})
         return LatestRun(state=state)
 
-    async def _detail(self, row: RunRow, *, with_events: bool = False) -> RunDetail:
+    async def _detail(self, row: RunRow, max_events: int = 0) -> RunDetail:
         service = self._resources.driving()
         progress = service.progress(row.id) if service and row.finished_at is None else None
-        events = await self._newest_events(row) if with_events else UNSET
+        cost = await run_cost(self._resources.store.ledger, row.id)
         common = asdict(await self.summarize(row)) | {
             "untrusted": await self._untrusted(row),
-            "events": events,
+            "cost_usd": cost.usd,
+            "cost_is_complete": cost.complete,
+            "tokens": cost.tokens,
         }
+        if max_events:
+            events, truncated = await self._newest_events(row, max_events)
+            common |= {"events": events, "truncated": truncated or UNSET}
         if progress is None:
             return RunDetail(**common, scope=await self._log.scope(row.id) or {})
         return RunDetail(
@@ -205,6 +249,8 @@ class RunHistory:
         """Return a run with its steps."""
         view, row = await self.view(run_id), await self._log.run(run_id)
         detail = asdict(await self._detail(row))
+        # The record of an imported run says what it cost.
+        detail |= {"cost_usd": view.cost.usd, "cost_is_complete": view.cost.complete}
         if view.finished:
             error = view.finished.error
             detail |= {"error": error, "error_message": error or UNSET}
@@ -213,8 +259,6 @@ class RunHistory:
             inputs=view.started.inputs if view.started else {},
             isolation=view.isolation,
             egress=view.egress,
-            cost_usd=view.cost_usd,
-            cost_is_complete=not view.cost_is_incomplete,
             steps_done=view.steps_done,
             step_list=[_step_report(step) for step in view.steps()],
         )
@@ -261,20 +305,27 @@ class RunHistory:
             return None
         return RunProgress(open_nodes=list(found.nodes), rounds=dict(found.rounds))
 
-    async def _newest_events(self, row: RunRow) -> list[Message]:
+    async def _newest_events(self, row: RunRow, limit: int) -> tuple[list[Message], bool]:
+        """Return the newest events of a run, and whether there are older ones."""
         from infloop.model.messages import RunFinished, expand
 
-        found: list[Message] = []
-        after = max(0, row.last_seq - MAX_EVENTS)
-        while batch := await self._log.events(row.id, after):
-            for recorded in batch:
-                found += expand(recorded)
-                last = found[-1] if found else None
-                if isinstance(last, RunFinished):
-                    last.scope = await self._log.scope(row.id) or {}
+        after = max(0, row.last_seq - limit)
+        truncated = after > 0 and bool(await self._log.events(row.id, 0, after, limit=1))
+        pages: deque[tuple[list[Message], int]] = deque()
+        total = 0
+        while batch := await self._log.events(row.id, after, limit=EVENTS_AT_ONCE):
             after = batch[-1].seq
-            del found[:-MAX_EVENTS]
-        return found
+            page = [message for recorded in batch for message in expand(recorded)]
+            if page and isinstance(page[-1], RunFinished):
+                page[-1].scope = await self._log.scope(row.id) or {}
+            size = len(await asyncio.to_thread(compact_json, page))
+            pages.append((page, size))
+            total += size
+            while total > MAX_RECORDED_CHARS and len(pages) > 1:
+                total -= pages.popleft()[1]
+                truncated = True
+        found = [message for page, _ in pages for message in page]
+        return found[-limit:], truncated or len(found) > limit
 
     async def scope(self, run_id: str) -> JsonObject:
         """Return the scope that a settled run ended with."""
@@ -308,6 +359,52 @@ class RunHistory:
 
         At most `max_searched` search results are looked at.
         """
+        page = await self._page(workflow_id, status, search, limit, before, max_searched)
+        if status or search or before:
+            return page
+        return replace(
+            page, held=await self.held(workflow_id), refused=await self.refused(workflow_id)
+        )
+
+    async def held(self, workflow_id: str | None = None) -> list[QueuedRun]:
+        """Return the queued runs that cannot start, each with the reason."""
+        entries = await self._resources.store.queue.entries()
+        return [
+            queued(entry)
+            for entry in entries
+            if entry.held and workflow_id in (None, entry.run.workflow_id)
+        ]
+
+    async def refused(
+        self, workflow_id: str | None = None, limit: int = PAGE
+    ) -> list[RefusedFiring]:
+        """Return the refused firings of triggers, newest first."""
+        store = self._resources.store
+        return [
+            RefusedFiring(
+                trigger=each.trigger,
+                trigger_name=each.name,
+                trigger_kind=each.kind,
+                workflow_id=each.workflow_id,
+                reason=each.reason,
+                message=each.message,
+                correlation_id=each.correlation_id,
+                at=each.at,
+                first_at=each.first_at,
+                count=each.count,
+            )
+            for each in await store.refusals.newest(workflow_id=workflow_id, limit=limit)
+        ]
+
+    async def _page(
+        self,
+        workflow_id: str | None,
+        status: RunStatus | None,
+        search: str | None,
+        limit: int,
+        before: str | None,
+        max_searched: int,
+    ) -> RunPage:
         found: list[RunSummary] = []
         candidates = (
             self._search(search, workflow_id, max_searched)
@@ -369,27 +466,36 @@ class RunHistory:
 
     # -- files -------------------------------------------------------------------------------
 
-    async def diff(self, run_id: str, step: str = "") -> Diff:
-        """Return what a run, or one step or round of it, changed in its directories."""
-        from infloop.application.runs.file_changes import directory_diff
-        from infloop.runtime.timeline import snapshot_pairs
+    async def diff(
+        self, run_id: str, step: str = "", *, everything: bool = False, include: Sequence[str] = ()
+    ) -> Diff:
+        """Return the files that are the result of a run, or of one step or round of it.
 
-        await self._log.run(run_id)
-        found = await snapshot_pairs(self._log, run_id, step)
-        store = (await self._resources.workspaces()).store if found else None
-        return Diff(directories=[await directory_diff(store, span) for span in found if store])
+        Of a whole run in a worktree this is exactly what `apply` takes. With `everything`, or for
+        the names in `include`, also files that only a check made and files that git ignores.
+        """
+        from infloop.application.runs.file_changes import directory_diffs
 
-    async def changes(self, run_id: str, step: str = "") -> ChangeList:
-        """Return which files a run, or one step or round of it, changed in its directories."""
+        result = await self._result(run_id, step, everything, include)
+        return Diff(directories=await directory_diffs(result) if result else [])
+
+    async def changes(
+        self, run_id: str, step: str = "", *, everything: bool = False, include: Sequence[str] = ()
+    ) -> ChangeList:
+        """Return which files `diff` shows."""
         from infloop.application.runs.file_changes import directory_changes
-        from infloop.runtime.timeline import snapshot_pairs
+
+        result = await self._result(run_id, step, everything, include)
+        return ChangeList(directories=await directory_changes(result) if result else [])
+
+    async def _result(
+        self, run_id: str, step: str, everything: bool, include: Sequence[str]
+    ) -> RunResult | None:
+        from infloop.application.runs.file_changes import run_result
+        from infloop.workspace.applying.selection import Wanted
 
         await self._log.run(run_id)
-        found = await snapshot_pairs(self._log, run_id, step)
-        store = (await self._resources.workspaces()).store if found else None
-        return ChangeList(
-            directories=[await directory_changes(store, span) for span in found if store]
-        )
+        return await run_result(self._resources, run_id, step, Wanted(everything, tuple(include)))
 
     async def replaced(self, run_id: str, after_seq: int) -> list[ReplacedDirectory]:
         """Return the directories that a rewind changed after this place in a run."""

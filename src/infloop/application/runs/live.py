@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from infloop.application.runs.followed_run import FollowedRun
 from infloop.application.runs.watched_run import WatchedRun
 from infloop.runtime.event_bus import BusItem, BusMessage
 from infloop.runtime.runs.following import follow
@@ -47,6 +48,10 @@ class Live:
     async def watch(self, started: StartedRun) -> WatchedRun:
         """Watch a run that was just started in this process."""
         return WatchedRun(await self._resources.service(), started)
+
+    def attach(self, run_id: str) -> FollowedRun:
+        """Watch a run, whichever process drives it."""
+        return FollowedRun(self._resources.store, run_id)
 
     async def settled(self, run_id: str, timeout_s: float) -> RunSummary | None:
         """Return a run once it has settled, or None if that takes longer than `timeout_s`."""

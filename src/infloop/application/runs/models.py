@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec import UNSET, UnsetType, field
 
 from infloop.application.models import Model
+from infloop.application.runs.cost import Tokens
 from infloop.model.events import Cause
 from infloop.model.messages import Message
 from infloop.model.values import JsonObject
@@ -20,6 +21,16 @@ FINISHED: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled")
 
 ACTIVE: tuple[RunStatus, ...] = ("running", "stalled")
 """A process exists that drives such a run."""
+
+
+class WorkflowFile(Model, kw_only=True):
+    """The file of a run's workflow, if it is not what the run began with.
+
+    `broken`: it has changed and could not be run now.
+    """
+
+    file: str
+    state: Literal["changed", "gone", "broken"]
 
 
 class SearchMatch(Model, kw_only=True):
@@ -67,15 +78,21 @@ class RunProgress(Model, kw_only=True):
 class RunDetail(RunSummary, kw_only=True, tag="run"):
     """A run with its scope, and with where it is while it is live in this process.
 
-    `untrusted` names the inputs and nodes that hold something from outside.
+    `untrusted` names the inputs and nodes that hold something from outside. `costUsd` is null if
+    nothing that costs money has run, or if no cost is known; unless `costIsComplete`, the true cost
+    may be higher. `truncated` is true if `events` has only the newest ones.
     """
 
     untrusted: list[str]
     scope: JsonObject
+    cost_usd: float | None
+    cost_is_complete: bool
+    tokens: Tokens
     current_node_id: str | UnsetType | None = UNSET
     open_node_ids: list[str] | UnsetType = UNSET
     iteration_by_loop_id: dict[str, int] | UnsetType = UNSET
     events: list[Message] | UnsetType = UNSET
+    truncated: bool | UnsetType = UNSET
 
 
 class OutputPreview(Model, kw_only=True):
@@ -106,14 +123,12 @@ class StepReport(Model, kw_only=True):
 class RunReport(RunDetail, kw_only=True, tag="run"):
     """A run with its steps. Of a long loop the first and the last rounds are listed.
 
-    `error` is complete here. `costUsd` is null if nothing that costs money has run.
+    `error` is complete here.
     """
 
     inputs: JsonObject
     isolation: str
     egress: str
-    cost_usd: float | None
-    cost_is_complete: bool
     steps_done: int
     step_list: list[StepReport]
 
@@ -127,7 +142,10 @@ class OutputPage(Model, kw_only=True):
 
 
 class QueuedRun(Model, kw_only=True, tag_field="kind", tag="queued"):
-    """A run that waits in the queue, or left it without having begun (`reason` says why)."""
+    """A run that waits in the queue, or was removed from it.
+
+    `reason` says why a run that waits is held: it cannot start, and is tried again.
+    """
 
     run_id: str
     queue_id: str
@@ -140,11 +158,36 @@ class QueuedRun(Model, kw_only=True, tag_field="kind", tag="queued"):
     correlation_id: str
 
 
+class RefusedFiring(Model, kw_only=True):
+    """A trigger that fired and whose run was refused.
+
+    `trigger` is the fingerprint of its id, as in the audit log. Equal refusals are counted: `at` is
+    the time of the last, `firstAt` of the first.
+    """
+
+    trigger: str
+    trigger_name: str
+    trigger_kind: str
+    workflow_id: str
+    reason: str
+    message: str
+    correlation_id: str
+    at: int
+    first_at: int
+    count: int
+
+
 class RunPage(Model, kw_only=True):
-    """Runs, newest first; pass `next` as `before` to get the following page."""
+    """Runs, newest first; pass `next` as `before` to get the following page.
+
+    The first page of an unfiltered list also has what did not become a run: `held` in the queue,
+    with the reason, and `refused` firings of triggers, newest first.
+    """
 
     runs: list[RunSummary]
     next: str | None = None
+    held: list[QueuedRun] = field(default_factory=list)
+    refused: list[RefusedFiring] = field(default_factory=list)
 
 
 class EventPage(Model, kw_only=True):
@@ -157,13 +200,15 @@ class EventPage(Model, kw_only=True):
 class DirectoryDiff(Model, kw_only=True):
     """What a run, or a step of it, changed in one directory.
 
-    `protected` maps changed files that other programs act on to the reason.
+    `protected` maps changed files that other programs act on to the reason. `leftOut` maps changed
+    files that are not shown, and that `apply` does not take, to the reason.
     """
 
     directory: str
     patch: str
     changed: bool
     protected: dict[str, str]
+    left_out: dict[str, str]
 
 
 class Diff(Model, kw_only=True):
@@ -192,6 +237,7 @@ class DirectoryChanges(Model, kw_only=True):
     files: list[FileChange]
     changed: bool
     protected: dict[str, str]
+    left_out: dict[str, str]
 
 
 class ChangeList(Model, kw_only=True):
@@ -212,6 +258,7 @@ class RewindPlan(Model, kw_only=True):
 
     run_id: str
     step: str
+    workflow_file: WorkflowFile | UnsetType = UNSET
     directories: list[DirectoryRestore]
 
 
@@ -223,11 +270,15 @@ class ReplacedDirectory(Model, kw_only=True):
 
 
 class StartedRun(Model, kw_only=True):
-    """A run that was started or continued. What is new has a sequence above `afterSeq`."""
+    """A run that was started or continued. What is new has a sequence above `afterSeq`.
+
+    `workflowFile` is there if a run goes on with what it began with, and its file has changed.
+    """
 
     run_id: str
     correlation_id: str
     after_seq: int
+    workflow_file: WorkflowFile | UnsetType = UNSET
 
 
 class Cancellation(Model, kw_only=True):

@@ -10,21 +10,26 @@ from infloop.application.models import Model
 from infloop.errors import NotFound, Overloaded
 from infloop.model.events import Cause
 from infloop.model.values import JsonObject
-from infloop.store.interfaces.queue import QueueFull
+from infloop.store.interfaces.queue import QueueFull, Replayed
 
 if TYPE_CHECKING:
     from infloop.application.caller import Caller
     from infloop.application.resources import Resources
-    from infloop.runtime.runs.dispatch import RunRequest
+    from infloop.runtime.runs.dispatch import Dispatcher, RunRequest
     from infloop.store.interfaces.queue import Enqueued, QueueEntry
 
 
 class QueueItem(Model, kw_only=True):
-    """A run in the queue; position 1 is next."""
+    """A run in the queue; position 1 is next.
+
+    `held` says why this run cannot start. It has position 0, and is tried again until it starts or
+    somebody removes it.
+    """
 
     queue_id: str
     run_id: str
     workflow_id: str
+    workflow_name: str
     trigger_id: str
     cause: Cause
     inputs: JsonObject
@@ -32,6 +37,7 @@ class QueueItem(Model, kw_only=True):
     position: int
     state: Literal["waiting", "taken", "started", "removed", "dropped"]
     priority: int
+    held: str
 
 
 class QueueList(Model, kw_only=True):
@@ -71,18 +77,31 @@ class RunQueue:
             held=dispatcher.held if dispatcher else "",
         )
 
+    async def check(self, wanted: RunRequest) -> None:
+        """Raise if a run could not start now, or if the queue is full.
+
+        See `Dispatcher.check` for the errors. A repeated request gets its answer from a full queue.
+        """
+        dispatcher = self._dispatcher()
+        await dispatcher.check(wanted)
+        if not wanted.key and await dispatcher.queue.count() >= dispatcher.capacity.queued:
+            raise _full(dispatcher.capacity.queued)
+
     async def add(self, wanted: RunRequest) -> Enqueued:
-        """Add a run; it is durable when this returns. Raises Overloaded when the queue is full."""
+        """Add a run; it is durable when this returns.
+
+        Raises Overloaded when the queue is full, and what `check` raises.
+        """
+        added = await self._dispatcher().put(wanted)
+        if isinstance(added, QueueFull):
+            raise _full(added.limit)
+        assert not isinstance(added, Replayed), "only webhooks have fingerprints"
+        return added
+
+    def _dispatcher(self) -> Dispatcher:
         dispatcher = self._resources.dispatcher
         assert dispatcher is not None, "only a process with a dispatcher adds to the queue"
-        added = await dispatcher.put(wanted)
-        if isinstance(added, QueueFull):
-            raise Overloaded(
-                f"{added.limit} runs wait already; try again when some have begun",
-                "queue-full",
-                retry_after_s=30,
-            )
-        return added
+        return dispatcher
 
     async def remove(self, queue_id: str, caller: Caller) -> QueueItem:
         """Take a waiting run out of the queue, so that it never begins."""
@@ -104,12 +123,18 @@ class RunQueue:
         return _item(entry)
 
 
+def _full(limit: int) -> Overloaded:
+    message = f"{limit} runs wait already; try again when some have begun"
+    return Overloaded(message, "queue-full", retry_after_s=30)
+
+
 def _item(entry: QueueEntry) -> QueueItem:
     run = entry.run
     return QueueItem(
         queue_id=run.id,
         run_id=run.run_id,
         workflow_id=run.workflow_id,
+        workflow_name=str(run.extra.get("workflowName") or run.workflow_id),
         trigger_id=str(run.extra.get("triggerId", "")),
         cause=run.cause,
         inputs=run.inputs,
@@ -117,4 +142,5 @@ def _item(entry: QueueEntry) -> QueueItem:
         position=entry.position,
         state=entry.state,
         priority=run.priority,
+        held=entry.reason if entry.held else "",
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from infloop.application.runs.cost import RunCost, run_cost
 from infloop.application.runs.view import RunView
 from infloop.model.events import Recorded, StepStarted
-from infloop.store.interfaces.ledger import CallFilter
 
 if TYPE_CHECKING:
     from infloop.application.runs.labels import Labels
@@ -26,13 +26,19 @@ async def whole_view(store: Store, run_id: str) -> RunView:
     while batch := await store.run_log.events(run_id, after, limit=BATCH, include_output=False):
         view.apply_all(batch)
         after = batch[-1].seq
-    await check_cost(store.ledger, run_id, view)
+    await read_cost(store.ledger, run_id, view)
     return view
 
 
-async def check_cost(ledger: CallLedger, run_id: str, view: RunView) -> None:
-    """Set whether the cost of the run is known completely."""
-    view.cost_is_incomplete = (await ledger.total(CallFilter(run_id=run_id))).incomplete > 0
+async def read_cost(ledger: CallLedger, run_id: str, view: RunView) -> None:
+    """Set what the run has cost so far.
+
+    The record of an imported run has only what its steps said.
+    """
+    if view.started is not None and view.started.cause.kind == "import":
+        view.cost = RunCost(usd=view.steps_cost_usd)
+    else:
+        view.cost = await run_cost(ledger, run_id)
 
 
 async def view_from_checkpoint(run_log: RunLog, loaded: LoadedRun, labels: Labels) -> RunView:
@@ -54,7 +60,7 @@ async def view_from_checkpoint(run_log: RunLog, loaded: LoadedRun, labels: Label
 def _apply_state(view: RunView, state: State, labels: Labels) -> None:
     """Start the open steps, outermost first, and count the finished ones."""
     view.steps_not_listed = view.steps_done = state.executions - len(state.steps)
-    view.cost_usd = state.cost_usd or None
+    view.steps_cost_usd = state.cost_usd or None
     open_frames = Counter(frame.container for frame in state.frames.values())
     for step in state.steps.values():
         if step.status != "ready":

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, assert_never
 
+from infloop.application.runs.cost import RunCost
 from infloop.model.events import (
     BudgetExceeded,
     GuardFailed,
@@ -46,6 +47,7 @@ STEPS_AT_EACH_END = 20
 PREVIEW_CHARS = 400
 OUTPUT_TAIL_CHARS = 4_000
 NOTICES_AT_EACH_END = 20
+MAX_DENIALS = 5
 
 Item = TypeVar("Item")
 
@@ -117,6 +119,7 @@ class StepView:
     """One visit of a node.
 
     `uses` describes what it works with: a provider, a command. `next_path` is the step after it.
+    `tokens` are those of its input and its output.
     """
 
     path: str
@@ -132,6 +135,7 @@ class StepView:
     error: str = ""
     duration_ms: int = 0
     cost_usd: float | None = None
+    tokens: tuple[int, int] = (0, 0)
     uses: str = ""
     waiting_until: int = 0
     next_path: str = ""
@@ -148,8 +152,9 @@ class StepView:
 
     @property
     def rounds(self) -> int:
-        """How many rounds of a loop have started."""
-        return len(self.frames)
+        """How many rounds of a loop have started; a check before the first one is none."""
+        newest = self.frames.last or self.frames.first
+        return newest[-1].iteration if newest else 0
 
     def loops(self) -> list[tuple[StepView, int]]:
         """Return the loops around this step, outermost first, each with its round."""
@@ -166,7 +171,10 @@ class RunView:
     """A run, rebuilt from its events in order.
 
     `active` are the steps that have started and not finished, by path. `steps_not_listed` were
-    finished before the first event that this view has.
+    finished before the first event that this view has. `denials` are the first different things
+    that agents were not allowed to do. `cost` is set from the ledger; `steps_cost_usd` is what the
+    steps of this record say. `new_workflow` says whether the run goes on with another
+    version of its workflow than it began with.
     """
 
     def __init__(self) -> None:
@@ -180,19 +188,21 @@ class RunView:
         self.last_at = 0
         self.resumed_at: list[int] = []
         self.isolation = self.egress = ""
+        self.new_workflow = False
         self.stop: StopRequested | None = None
         self.stopped_at = 0
         self.steps_done = 0
         self.steps_not_listed = 0
         self.changed = False
         self.in_worktree = False
-        self.cost_usd: float | None = None
-        self.cost_is_incomplete = False
+        self.steps_cost_usd: float | None = None
+        self.cost = RunCost()
         self.output_step: StepView | None = None
         self.last_finished: StepView | None = None
         self.last_failed: StepView | None = None
         self.missing_references: HeadAndTail[TemplateWarning] = HeadAndTail(NOTICES_AT_EACH_END)
         self.notices: HeadAndTail[Notice] = HeadAndTail(NOTICES_AT_EACH_END)
+        self.denials: list[str] = []
 
     def apply_all(self, items: Iterable[Recorded]) -> None:
         for item in items:
@@ -215,6 +225,7 @@ class RunView:
             case RunResumed():
                 self.finished = None
                 self.resumed_at.append(item.time)
+                self.new_workflow = self.new_workflow or bool(event.definition)
                 self.isolation = event.isolation or self.isolation
                 self.egress = event.egress or self.egress
             case RunFinished():
@@ -226,11 +237,11 @@ class RunView:
             case TemplateWarning():
                 self.missing_references.append(event)
             case Notice():
-                if event.level != "info":
-                    self.notices.append(event)
+                self._add_notice(event)
             case TreeSaved(when="after", path=path) if path in self.active:
                 self.active[path].changed = event
-                self.changed = self.changed or event.files > 0
+                if event.files and node_model(self.active[path].node_type).makes_result:
+                    self.changed = True
             case BudgetExceeded() | GuardFailed() | WaitOver() | Remark():
                 pass
             case _:
@@ -259,6 +270,13 @@ class RunView:
         return last is not None and last.path == path and node_model(last.node_type).is_end
 
     # -- steps -------------------------------------------------------------------------------
+
+    def _add_notice(self, event: Notice) -> None:
+        if event.topic == "permissions":
+            if len(self.denials) < MAX_DENIALS and event.message not in self.denials:
+                self.denials.append(event.message)
+        elif event.level != "info":
+            self.notices.append(event)
 
     def _add_output(self, event: Output) -> None:
         step = self.active.get(event.path)
@@ -331,7 +349,8 @@ class RunView:
         cost = outputs.get("costUsd")
         if isinstance(cost, int | float) and step.opens is None:
             step.cost_usd = float(cost)
-            self.cost_usd = (self.cost_usd or 0.0) + step.cost_usd
+            self.steps_cost_usd = (self.steps_cost_usd or 0.0) + step.cost_usd
+        step.tokens = step_tokens(outputs)
 
     def _failed_inside(self, step: StepView) -> bool:
         """Say whether the last failure was inside this container, which only reports it."""
@@ -339,6 +358,17 @@ class RunView:
         return last is not None and last.path.startswith(
             (f"{step.path}[", f"{step.path}{{", f"{step.path}/")
         )
+
+
+def step_tokens(outputs: JsonObject) -> tuple[int, int]:
+    """Return the tokens of input and output that a step says it used."""
+    said = outputs.get("tokens")
+    counts = said if isinstance(said, dict) else {}
+    read, written = counts.get("input"), counts.get("output")
+    return (
+        read if isinstance(read, int) else 0,
+        written if isinstance(written, int) else 0,
+    )
 
 
 def preview(value: object) -> Preview:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infloop.application.runs.labels import Labels
-from infloop.application.runs.replay import check_cost, view_from_checkpoint
+from infloop.application.runs.replay import read_cost, view_from_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -65,9 +65,9 @@ class WatchedRun:
         """Ask the run to stop; `outcome` returns when it has."""
         await self._service.stop(self.run_id, reason)
 
-    async def check_cost(self, view: RunView) -> None:
-        """Set in the view whether the cost of the run is known completely."""
-        await check_cost(self._service.store.ledger, self.run_id, view)
+    async def read_cost(self, view: RunView) -> None:
+        """Set in the view what the run has cost so far."""
+        await read_cost(self._service.store.ledger, self.run_id, view)
 
     def open_approvals(self) -> list[Approval]:
         """Return the questions of this run that wait for a person."""

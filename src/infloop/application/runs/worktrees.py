@@ -73,8 +73,11 @@ class Worktrees:
         dropped = await workspaces.drop_snapshots(partial(is_known, run_log))
         return PruneResult(messages=messages, dropped_runs=dropped)
 
-    async def restore(self, name: str, path: str) -> None:
-        """Write a saved worktree, or a snapshot, to a path where there is nothing."""
+    async def restore(self, name: str, path: str) -> list[str]:
+        """Write a saved worktree, or a snapshot, to a path where there is nothing.
+
+        Return the files that got another name, because your git settings name them.
+        """
         workspaces = await self._resources.workspaces()
         found = {each.name: each for each in workspaces.trees.list_all()}.get(name)
         if found is None:
@@ -85,7 +88,8 @@ class Worktrees:
         elif found.saved is None:
             raise UsageError(f"worktree {name!r} is {found.status}: it is still at {found.path}")
         else:
-            await workspaces.trees.restore(found.saved, Path(path))
+            return await workspaces.restore_worktree(found.saved, Path(path))
+        return []
 
     async def forget(self, name: str, caller: Caller) -> None:
         """Delete what was saved of a removed worktree. It cannot be restored afterwards."""

@@ -1,15 +1,21 @@
 """Apply what a run's agent changed in its worktree: completely, or not at all with the reasons.
 
+The changes are those that `infloop diff` shows: files that an agent or a script changed. Files that
+only a check or a command made, and files that git ignores, are left out and listed; --all or
+--include NAME takes them too.
+
 The changes go into your work tree, uncommitted, or with --to onto a branch as one commit, with your
 work tree unchanged. Files in which you have uncommitted changes yourself are not touched: commit or
 stash them first.
 
 Files that other programs act on without being asked (git and editor settings, agents' settings, CI,
-hooks, shell files, package scripts) are listed, and applied only if you allow it.
+hooks, shell files, package scripts, Makefiles, test and build settings) are listed with the reason,
+and applied only if you allow it.
 
   infloop apply last
   infloop apply 1f3a9c2e --to agents/fix
   infloop apply last --protected .github/workflows
+  infloop apply last --include dist
 
 Exit code 1 means that something prevented it, and nothing was changed.
 """
@@ -18,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.cli.arguments import add_run
+from infloop.cli.arguments import add_left_out, add_run
 
 if TYPE_CHECKING:
     import argparse
@@ -42,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-protected", action="store_true", help="let all protected files change"
     )
+    add_left_out(parser)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -65,6 +72,8 @@ async def _apply(args: argparse.Namespace) -> int:
             branch=args.to,
             allow=args.protected,
             allow_all=args.allow_protected,
+            everything=args.all,
+            include=args.include,
         )
     match done:
         case UncommittedChanges():
@@ -88,7 +97,7 @@ async def _apply(args: argparse.Namespace) -> int:
 
 
 def _print_applied(done: Applied) -> None:
-    from infloop.cli.view.changes import change_lines, total
+    from infloop.cli.view.changes import change_lines, left_out_lines, total
     from infloop.cli.view.terminal import note, one_line
 
     where = f"branch {done.branch}" if done.branch else done.repository
@@ -99,7 +108,5 @@ def _print_applied(done: Applied) -> None:
         print(f"applied to {one_line(where)}{how}: {total(done.files)}")
         for line in change_lines(done.files, MAX_FILES):
             print(line)
-    if done.left_out:
-        note(f"left out, because git ignores it or it is a repository: {len(done.left_out)}")
-        for path in done.left_out[:MAX_FILES]:
-            note(f"  {path}")
+    for line in left_out_lines(done.left_out, MAX_FILES):
+        note(line)

@@ -36,9 +36,12 @@ async def _cancel(name: str) -> int:
     from infloop.cli.view.terminal import note
 
     async with app.open_application(app.settings()) as application:
-        run = await application.history.find(name)
+        run = await application.history.find_or_queued(name)
         done = await application.runs.cancel(run.run_id, COMMAND_LINE)
         shown = short(run.run_id)
+        if done.before == "queued":
+            print(f"{shown}  removed from the queue")
+            return 0
         if done.status != "stopping":
             before = "it had paused" if done.before == "paused" else "its process had died"
             print(f"{shown}  {done.status} ({before})")

@@ -94,7 +94,7 @@ async def _add(application: FileApplication, args: argparse.Namespace) -> None:
     from infloop.cli.view.terminal import one_line
 
     request = _request(args, read_secret("token") if args.token else None)
-    added = await application.connections.add(request, COMMAND_LINE, find_models=True)
+    added = await application.connections.add(request, COMMAND_LINE)
     providers = ", ".join(each.id for each in added.connection.providers)
     print(one_line(f"added {added.connection.id}: {providers}"))
 

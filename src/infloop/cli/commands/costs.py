@@ -116,11 +116,9 @@ def _name(by: str, key: str) -> str:
 
 
 def _counts(cost: Cost) -> tuple[str, str, str]:
-    return (
-        str(cost.calls),
-        _tokens(cost.tokens.input),
-        _tokens(cost.tokens.output),
-    )
+    from infloop.cli.view.figures import tokens
+
+    return str(cost.calls), tokens(cost.tokens.input), tokens(cost.tokens.output)
 
 
 def _cost_text(cost: Cost) -> str:
@@ -131,13 +129,6 @@ def _cost_text(cost: Cost) -> str:
 
 def _mark(cost: Cost) -> str:
     return "  " if cost.complete else " +"
-
-
-def _tokens(count: int) -> str:
-    """Return a short count: `999`, `12.3k`, `4.5M`."""
-    if count < 1_000:
-        return str(count)
-    return f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
 def bar(share: float, width: int) -> str:

@@ -1,9 +1,9 @@
-"""Watch a loop turn failing tests green: no account, no server, nothing to set up.
+"""Watch `infloop loop` turn failing tests green: no account, no server, nothing to set up.
 
-A small project with four failing tests is made in a temporary git repository. A loop asks an agent
-to fix one thing, runs the tests, and repeats until they pass. The agent plays a script, so that the
-demo costs nothing and always ends the same way; everything else is real. Your own runs and settings
-are not touched.
+A small project with four failing tests is made in a temporary git repository. `infloop loop` lets
+an agent work on it until the tests pass, and `infloop apply` applies the changes. The agent plays a
+script, so that the demo costs nothing and always ends the same way; everything else is real. Your
+own runs and settings are not touched.
 
   infloop demo
   infloop demo --keep
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-    from infloop.application.application import Application
-    from infloop.application.demo import DemoProject
+    from infloop.settings import Settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,58 +47,76 @@ def main(args: argparse.Namespace) -> int:
 async def _demo(folder: Path, *, as_json: bool, keep: bool) -> int:
     from infloop import app
     from infloop.application.demo import create_project
-    from infloop.application.workflows import run_inputs
-    from infloop.cli.commands.run import run_workflow
     from infloop.settings import Settings
 
+    project = folder / "project"
     # A temporary directory can be small, and the demo needs little space.
     settings = Settings.model_validate({"data_dir": folder / "data", "min_free_disk_bytes": 0})
-    demo = await create_project(folder, settings.providers)
-    if not as_json:
-        print(f"project  {demo.project}: four failing tests")
-        print(f"loop     {demo.workflow}")
-    async with app.open_application(settings) as application:
-        workflow = application.workflows.load(demo.workflow)
-        inputs = run_inputs(workflow.root, {})
-        code = await run_workflow(application, workflow, inputs, demo.project, as_json=as_json)
-        if not as_json:
-            await _print_result(application, demo)
-            for line in _suggestions(settings.data_dir, demo.project, keep=keep):
-                print(line)
+    # The demo's programs are infloop's own, so they may run where nothing can confine them.
+    settings, why = await app.with_some_isolation(settings)
+    await create_project(project, settings.providers)
+    if as_json:
+        return await _loop(settings, project, as_json=True)
+    print(f"a project with four failing tests, in {project}")
+    if settings.isolation == "host":
+        print(f"isolation: host, so the demo's programs run as you: {why}")
+    code = await _loop(settings, project, as_json=False)
+    if code == 0:
+        await _apply(settings)
+    for line in await _next_lines(settings, project, keep=keep):
+        print(line)
     return code
 
 
-async def _print_result(application: Application, demo: DemoProject) -> None:
-    from infloop.application.demo import round_changes
-    from infloop.cli.view.figures import money
-    from infloop.cli.view.terminal import one_line, plural
+async def _loop(settings: Settings, project: Path, *, as_json: bool) -> int:
+    """Do what `infloop loop` does, and say so as one would type it."""
+    from infloop.application.demo import AGENT, CHECK, TASK
+    from infloop.application.loops import LoopRequest
+    from infloop.cli.commands.loop import run_loop
 
-    run = await application.history.find("last")
-    view = await application.history.view(run.run_id)
-    rounds = next((step.rounds for step in view.steps() if step.opens == "round"), 0)
-    print(f"\nwhat happened: {plural(rounds, 'round')}, cost {money(view.cost_usd or 0)}")
-    for number, changes in enumerate(await round_changes(demo.project), 1):
-        print(f"  round {number}  {one_line(changes.subject)}")
-        for file in changes.files:
-            print(f"           {one_line(file)}")
+    if not as_json:
+        print(f'$ infloop loop "{TASK}" --check "{CHECK}" --agent {AGENT}')
+    request = LoopRequest(task=TASK, check=CHECK, agent=AGENT)
+    return await run_loop(settings, request, str(project), as_json=as_json)
 
 
-def _suggestions(data_dir: Path, project: str, *, keep: bool) -> list[str]:
-    if not keep:
-        return [
-            "try next:",
-            "  infloop demo --keep   the same, and everything stays for you to look at",
-            "  infloop docs          how to write a loop of your own",
-            "  infloop --help        all commands",
+async def _apply(settings: Settings) -> None:
+    """Do what `infloop apply` does."""
+    from infloop import app
+    from infloop.application.caller import COMMAND_LINE
+    from infloop.application.runs.apply import Applied
+    from infloop.cli.view.changes import change_lines, total
+    from infloop.cli.view.terminal import one_line
+
+    print("\n$ infloop apply last")
+    async with app.open_application(settings) as application:
+        run = await application.history.find("last")
+        done = await application.apply.apply(run.run_id, COMMAND_LINE)
+    assert isinstance(done, Applied)
+    print(one_line(f"applied to {done.repository}: {total(done.files)}"))
+    for line in change_lines(done.files):
+        print(one_line(line))
+
+
+async def _next_lines(settings: Settings, project: Path, *, keep: bool) -> list[str]:
+    """Return what to type next; the last line is the command for a project of one's own."""
+    from infloop import app
+    from infloop.application.demo import NEXT
+
+    async with app.open_files(settings) as application:
+        missing = application.loops.missing_agent()
+    lines = [""]
+    if keep:
+        prefix = f"INFLOOP_DATA_DIR={settings.data_dir} infloop"
+        lines += [
+            f"kept in {settings.data_dir.parent}; remove it when you do not need it any more",
+            "look at it:",
+            f"  {prefix} show last",
+            f"  {prefix} why last",
+            f"  {prefix} diff last 'rounds[2]'",
+            f"  {prefix} rewind last --to 'rounds[3]'",
+            f"  git -C {project} diff",
         ]
-    prefix = f"INFLOOP_DATA_DIR={data_dir} infloop"
-    return [
-        f"kept in {data_dir.parent}; remove it when you do not need it any more",
-        "try next:",
-        f"  {prefix} show last",
-        f"  {prefix} why last",
-        f"  {prefix} logs last --step 'rounds[2]'",
-        f"  {prefix} diff last 'rounds[2]'",
-        f"  {prefix} rewind last --to 'rounds[3]'",
-        f"  git -C {project} log --stat",
-    ]
+    if missing:
+        lines.append(missing)
+    return [*lines, "in a git repository of yours, type next:", f"  {NEXT}"]

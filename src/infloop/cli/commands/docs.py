@@ -1,6 +1,7 @@
 """Read the documentation that came with this version.
 
-Without a topic, the topics are listed.
+Without a topic, the topics are listed. On a terminal a page is rendered and shown by your pager
+(PAGER, or `less`); in a pipe or a file it is printed as Markdown.
 
   infloop docs
   infloop docs workflow-format
@@ -14,6 +15,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
+MAX_WIDTH = 110
+
+ALIASES = {"config": "dev-loop", "behavior": "dev-loop"}
+"""Topics of devloop that are parts of a page here."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC", nargs="?", help="what to read about")
@@ -26,7 +32,8 @@ def main(args: argparse.Namespace) -> int:
         for name, path in found.items():
             print(f"{name:<{width}}  {_title(path)}")
         return 0
-    if args.topic not in found:
+    topic = ALIASES.get(args.topic, args.topic)
+    if topic not in found:
         from difflib import get_close_matches
 
         from infloop.errors import UsageError
@@ -34,8 +41,24 @@ def main(args: argparse.Namespace) -> int:
         near = get_close_matches(args.topic, found, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise UsageError(f"there is no topic {args.topic!r}; {hint}known: {', '.join(found)}")
-    print(found[args.topic].read_text(encoding="utf-8"), end="")
+    show(found[topic].read_text(encoding="utf-8"))
     return 0
+
+
+def show(page: str) -> None:
+    """Print a page; on a terminal it is rendered, a screen at a time."""
+    import sys
+
+    if not sys.stdout.isatty():
+        print(page, end="")
+        return
+    import pydoc
+    import shutil
+
+    from infloop.cli.view.markdown import render
+
+    width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
+    pydoc.pager(render(page, width))
 
 
 def topics() -> dict[str, Path]:

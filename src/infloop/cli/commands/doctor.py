@@ -42,12 +42,14 @@ def main(args: argparse.Namespace) -> int:
 
 
 async def _doctor(args: argparse.Namespace) -> int:
+    from infloop import app
     from infloop.application.doctor import examine
     from infloop.application.models import to_json
     from infloop.cli.view.terminal import json_line
 
     levels: Sequence[Level] = (args.level,) if args.level else LEVELS
-    report = await examine(levels, attack=args.attack)
+    async with app.open_files(app.settings()) as application:
+        report = await examine(application, levels, attack=args.attack)
     if args.json:
         print(json_line(to_json(report)))
     else:
@@ -58,9 +60,11 @@ async def _doctor(args: argparse.Namespace) -> int:
 
 
 def _lines(report: DoctorReport) -> Iterator[str]:
+    from infloop.cli.view.terminal import one_line
+
     yield ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    if report.children_run_as:
-        yield f"started as root: children are run as user {report.children_run_as}"
+    if report.isolation:
+        yield report.isolation
     yield ""
     for each in report.levels:
         holds = "children run as you, unconfined" if each.level == UNCONFINED else "holds"
@@ -68,6 +72,10 @@ def _lines(report: DoctorReport) -> Iterator[str]:
     for attack in report.attacks:
         yield ""
         yield from _attack_lines(attack)
+    if report.advice:
+        yield ""
+    for advice in report.advice:
+        yield f"advice: {one_line(advice.problem)}; {one_line(advice.fix)}"
 
 
 def _attack_lines(attack: AttackReport) -> Iterator[str]:

@@ -38,10 +38,12 @@ def main(args: argparse.Namespace) -> int:
 async def _logs(args: argparse.Namespace) -> int:
     from infloop import app
     from infloop.cli.view.plain import JsonView, PlainView
+    from infloop.cli.view.terminal import terminal_columns
 
     async with app.open_application(app.settings()) as application:
         run = await application.history.find(args.run)
-        view = JsonView() if args.json else PlainView(started_at=run.started_at)
+        columns = terminal_columns() if args.follow else 0
+        view = JsonView() if args.json else PlainView(started_at=run.started_at, columns=columns)
         batches = (
             application.live.follow(run.run_id)
             if args.follow

@@ -34,15 +34,14 @@ async def _serve(chosen: Settings) -> int:
 
     from infloop import app
     from infloop.cli.interrupts import exit_at_once, on_interrupt
-    from infloop.cli.recovery import note_unconfined, recover
+    from infloop.cli.recovery import recover
     from infloop.mcp_server.stdio import Wire, serve_stdio
 
     stopping = asyncio.Event()
     wire = Wire(*_take_standard_streams())
-    with on_interrupt(stopping.set, exit_at_once):
+    with on_interrupt(lambda _: stopping.set(), exit_at_once):
         async with app.open_mcp(chosen) as process:
             await recover(process.tools.application)
-            await note_unconfined(process.tools.application)
             async with process.daemon.running("the MCP client left"):
                 await serve_stdio(process.tools, wire, stopping)
     return 0

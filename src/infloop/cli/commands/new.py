@@ -1,8 +1,10 @@
-"""Write a first workflow: an agent in a git worktree, and a check that must succeed there.
+"""Write a first loop: an agent works in a git worktree until a command succeeds.
 
-It can run as it is; then change it. An existing file is not overwritten.
+It names the agent that is installed and the command that checks this project, and can run as it is.
+Comments say what can be changed. An existing file is not overwritten.
 
   infloop new
+  infloop new fix
   infloop new fix.workflow.json
 """
 
@@ -13,37 +15,51 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-DEFAULT = "loop.workflow.json"
+    from infloop.application.loops import Starter
+
+DEFAULT = "until-green"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", metavar="FILE", nargs="?", default=DEFAULT, help=f"default: {DEFAULT}, here"
+        "file",
+        metavar="NAME",
+        nargs="?",
+        default=DEFAULT,
+        help=f"a name, or a file; default: {DEFAULT}.loop.yaml, here",
+    )
+    parser.add_argument(
+        "--agent",
+        default="",
+        metavar="ID",
+        help="claude, codex or another provider; default: one that is installed",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="write a JSON file, which has no comments"
     )
 
 
 def main(args: argparse.Namespace) -> int:
-    import json
-    import shlex
+    from infloop import app
+    from infloop.cli.new_file import file_named, run_command_for, workflow_id_of, write_new
+
+    file = file_named(args.file, as_json=args.json)
+    name = workflow_id_of(file)
+    starter = app.run_async(_starter(args.agent, name, as_json=file.endswith(".json")))
+    write_new(file, starter.text)
+    print(f"wrote {file}: {starter.agent} works until `{starter.check}` succeeds")
+    if not starter.check_found:
+        print(f"no test command was found here: write yours in place of `{starter.check}`")
+    if starter.missing:
+        print(starter.missing)
+    print(f"change it as you like; then, in a git repository:\n  {run_command_for(file)}")
+    return 0
+
+
+async def _starter(agent: str, name: str, *, as_json: bool) -> Starter:
     from pathlib import Path
 
-    from infloop.errors import UsageError
-    from infloop.model.names import FILE_NAME_RULE, is_file_name
-    from infloop.model.starter import starter_workflow
+    from infloop import app
 
-    path = Path(args.file)
-    workflow_id = path.name.removesuffix(".json").removesuffix(".workflow")
-    if not is_file_name(workflow_id):
-        raise UsageError(f"{workflow_id!r} cannot be a workflow's id: {FILE_NAME_RULE}")
-    text = json.dumps(starter_workflow(workflow_id), indent=2) + "\n"
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise UsageError(f"{str(path)!r} exists already; name another file") from None
-    except OSError as error:
-        raise UsageError(f"{str(path)!r} cannot be written: {error.strerror}") from None
-    name = shlex.quote(args.file if "/" in args.file else f"./{args.file}")
-    print(f"wrote {args.file}; in a git repository, try")
-    print(f"  infloop run {name} --input check='make test'")
-    return 0
+    async with app.open_files(app.settings()) as application:
+        return application.loops.starter(agent, Path.cwd(), name if as_json else "")

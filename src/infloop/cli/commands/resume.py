@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.cli.arguments import RUN_HELP, add_json
+from infloop.cli.arguments import RUN_HELP, add_json, amount
 
 if TYPE_CHECKING:
     import argparse
@@ -32,23 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-cost-usd",
-        type=_amount,
+        type=amount,
         metavar="USD",
         help="what the run may spend in total, instead of its workflow's own limit",
     )
     add_json(parser, "events as JSON lines")
-
-
-def _amount(text: str) -> float:
-    import argparse
-
-    try:
-        amount = float(text)
-    except ValueError:
-        amount = -1.0
-    if not 0 < amount < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an amount in US dollars; use 2.50")
-    return amount
 
 
 def main(args: argparse.Namespace) -> int:
@@ -86,10 +74,13 @@ async def _start_one(
     from infloop.application.caller import COMMAND_LINE
     from infloop.cli.view.advice import short
     from infloop.cli.view.terminal import note, plural
+    from infloop.cli.view.workflow_file import changed_lines
 
     started = await application.runs.resume(
         run.run_id, COMMAND_LINE, take_over=args.take_over, max_cost_usd=args.max_cost_usd
     )
     watched = await application.live.watch(started)
+    for line in changed_lines(started.workflow_file, run.run_id):
+        note(line)
     note(f"run {short(run.run_id)} continues after {plural(run.steps, 'step')}")
     return watched

@@ -6,8 +6,13 @@ Their present state is saved first, and a message says how to restore it. On a t
 asked before a file is changed; elsewhere --yes is needed. STEP is a path as `infloop show` prints
 it, or a round of a loop.
 
+The new run has the workflow that the earlier run began with. With --file it goes on with another
+version of it, provided that everything before the step is the same: the way to it, and the
+definition of every node on that way.
+
   infloop rewind 1f3a9c2e --to agent-1
   infloop rewind last --to 'loop-1[3]' --yes
+  infloop rewind last --to publish --file flow.loop.yaml
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from infloop.application.application import Application
     from infloop.application.runs.models import RewindPlan
     from infloop.application.runs.watched_run import WatchedRun
+    from infloop.application.workflows import Bundle
 
 MAX_FILES = 20
 
@@ -29,6 +35,7 @@ MAX_FILES = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     parser.add_argument("--to", metavar="STEP", required=True, help="the step to start at")
+    parser.add_argument("--file", metavar="FILE", help="go on with this version of the workflow")
     parser.add_argument("--yes", action="store_true", help="change files without asking")
     add_json(parser, "events as JSON lines")
 
@@ -41,25 +48,39 @@ def main(args: argparse.Namespace) -> int:
 
 async def _rewind(args: argparse.Namespace) -> int:
     from infloop import app
-    from infloop.cli.view.terminal import note
+    from infloop.cli.view.terminal import note, problem_lines
+    from infloop.cli.view.workflow_file import changed_lines
     from infloop.cli.watching import watch_runs
 
-    async with app.open_application(app.settings()) as application:
+    settings = app.settings()
+    workflow = None
+    if args.file:
+        async with app.open_files(settings) as files:
+            workflow = files.workflows.load(args.file)
+        for line in problem_lines(workflow.warnings):
+            note(line)
+    async with app.open_application(settings) as application:
         run = await application.history.find(args.run)
-        plan = await application.runs.plan_rewind(run.run_id, args.to)
+        plan = await application.runs.plan_rewind(run.run_id, args.to, workflow)
+        for line in changed_lines(plan.workflow_file, run.run_id, args.to):
+            note(line)
         if not _confirmed(plan, yes=args.yes):
             note("nothing was changed")
             return 1
         return await watch_runs(
-            application, lambda: _start(application, run.run_id, args.to), as_json=args.json
+            application,
+            lambda: _start(application, run.run_id, args.to, workflow),
+            as_json=args.json,
         )
 
 
-async def _start(application: Application, run_id: str, step: str) -> list[WatchedRun]:
+async def _start(
+    application: Application, run_id: str, step: str, workflow: Bundle | None
+) -> list[WatchedRun]:
     from infloop.application.caller import COMMAND_LINE
     from infloop.cli.view.terminal import note
 
-    started = await application.runs.rewind(run_id, step, COMMAND_LINE)
+    started = await application.runs.rewind(run_id, step, COMMAND_LINE, workflow=workflow)
     watched = await application.live.watch(started)
     for each in await application.history.replaced(started.run_id, started.after_seq + 1):
         note(

@@ -6,6 +6,8 @@ wrong with it is reported before anything starts. Ctrl+C cancels the run cleanly
   infloop run fix.workflow.json --input task="make the tests pass"
   infloop run fix-until-green --cwd ~/project
   infloop run fix.workflow.json --json | jq .type
+  infloop run fix.workflow.json --detach
+  infloop run flow.py
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infloop.cli.arguments import add_json
+from infloop.cli.background import add_detach, run_in_background
 
 if TYPE_CHECKING:
     import argparse
 
     from infloop.application.application import Application
     from infloop.application.workflows import Bundle
+    from infloop.cli.background import OnStarted
     from infloop.model.values import JsonObject
 
 
@@ -32,16 +36,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a value for one of the workflow's inputs; repeat it for others",
     )
     parser.add_argument("--cwd", metavar="DIR", help="where its steps work; default: here")
+    add_detach(parser)
     add_json(parser, "events as JSON lines")
 
 
 def main(args: argparse.Namespace) -> int:
+    return run_in_background(_main, args) if args.detach else _main(args)
+
+
+def _main(args: argparse.Namespace, on_started: OnStarted | None = None) -> int:
     from infloop import app
 
-    return app.run_async(_run(args))
+    return app.run_async(_run(args, on_started))
 
 
-async def _run(args: argparse.Namespace) -> int:
+async def _run(args: argparse.Namespace, on_started: OnStarted | None) -> int:
     from infloop import app
     from infloop.application.workflows import run_inputs
     from infloop.cli.arguments import assignments
@@ -49,16 +58,18 @@ async def _run(args: argparse.Namespace) -> int:
 
     settings = app.settings()
     async with app.open_files(settings) as files:
-        workflow = files.workflows.load(args.workflow)
-    for line in problem_lines(workflow.warnings):
+        workflow, notes = await files.workflows.load_file(args.workflow)
+    for line in (*notes, *problem_lines(workflow.warnings)):
         note(line)
     inputs = run_inputs(workflow.root, {**assignments("--input", args.input)})
-    directory = _directory(args.cwd)
+    directory = working_directory(args.cwd)
     async with app.open_application(settings) as application:
-        return await run_workflow(application, workflow, inputs, directory, as_json=args.json)
+        return await run_workflow(
+            application, workflow, inputs, directory, as_json=args.json, on_started=on_started
+        )
 
 
-def _directory(chosen: str | None) -> str:
+def working_directory(chosen: str | None) -> str:
     """Return where a run works: a full path, with the links that the person named."""
     from pathlib import Path
 
@@ -81,6 +92,7 @@ async def run_workflow(
     directory: str,
     *,
     as_json: bool,
+    on_started: OnStarted | None = None,
 ) -> int:
     """Start a run of a checked workflow and show it until it has settled."""
     from infloop.application.caller import COMMAND_LINE
@@ -90,6 +102,8 @@ async def run_workflow(
     async def start() -> list[WatchedRun]:
         await _recover(application)
         started = await application.runs.start(workflow, inputs, COMMAND_LINE, directory=directory)
+        if on_started is not None:
+            on_started(started.run_id)
         return [await application.live.watch(started)]
 
     return await watch_runs(application, start, as_json=as_json)

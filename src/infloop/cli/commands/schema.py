@@ -1,8 +1,10 @@
 """Print the JSON Schema of a file format, for editors and other tools.
 
-Name it in a workflow's `$schema` and an editor completes and checks the file as you type.
+Name it in a workflow's `$schema` and an editor completes and checks the file as you type. For a
+loop file, write this as its first line: `# yaml-language-server: $schema=loop.schema.json`.
 
   infloop schema workflow > workflow.schema.json
+  infloop schema loop > loop.schema.json
 """
 
 from __future__ import annotations

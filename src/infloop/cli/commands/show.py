@@ -121,8 +121,9 @@ def _header(run: RunSummary, view: RunView, untrusted: list[str]) -> list[tuple[
         ("took", duration(until - run.started_at) + ("" if run.finished_at else " so far")),
         ("steps done", str(view.steps_done)),
     ]
-    if spent := cost(view.cost_usd, complete=not view.cost_is_incomplete):
-        lines.append(("cost", spent))
+    if spent := cost(view.cost):
+        since = " since the rewind" if run.cause.kind == "rewind" else ""
+        lines.append(("cost", f"{spent}{since}"))
     if view.started and view.started.inputs:
         lines.append(("inputs", inputs_text(view.started.inputs)))
     if untrusted:

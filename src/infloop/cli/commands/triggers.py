@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     plugins = actions.add_parser("plugins", help="list the senders of webhooks and their events")
     show = actions.add_parser("show", help="show everything about a trigger except its secret")
-    show.add_argument("id", metavar="ID", help="which one")
+    show.add_argument("id", metavar="ID", help="its name or id")
     for each in (listing, plugins, show):
         add_json(each, "one JSON object a line", inherit=True)
     _add_arguments(actions.add_parser("add", help="write a new trigger"))
@@ -46,9 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("disable", "switch a trigger off"),
         ("regenerate", "give a trigger a new address; the old one is dead at once"),
     ):
-        actions.add_parser(name, help=text).add_argument("id", metavar="ID", help="which one")
+        actions.add_parser(name, help=text).add_argument("id", metavar="ID", help="its name or id")
     secret = actions.add_parser("secret", help="set the secret that its sender signs with")
-    secret.add_argument("id", metavar="ID", help="which one")
+    secret.add_argument("id", metavar="ID", help="its name or id")
     secret.add_argument(
         "--overlap",
         metavar="HOURS",
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long the old secret is still accepted; default: 0",
     )
     test = actions.add_parser("test", help="see what a request would be answered; nothing starts")
-    test.add_argument("id", metavar="ID", help="which one")
+    test.add_argument("id", metavar="ID", help="its name or id")
     test.add_argument("--payload", metavar="FILE", help="the body; default: the plugin's example")
     test.add_argument(
         "--header", metavar="NAME=VALUE", action="append", default=[], help="can be repeated"
@@ -71,6 +71,7 @@ def _add_arguments(add: argparse.ArgumentParser) -> None:
 
     add.add_argument("workflow", metavar="WORKFLOW", help="the id of the workflow to start")
     add.add_argument("--name", metavar="TEXT", default="", help="what people call it")
+    add.add_argument("--cwd", metavar="DIR", help="where its runs work; default: the server's")
     add.add_argument("--disabled", action="store_true", help="do not switch it on yet")
     add.add_argument(
         "--match",
@@ -185,6 +186,8 @@ async def _add(triggers: Triggers, args: argparse.Namespace) -> None:
         "inputs": {**assignments("--input", args.input)},
         **_kind(args),
     }
+    if args.cwd:
+        content["cwd"] = _resolved(args.cwd)
     if args.secret:
         content["secret"] = read_secret("secret")
     created = await triggers.create(compact_json(content).encode(), COMMAND_LINE)
@@ -196,6 +199,12 @@ async def _add(triggers: Triggers, args: argparse.Namespace) -> None:
         print(line)
 
 
+def _resolved(directory: str) -> str:
+    from pathlib import Path
+
+    return str(Path(directory).resolve())
+
+
 def _kind(args: argparse.Namespace) -> JsonObject:
     """Return the kind of a new trigger and the fields that belong to it."""
     from infloop.application.triggers import KINDS
@@ -205,12 +214,15 @@ def _kind(args: argparse.Namespace) -> JsonObject:
     if len(chosen) > 1:
         titles = " and ".join(kind.title for kind in chosen)
         raise UsageError(f"a trigger has one kind, and these options are of {titles}; add two")
+    if args.directory and not args.files:
+        raise UsageError("--directory needs --files, for example --files 'src/**/*.py'")
     return {"kind": chosen[0].name, **chosen[0].fields(args)}
 
 
 async def _change(triggers: Triggers, args: argparse.Namespace) -> None:
     from infloop.application.caller import COMMAND_LINE
     from infloop.cli.arguments import read_secret
+    from infloop.cli.view.terminal import INDENT, problem_lines
     from infloop.errors import UsageError
 
     name = await triggers.find_id(args.id)
@@ -232,6 +244,9 @@ async def _change(triggers: Triggers, args: argparse.Namespace) -> None:
             enabled = args.action == "enable"
             await triggers.set_enabled(name, COMMAND_LINE, enabled=enabled)
             print(f"{name} is {'on' if enabled else 'off'}")
+            if enabled:
+                for line in problem_lines((await triggers.report(name)).problems, INDENT):
+                    print(line)
 
 
 async def _adopt(triggers: Triggers, workflow_id: str) -> None:
@@ -251,13 +266,15 @@ async def _adopt(triggers: Triggers, workflow_id: str) -> None:
 
 async def _test(triggers: Triggers, args: argparse.Namespace) -> int:
     from infloop.cli.arguments import assignments
-    from infloop.cli.view.terminal import INDENT, json_line, one_line
+    from infloop.cli.view.terminal import INDENT, json_line, one_line, problem_lines
 
     name = await triggers.find_id(args.id)
     headers = assignments("--header", args.header)
     answer = await triggers.dry_run(name, headers, payload_file=args.payload)
     detail = f": {answer.detail}" if answer.detail else ""
     print(one_line(f"{answer.status} {answer.reason}{detail}"))
+    for line in problem_lines((await triggers.report(name)).problems, INDENT):
+        print(line)
     if answer.workflow_id is None:
         return 1
     for each, value in answer.inputs.items():

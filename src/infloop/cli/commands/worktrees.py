@@ -44,7 +44,7 @@ def main(args: argparse.Namespace) -> int:
 async def _act(args: argparse.Namespace) -> int:
     from infloop import app
     from infloop.application.caller import COMMAND_LINE
-    from infloop.cli.view.terminal import one_line
+    from infloop.cli.view.terminal import note, one_line
 
     async with app.open_application(app.settings()) as application:
         worktrees = application.worktrees
@@ -52,8 +52,10 @@ async def _act(args: argparse.Namespace) -> int:
             case "prune":
                 _print_pruned(await worktrees.prune())
             case "restore":
-                await worktrees.restore(args.name, args.path)
+                renamed = await worktrees.restore(args.name, args.path)
                 print(f"restored to {one_line(args.path)}")
+                for each in renamed:
+                    note(f"your git settings name it and the agent changed it, so it is now {each}")
             case "forget":
                 await worktrees.forget(args.name, COMMAND_LINE)
                 print(f"deleted {one_line(args.name)}")

@@ -8,6 +8,8 @@ explain   why a run is in its state
 advice    which commands make sense next
 changes   changed files as lines
 triggers  a trigger in a few lines, without its secret
+dev_lines     the output of a development loop
+dev_terminal  … its status line and keys
 figures   durations, times, sizes and money
 terminal  text that is safe to print
 """

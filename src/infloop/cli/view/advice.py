@@ -27,7 +27,7 @@ _COMMANDS = {
     "why": ("infloop why {run}", "what started it, and what stopped it"),
     "rewind": ("infloop rewind {run} --to {step}", "starts a new run at that step"),
     "diff": ("infloop diff {run}", "what it changed"),
-    "apply": ("infloop apply {run}", "applies the agent's changes to your branch"),
+    "apply": ("infloop apply {run}", "brings the changes to your working tree"),
     "show": ("infloop show {run}", "its steps and outputs"),
     "logs": ("infloop logs {run}", "the output of its steps"),
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from infloop.cli.view.terminal import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from infloop.application.runs.models import FileChange
 
@@ -21,6 +21,17 @@ def change_lines(changes: Sequence[FileChange], limit: int | None = None) -> lis
     lines = [f"  {change.path:<{width}}  {_kind(change)}".rstrip() for change in listed]
     more = len(changes) - len(listed)
     return [*lines, f"  … and {more} more"] if more else lines
+
+
+def left_out_lines(left_out: Mapping[str, str], limit: int) -> list[str]:
+    """Return lines about changed files that are not part of the result, and how to get them."""
+    if not left_out:
+        return []
+    few = list(left_out.items())[:limit]
+    lines = [f"  {path}  ({why})" for path, why in few]
+    if len(left_out) > len(few):
+        lines.append(f"  … and {len(left_out) - len(few)} more")
+    return ["left out (--all or --include NAME takes them):", *lines]
 
 
 def total(changes: Sequence[FileChange]) -> str:

@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 LAST_LINES = 8
 INPUT_CHARS = 80
+DENIAL_CHARS = 400
 BUDGET = "budget:"
 
 
 def cause_text(cause: Cause) -> str:
     """Return what started a run."""
     match cause.kind:
+        case "cli" if cause.detail.startswith("infloop "):
+            return f"by `{one_line(cause.detail)}`"  # this command has no workflow file
         case "cli":
             text = "by `infloop run`"
         case "rewind":
@@ -50,8 +53,9 @@ def inputs_text(inputs: JsonObject) -> str:
 
 
 def explanation_lines(known: Explanation) -> list[str]:
-    """Return the causal chain, line by line."""
+    """Return the causal chain, line by line; what an agent was denied is the first reason."""
     return [
+        *(f"  {one_line(line, DENIAL_CHARS)}" for line in known.denials),
         *(f"  {line}" for line in _start(known)),
         *(f"  {line}" for line in _progress(known)),
         *(f"  {line}" for line in _present_or_end(known)),
@@ -66,6 +70,8 @@ def _start(known: Explanation) -> Iterator[str]:
     for ancestor in known.ancestors:
         when = moment(ancestor.started_at)
         yield f"  run {short(ancestor.run_id)} was started {cause_text(ancestor.cause)} at {when}"
+    if known.new_workflow:
+        yield "  from that step on with another version of its workflow"
     if known.workdir:
         yield f"  in {one_line(known.workdir)}"
     given = inputs_text(known.inputs)
@@ -73,7 +79,7 @@ def _start(known: Explanation) -> Iterator[str]:
 
 
 def _progress(known: Explanation) -> Iterator[str]:
-    spent = cost(known.cost_usd, complete=known.cost_is_complete)
+    spent = cost(known.cost)
     yield f"did {plural(known.steps_done, 'step')}{f', cost {spent}' if spent else ''}"
     for when in known.resumed_at:
         yield f"  its process had died; it was resumed at {moment(when)}"

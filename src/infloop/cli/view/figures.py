@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from infloop.application.runs.cost import RunCost
 
 _KIB = 1024
 
@@ -56,9 +60,26 @@ def sum_of_money(usd: float, *, complete: bool) -> str:
     return money(usd) if complete or usd else "unknown"
 
 
-def cost(usd: float | None, *, complete: bool) -> str:
-    """Return what a run cost; empty if nothing that costs money has run."""
-    if usd is None and complete:
+def tokens(count: int) -> str:
+    """Return a short count: `999`, `12.3k`, `4.5M`."""
+    if count < 1_000:
+        return str(count)
+    return f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
+
+
+def used_tokens(read: int, written: int) -> str:
+    """Return tokens of input and output: `12.3k tokens in, 900 out`; empty if there are none."""
+    return f"{tokens(read)} tokens in, {tokens(written)} out" if read or written else ""
+
+
+def cost(spent: RunCost) -> str:
+    """Return what a run cost; empty if nothing that costs money has run.
+
+    Where no price is known, it is what it used.
+    """
+    if spent.usd is None and spent.complete:
         return ""
-    text = sum_of_money(usd or 0.0, complete=complete)
-    return text if complete or not usd else f"{text} (incomplete)"
+    if spent.usd is None:
+        used = used_tokens(spent.tokens.input, spent.tokens.output)
+        return f"unknown ({used})" if used else "unknown"
+    return money(spent.usd) if spent.complete else f"{money(spent.usd)} (incomplete)"

@@ -11,7 +11,7 @@ from rich.text import Text
 from infloop.cli.view.advice import short
 from infloop.cli.view.figures import clock_time, cost, duration
 from infloop.cli.view.outline import round_text
-from infloop.cli.view.terminal import one_line, plural, safe
+from infloop.cli.view.terminal import end_of, one_line, plural, safe
 from infloop.model.approval import answer_hint
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class LiveView:
         """Print the steps, cut at the screen's edge, and the commands in full length."""
         if summary is None:
             return
-        for line in (summary.title, *summary.steps, summary.totals):
+        for line in (summary.title, *summary.steps, summary.totals, *summary.changes):
             self._console.print(Text(line, no_wrap=True, overflow="ellipsis"))
         if summary.error:
             self._console.print(Text(summary.error))
@@ -102,7 +102,7 @@ class LiveView:
             yield self._position(step, now)
         if len(positions) > POSITIONS:
             yield _line((f"  … {len(positions) - POSITIONS} more", "dim"))
-        spent = cost(view.cost_usd, complete=not view.cost_is_incomplete)
+        spent = cost(view.cost)
         yield _line(
             (f"  {plural(view.steps_done, 'step')} done", "dim"),
             (f"cost {spent}" if spent else "", "dim"),
@@ -131,7 +131,9 @@ class LiveView:
     def _output(self) -> list[str]:
         step = self._view.output_step
         lines = safe(step.output_tail).expandtabs(4).split("\n") if step else []
-        return [line for line in lines if line.strip()][-TEXT_LINES:]
+        shown = [line for line in lines if line.strip()][-TEXT_LINES:]
+        # The last line may still grow: its end is what is new.
+        return [*shown[:-1], *(end_of(line, self._console.width - 4) for line in shown[-1:])]
 
 
 def _time(step: StepView, now: int) -> str:

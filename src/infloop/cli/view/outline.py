@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infloop.cli.view.changes import changed
-from infloop.cli.view.figures import duration, money, size
+from infloop.cli.view.figures import duration, money, size, used_tokens
 from infloop.cli.view.terminal import INDENT, one_line, plural
 
 if TYPE_CHECKING:
@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 LINE_CHARS = 100
 # Outputs that the step's line shows in another form.
 HIDDEN_OUTPUTS = frozenset(
-    {"detail", "met", "timedOut", "durationMs", "costUsd", "errorMessage", "iterations", "broke"}
+    {
+        "tail",
+        "detail",
+        "met",
+        "timedOut",
+        "durationMs",
+        "costUsd",
+        "errorMessage",
+        "iterations",
+        "broke",
+    }
 )
 
 
@@ -71,6 +81,8 @@ def step_line(step: StepView, *, alive: bool) -> str:
         parts.append(changed(after.files, after.insertions, after.deletions))
     if step.cost_usd is not None:
         parts.append(money(step.cost_usd))
+    else:
+        parts.append(used_tokens(*step.tokens))
     if step.attempt > 1:
         parts.append(f"attempt {step.attempt}")
     return "  ".join(part for part in parts if part)
@@ -90,6 +102,8 @@ def _outcome(step: StepView) -> str:
     if step.opens == "round":
         broke = step.outputs.get("broke")
         ended = ", ended by its condition" if broke and broke.text == "true" else ""
+        if step.handle == "exhausted":
+            ended = ", all used up"
         return f"{plural(step.rounds, 'round')}{ended}"
     if step.opens == "branch":
         done = step.outputs.get("completed")
@@ -102,6 +116,8 @@ def _outcome(step: StepView) -> str:
 
 def round_text(current: int, limit: int | None) -> str:
     """Return how far a loop is: `round 3 of 5`, or `round 3` without a limit."""
+    if not current:
+        return "first check"
     return f"round {current}" if limit is None else f"round {current} of {limit}"
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from infloop.cli.view.figures import duration, moment, money
-from infloop.cli.view.terminal import json_line, note, one_line
+from infloop.application.runs.view import step_tokens
+from infloop.cli.view.figures import duration, moment, money, used_tokens
+from infloop.cli.view.terminal import end_of, json_line, note, one_line, plural
 from infloop.model.events import (
     BudgetExceeded,
     GuardFailed,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from infloop.model.events import Event
 
 LONGEST_LINE = 4_000
+ERASE_ROW = "\r\x1b[K"
 SIGNS = {"stdout": "|", "stderr": "!", "tool": ">"}
 
 
@@ -66,6 +68,14 @@ class Lines:
         text = _text(event, item.run_id)
         if text:
             yield stamp + text
+
+    def growing(self, columns: int) -> str:
+        """Return the end of the incomplete line that grew last; empty if there is none."""
+        if not self._partial:
+            return ""
+        (path, stream), text = next(reversed(self._partial.items()))
+        head = f"{'':>7}  {one_line(path, 40)} {SIGNS[stream]} "
+        return head + end_of(one_line(text[-columns:]), max(8, columns - len(head)))
 
     def rest(self) -> Iterator[str]:
         """Yield the incomplete lines."""
@@ -137,26 +147,48 @@ def _ended(event: StepFinished | StepPassed, took_ms: int | None) -> str:
     if isinstance(detail, str) and detail:
         parts[1] += f": {one_line(detail)}"
     if node_model(event.node_type).opens == "round":
-        parts.append(f"{event.outputs.get('iterations', '?')} rounds")
+        parts.append(_rounds(event))
     if took_ms is not None:
         parts.append(duration(took_ms))
     cost = event.outputs.get("costUsd")
     if isinstance(cost, int | float):
         parts.append(money(cost))
+    elif used := used_tokens(*step_tokens(event.outputs)):
+        parts.append(used)
     return "  ".join(parts)
 
 
-class PlainView:
-    """Prints a run's lines as they come; `prefix` distinguishes several runs."""
+def _rounds(event: StepFinished | StepPassed) -> str:
+    count = event.outputs.get("iterations")
+    if not isinstance(count, int):
+        return "? rounds"
+    return "no round was needed" if (count, event.handle) == (0, "next") else plural(count, "round")
 
-    def __init__(self, prefix: str = "", started_at: int = 0) -> None:
+
+class PlainView:
+    """Prints a run's lines as they come; `prefix` distinguishes several runs.
+
+    With `columns`, the width of a terminal, the end of an incomplete line is shown below the others
+    as it grows. It is drawn once for each call of `show`, on one row.
+    """
+
+    def __init__(self, prefix: str = "", started_at: int = 0, columns: int = 0) -> None:
         self._lines = Lines(started_at)
         self._prefix = prefix
+        self._columns = columns
+        self._drawn = ""
 
     def show(self, items: Sequence[Recorded]) -> None:
-        for item in items:
-            for line in self._lines.of(item):
-                print(self._prefix + line)
+        lines = [self._prefix + line for item in items for line in self._lines.of(item)]
+        growing = self._lines.growing(self._columns - 1) if self._columns else ""
+        if self._drawn and (lines or growing != self._drawn):
+            print(end=ERASE_ROW)
+            self._drawn = ""
+        for line in lines:
+            print(line)
+        if growing and not self._drawn:
+            print(end=growing)
+            self._drawn = growing
         print(end="", flush=True)
 
     def tick(self) -> None:
@@ -167,13 +199,15 @@ class PlainView:
 
     def close(self) -> None:
         """Print the incomplete lines."""
+        if self._drawn:
+            print(end=ERASE_ROW)
         for line in self._lines.rest():
             print(self._prefix + line)
 
     def end(self, summary: Summary | None) -> None:
         """Print the totals and the advice."""
         if summary is not None:
-            for line in (summary.totals, *summary.advice):
+            for line in (summary.totals, *summary.changes, *summary.advice):
                 print(self._prefix + line)
 
 

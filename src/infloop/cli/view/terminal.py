@@ -2,7 +2,9 @@
 
 Names, prompts, errors and outputs come from files, children and models. None of their control
 characters reaches the terminal: they are shown as escapes (`\\x1b`, `\\u202e`). So no text can move
-the cursor, set the clipboard, forge a link or reverse a line.
+the cursor, set the clipboard, forge a link or reverse a line. Marks that combine with a character
+are limited, and so are characters that nobody can see: no text can paint over other lines or hide
+in one.
 """
 
 from __future__ import annotations
@@ -10,32 +12,60 @@ from __future__ import annotations
 import json
 import os
 import sys
+import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from infloop.application.problems import ShownProblem
     from infloop.errors import InfloopError, Problem
 
 INDENT = "  "
+MAX_MARKS = 8
+"""How many combining marks one character may have; more than any language writes."""
 
 
 def safe(text: str) -> str:
     """Return `text` with control characters as escapes; line ends and tabs stay."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(map(_visible, text.replace("\r\n", "\n")))
+    return "".join(_visible(text.replace("\r\n", "\n")))
 
 
-def _visible(char: str) -> str:
-    # Python calls other spaces not printable. They are harmless, except U+2028 and U+2029.
-    if char.isprintable() or char in "\n\t" or (char.isspace() and char in _SPACES):
-        return char
+def _visible(text: str) -> Iterator[str]:
+    marks, hidden = MAX_MARKS, 1  # a mark without a character before it is shown as an escape
+    for char in text:
+        if char < _FIRST_MARK:
+            marks = hidden = 0
+            if char in "\n\t ":
+                marks, hidden = MAX_MARKS, 1
+            yield char if char.isprintable() or char in "\n\t\u00a0" else _escape(char)
+        elif char in _HIDDEN_MARKS:
+            yield char if hidden == 0 else _escape(char)
+            hidden += 1
+        elif unicodedata.category(char)[0] == "M":
+            yield char if marks < MAX_MARKS else _escape(char)
+            marks += 1
+        else:
+            marks = hidden = 0
+            # Python calls other spaces not printable. They are harmless, except U+2028 and U+2029.
+            shown = (char.isprintable() and char not in _FILLERS) or char in _SPACES
+            yield char if shown else _escape(char)
+
+
+def _escape(char: str) -> str:
     return char.encode("unicode_escape").decode("ascii")
 
 
-_SPACES = frozenset("\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))))
+_FIRST_MARK = "\u0300"
+_SPACES = frozenset("\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))))
+_FILLERS = frozenset("\u115f\u1160\u3164\uffa0")
+_HIDDEN_MARKS = frozenset(
+    "\u034f\u17b4\u17b5\u180b\u180c\u180d\u180f"
+    + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+)
+"""Marks without a shape of their own, such as variation selectors; a character may have one."""
 
 
 def is_text(text: str) -> bool:
@@ -53,6 +83,18 @@ def one_line(text: str, limit: int = 0) -> str:
         text = text[: 2 * limit]  # the rest is cut anyway
     line = safe(text).replace("\n", "\\n").replace("\t", " ")
     return f"{line[: limit - 1]}…" if limit and len(line) > limit else line
+
+
+def end_of(line: str, columns: int) -> str:
+    """Return as much of the end of a line as fits into these columns of a terminal."""
+    from rich.cells import cell_len
+
+    if len(line) <= columns and cell_len(line) <= columns:
+        return line
+    kept = line[-max(columns, 1) :]
+    while kept and cell_len(kept) >= columns:
+        kept = kept[1:]
+    return f"…{kept}"
 
 
 def indented(text: str, prefix: str = INDENT) -> str:
@@ -84,6 +126,16 @@ def abandon_stdout() -> None:
     os.close(null)
 
 
+def terminal_columns() -> int:
+    """Return the width of the terminal that stdout is; 0 if it is none that can erase a row."""
+    if not sys.stdout.isatty():
+        return 0
+    from rich.console import Console
+
+    console = Console(force_terminal=True)
+    return 0 if console.is_dumb_terminal else console.width
+
+
 def note(text: str) -> None:
     """Print a message on stderr that is not part of the command's result."""
     print(safe(text), file=sys.stderr, flush=True)
@@ -98,7 +150,9 @@ def _problem(problem: Problem | ShownProblem) -> str:
     from infloop.errors import Problem
 
     text = Problem(problem.place, problem.message, problem.hint)
-    return f"{'warning: ' if problem.severity == 'warning' else ''}{text}"
+    position = problem.position if isinstance(problem, Problem) else ""
+    said = f"{'warning: ' if problem.severity == 'warning' else ''}{text}"
+    return f"{position}: {said}" if position else said
 
 
 def complain(error: InfloopError) -> None:

@@ -41,6 +41,8 @@ def _details(report: TriggerReport, trigger: TriggerView, now_ms: int) -> Iterat
         yield f"if {predicate.lhs} {predicate.op} {predicate.rhs}"
     for name, text in trigger.inputs.items():
         yield f"input {name}: {text}"
+    if trigger.cwd:
+        yield f"works in {trigger.cwd}"
     if report.takes_requests:
         yield f"address: /api/webhook/{report.id}"
         yield _signature(report, trigger, now_ms)

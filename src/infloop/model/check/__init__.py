@@ -12,7 +12,10 @@ thinks. The time is linear in the size of the file.
     ids          … ids of nodes, and the start node
     edges        … edges
     nodes        … the configuration of each node
+    scripts      … the syntax of scripts
+    machine      … programs, directories and runtimes that this machine lacks
     reach        … nodes that can never run
+    outcomes     … failures that a run would not show
     references   … references that can never resolve
     calls        … calls of other workflows
 
@@ -30,9 +33,12 @@ from infloop.model.check.edges import check_edges
 from infloop.model.check.graph import Graph
 from infloop.model.check.header import check_header, check_inputs
 from infloop.model.check.ids import check_ids, check_start
+from infloop.model.check.machine import check_machine
 from infloop.model.check.nodes import check_nodes
+from infloop.model.check.outcomes import check_outcomes
 from infloop.model.check.reach import check_reach
 from infloop.model.check.references import check_references
+from infloop.model.check.scripts import check_scripts
 from infloop.model.parsing import Parsed
 from infloop.model.problems import Report
 
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from infloop.errors import Problem
-    from infloop.model.check.context import Lookup
+    from infloop.model.check.context import Lookup, Machine
     from infloop.model.workflow import Workflow
 
 Rule: TypeAlias = Callable[[CheckContext], None]
@@ -52,7 +58,10 @@ RULES: tuple[Rule, ...] = (
     check_start,
     check_edges,
     check_nodes,
+    check_scripts,
+    check_machine,
     check_reach,
+    check_outcomes,
     check_references,
     check_calls,
 )
@@ -63,14 +72,16 @@ def check_workflow(
     *,
     known_workflows: Lookup | None = None,
     known_providers: Collection[str] | None = None,
+    machine: Machine | None = None,
 ) -> list[Problem]:
     """Return every problem of a workflow, including those that were found while reading it.
 
     Calls are followed through `known_workflows`, and providers are looked up in `known_providers`.
-    Without these arguments calls and providers are not checked.
+    Programs and directories are looked up on `machine`. Without an argument these are not checked.
     """
     report = Report()
     unknown: frozenset[str] = frozenset()
+    source = workflow.source if isinstance(workflow, Parsed) else None
     if isinstance(workflow, Parsed):
         for problem in workflow.problems:
             report.add(problem)
@@ -78,8 +89,12 @@ def check_workflow(
             return report.problems
         unknown, workflow = workflow.unknown, workflow.workflow
     check = CheckContext(
-        Graph(workflow, unknown), report, KnownWorkflows(workflow, known_workflows), known_providers
+        Graph(workflow, unknown),
+        report,
+        KnownWorkflows(workflow, known_workflows),
+        known_providers,
+        machine,
     )
     for rule in RULES:
         rule(check)
-    return report.problems
+    return source.located(report.problems) if source is not None else report.problems

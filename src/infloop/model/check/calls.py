@@ -37,11 +37,13 @@ def _call(check: CheckContext, place: str, node: SubworkflowNode) -> None:
     if called is None:
         if check.library.open:
             hint = report.guess(name, check.library.names())
-            report.error(where, f"there is no workflow {name!r}", hint or f"add {name}.json")
+            is_caught = "error" in check.graph.followed.get(node.id, {})
+            complain = check.mistake if is_caught else report.error
+            complain(where, f"there is no workflow {name!r}", hint or f"add {name}.json")
         return
     for spec in called.inputs or ():
         if spec.default is None and spec.name not in node.config.inputs:
-            report.error(
+            check.mistake(
                 f"{place} config.inputs",
                 f"{name!r} needs the input {spec.name!r}",
                 "pass it, or give it a default there",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from infloop.model.check.flow import Flow
 from infloop.model.check.graph import Graph
@@ -52,6 +52,20 @@ class KnownWorkflows:
         return self._graphs[workflow.id]
 
 
+class Machine(Protocol):
+    """What a check may know about the machine that it runs on."""
+
+    @property
+    def typescript_missing(self) -> str:
+        """Why no TypeScript can run here; empty if it can."""
+
+    def has_program(self, name: str) -> bool:
+        """Say whether a program is on PATH."""
+
+    def has_directory(self, path: str) -> bool:
+        """Say whether there is a directory; a relative path begins where the check runs."""
+
+
 @dataclass(frozen=True)
 class CheckContext:
     """The workflow that is checked, the report, and what is known besides."""
@@ -60,6 +74,15 @@ class CheckContext:
     report: Report
     library: KnownWorkflows
     providers: Collection[str] | None
+    machine: Machine | None = None
+
+    def mistake(self, place: str, message: str, hint: str = "") -> None:
+        """Report what can run and is hardly meant: an error in a strict workflow, else a warning.
+
+        Workflows of other tools contain such things and run all the same.
+        """
+        report = self.report.error if self.graph.workflow.strict else self.report.warning
+        report(place, message, hint)
 
     @cached_property
     def flow(self) -> Flow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from infloop.model.problems import short_repr
@@ -17,10 +18,13 @@ def check_edges(check: CheckContext) -> None:
     graph, report = check.graph, check.report
     ids: set[str] = set()
     taken: set[tuple[str, str]] = set()
+    count = Counter(placed.node.id for placed in graph.nodes)
     for index, edge in enumerate(graph.workflow.edges):
         place = f"edges[{index}]" + (f" {short_repr(edge.id)}" if edge.id else "")
         if edge.id and edge.id in ids:
-            report.error(place, f"the id {short_repr(edge.id)} is used twice", "rename one of them")
+            check.mistake(
+                place, f"the id {short_repr(edge.id)} is used twice", "rename one of them"
+            )
         ids.add(edge.id)
         for end, node_id in (("source", edge.source), ("target", edge.target)):
             if not node_id:
@@ -41,6 +45,8 @@ def check_edges(check: CheckContext) -> None:
                     "remove one of them, or use a parallel node to do both",
                 )
             taken.add((edge.source, edge.source_handle))
+        if count[edge.target] == 1:  # of two nodes with one id, the other may be meant
+            _container(check, place, edge)
         if _is_note(graph, edge.target):
             report.error(f"{place} target", f"{edge.target!r} is a sidenote, which never runs")
 
@@ -52,12 +58,13 @@ def _handle(check: CheckContext, place: str, edge: Edge) -> None:
     exits = placed.node.exits()
     kind = placed.node.type
     if not exits:
-        check.report.error(
+        check.mistake(
             f"{place} source", f"nothing follows a node of type {kind!r}", "remove the edge"
         )
     elif edge.source_handle not in exits:
         mode = placed.node.exits_depend_on()
-        check.report.error(
+        # It is never followed: often it is left over from when the node had another mode.
+        check.mistake(
             f"{place} sourceHandle",
             f"a node of type {kind!r}{f' in {mode}' if mode else ''} has no handle "
             f"{short_repr(edge.source_handle)}",
@@ -74,6 +81,22 @@ def _handle(check: CheckContext, place: str, edge: Edge) -> None:
             place,
             f"directly inside a loop {edge.source_handle!r} {does}; this edge is never followed",
             "continue after the loop, or decide with a branch instead",
+        )
+
+
+def _container(check: CheckContext, place: str, edge: Edge) -> None:
+    """Report an edge into a container from outside: the node would not be a part of it."""
+    target = check.graph.by_id.get(edge.target)
+    if target is None or target.parent is None or edge.source not in check.graph.by_id:
+        return
+    parent = target.parent
+    if parent.id not in check.graph.ancestors(edge.source):
+        kind = "round" if parent.opens == "round" else "branch"
+        check.mistake(
+            f"{place} target",
+            f"leads into {short_repr(parent.id)} from outside; {short_repr(edge.target)} would run "
+            f"once, and in no {kind} of it",
+            f"lead to {short_repr(parent.id)} instead",
         )
 
 

@@ -3,7 +3,7 @@
 Each node has two points, entered and left:
 
     leaf        entered -> left
-    loop        entered -> its first child; each child left -> loop entered; loop entered -> left
+    loop        entered -> the children where a round begins, and left; each child left -> entered
     parallel    entered -> each branch root; each child left -> parallel left
     edge        source left -> target entered
 """
@@ -43,7 +43,8 @@ class Flow:
         self._next[entered].append(left)
         children = [child.id for child in node.children if child.id]
         if node.opens == "round":
-            self._next[entered].extend(map(self.entered, children[:1]))
+            entries = (child.id for child in node.entries() if child.id)
+            self._next[entered].extend(map(self.entered, entries))
             back = entered
         elif node.opens == "branch":
             self._next[entered].extend(map(self.entered, filter(None, graph.roots(node))))

@@ -45,19 +45,19 @@ def check_inputs(check: CheckContext) -> None:
     for index, spec in enumerate(check.graph.workflow.inputs or ()):
         place = f"inputs[{index}]" + (f" {short_repr(spec.name)}" if spec.name else "")
         if not _REACHABLE_NAME.fullmatch(spec.name):
-            report.error(
+            check.mistake(
                 place,
                 f"no reference can reach the name {short_repr(spec.name)}",
                 "use letters, digits, dashes and underscores",
             )
         if spec.name in seen:
-            report.error(place, "is declared twice", "rename one of them")
+            check.mistake(place, "is declared twice", "rename one of them")
         seen.add(spec.name)
         if spec.default is not None:
             try:
                 resolve_inputs([spec.to_json()], {})
             except InputError as error:
-                report.error(
+                check.mistake(
                     f"{place} default",
                     f"{short_repr(spec.default)} is not a {error.expected}",
                     f"write a {error.expected}, or change the type",

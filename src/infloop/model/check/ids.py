@@ -24,7 +24,10 @@ def check_ids(check: CheckContext) -> None:
             continue
         if node_id in seen:
             report.error(
-                placed.place, f"the id {short_repr(node_id)} is used twice", "rename one of them"
+                placed.place,
+                f"the id {short_repr(node_id)} is used twice",
+                "rename one of them",
+                unsafe=True,
             )
         seen.add(node_id)
         if (
@@ -36,12 +39,14 @@ def check_ids(check: CheckContext) -> None:
                 placed.place,
                 f"{short_repr(node_id)} cannot be a node id",
                 f"use at most {MAX_NODE_ID_CHARS} printable characters other than / [ ] {{ }} #",
+                unsafe=True,
             )
         elif node_id in RESERVED_NODE_IDS:
             report.error(
                 placed.place,
                 f"{node_id!r} cannot be a node id",
                 f"references use {{{{{node_id}.…}}}} for something else; rename the node",
+                unsafe=True,
             )
 
 

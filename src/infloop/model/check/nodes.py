@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def check_nodes(check: CheckContext) -> None:
     """Report a configuration with which a node could not do its work."""
+    strict = check.graph.workflow.strict
     for placed in check.graph.nodes:
         node, place = placed.node, placed.place
         if node.children and not node.holds_nodes and node.id not in check.graph.unknown:
@@ -22,7 +23,7 @@ def check_nodes(check: CheckContext) -> None:
                 f"only {_holders()} do; move them out",
             )
         branches = len(check.graph.roots(node)) if node.opens == "branch" else 0
-        node.check(NodeCheck(place, check.report, check.providers, branches))
+        node.check(NodeCheck(place, check.report, check.providers, branches, strict))
 
 
 def _holders() -> str:

@@ -28,7 +28,7 @@ def check_reach(check: CheckContext) -> None:
             reason = "only nodes that never run lead to it"
         else:
             reason = "no edge leads to it"
-        check.report.error(placed.place, f"can never run: {reason}", _way_in(parent))
+        check.mistake(placed.place, f"can never run: {reason}", _way_in(parent))
 
 
 def _way_in(parent: Node | None) -> str:

@@ -48,7 +48,7 @@ def resolvable(check: CheckContext, graph: Graph, place: str, reference: Sequenc
         reason = f"there is no node {head!r}", check.report.guess(head, graph.names)
     if reason is None:
         return True
-    check.report.error(place, _never(reference, reason[0]), reason[1])
+    check.mistake(place, _never(reference, reason[0]), reason[1])
     return False
 
 
@@ -134,7 +134,7 @@ def _out_of_order(check: CheckContext, reads: _Reads) -> None:
             reason = f"{source!r} cannot have run before"
             hint = "parallel branches, and ways that exclude each other, do not see each other"
         for place, reference in places:
-            check.report.error(place, _never(reference, reason), hint)
+            check.mistake(place, _never(reference, reason), hint)
 
 
 def _leaves_container(graph: Graph) -> Iterator[bool]:

@@ -102,6 +102,7 @@ class AcpAgent:
             request.idle_timeout_ms,
             self._after_result_ms,
             lambda: approvals is not None and approvals.is_open,
+            requires_result=True,
         )
 
         def conclude(result: ChildResult | None) -> Done:

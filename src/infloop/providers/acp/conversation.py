@@ -50,6 +50,7 @@ from infloop.providers.base import (
     Tool,
     ToolResult,
     Usage,
+    denied,
 )
 from infloop.providers.json_lines import (
     as_count,
@@ -528,10 +529,10 @@ def _option(
 
 
 def _decision_notice(ruling: PermissionDecision, kind: str, what: str) -> ProviderNotice:
-    verdict = "allowed" if ruling.allowed else "denied"
-    return ProviderNotice(
-        f"[permissions] {verdict}: {one_line(kind, 20)} {one_line(what)} ({ruling.why})"
-    )
+    about = f"{one_line(kind, 20)} {one_line(what)}"
+    if not ruling.allowed:
+        return denied(about, ruling.why)
+    return ProviderNotice(f"[permissions] allowed: {about} ({ruling.why})")
 
 
 def _model_option(opened: JsonObject) -> schema.SessionConfigOptionSelect | None:

@@ -76,7 +76,9 @@ class CliAgent:
 
     async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         """Run the program and yield the parts of its answer."""
-        command = command_line(self._manifest, request, self._program)
+        command = command_line(
+            self._manifest, request, self._program, confined=self._sandbox.confines
+        )
         child = ChildRequest(
             argv=command.argv,
             cwd=request.cwd,

@@ -5,8 +5,12 @@
                           the option before it if the argument is only the placeholder
     {session}             the session to continue, in `resumeArgs`
 
-- `dangerousArgs` and `resumeArgs` are added if the request needs them, in this order. They go
-  before the prompt and its option, or before `-` or `--`, or else at the end.
+- `hostArgs` or `confinedArgs` are added, or `dangerousArgs` instead if the node skips permission
+  prompts; then `resumeArgs` if a session is continued. They go before the prompt and its option, or
+  before `-` or `--`, or else at the end.
+- A judge has the manifest's `judgeArgs`, and nothing is added to them: it only answers. A manifest
+  for claude that has none gets `CLAUDE_JUDGE_ARGS`; its own arguments may skip permission prompts.
+  Another one's `args` stay, without those that give permissions.
 - Placeholders are replaced in one pass: a prompt with the text "{agent}" stays as it is.
 - No value becomes an option of the program. A value that begins with a dash is refused, unless the
   manifest has `--` before it.
@@ -30,6 +34,11 @@ if TYPE_CHECKING:
 # The longest argument that Linux accepts.
 MAX_ARGUMENT_BYTES = 128 << 10
 
+CLAUDE_JUDGE_ARGS = (
+    *("--print", "--output-format", "stream-json", "--verbose"),
+    *("--model", "{model}", "{prompt}"),
+)
+
 # Our own fixed pattern: no repeats.
 _PLACEHOLDER = re.compile(r"(\{(?:prompt|agent|model|session)\})")  # noqa: TID251
 
@@ -42,13 +51,19 @@ class CommandLine(NamedTuple):
     notices: tuple[ProviderNotice, ...]
 
 
-def command_line(manifest: CliProvider, request: Request, program: str = "") -> CommandLine:
+def command_line(
+    manifest: CliProvider, request: Request, program: str = "", *, confined: bool = False
+) -> CommandLine:
     """Return the command that runs the manifest's program, or `program` instead.
 
-    Raises StepError for a request that cannot be passed as a command.
+    `confined` says whether the program runs in a sandbox of ours. Raises StepError for a request
+    that cannot be passed as a command.
     """
     prompt = request.prompt.encode("utf-8", "replace")
+    template = _template(manifest, request, confined=confined)
     by_argument = manifest.prompt_via == "arg"
+    if request.kind == "judge" and not by_argument:
+        by_argument = "{prompt}" in template and _is_plain_argument(prompt)
     values = {
         "{agent}": request.agent.strip(),
         "{model}": request.requested_model,
@@ -56,18 +71,20 @@ def command_line(manifest: CliProvider, request: Request, program: str = "") -> 
     }
     if by_argument:
         values["{prompt}"] = prompt.decode()
-        if not any("{prompt}" in argument for argument in manifest.args):
+        if not any("{prompt}" in argument for argument in template):
             raise StepError(
                 f"the args of provider {manifest.id!r} hold no '{{prompt}}'; "
                 "add it, or set promptVia to 'stdin'"
             )
-    arguments = _fill(_with_extras(manifest, request), values)
+    elif request.kind == "judge":
+        template = tuple(argument for argument in template if argument != "{prompt}")
+    arguments = _fill(template, values)
     for argument in arguments:
         _check_fits(argument)
     return CommandLine(
         (checked_program(program or manifest.bin), *arguments),
         None if by_argument else prompt,
-        _notices(manifest, request),
+        _notices(manifest, request, template),
     )
 
 
@@ -79,10 +96,15 @@ def _session(given: str) -> str:
     return given
 
 
-def _with_extras(manifest: CliProvider, request: Request) -> tuple[str, ...]:
-    extras: tuple[str, ...] = ()
-    if request.skip_permissions:
-        extras += manifest.dangerous_args
+def _template(manifest: CliProvider, request: Request, *, confined: bool) -> tuple[str, ...]:
+    """Return the arguments with their placeholders."""
+    if request.kind == "judge":
+        is_claude = manifest.output_format == "claude-stream-json" and "--print" in manifest.args
+        return manifest.judge_args or (CLAUDE_JUDGE_ARGS if is_claude else manifest.args)
+    if request.skip_permissions and manifest.dangerous_args:
+        extras = manifest.dangerous_args
+    else:
+        extras = manifest.confined_args if confined else manifest.host_args
     if request.session_id:
         extras += manifest.resume_args
     at = _index_of_extras(manifest.args)
@@ -132,7 +154,14 @@ def _check_fits(argument: str) -> None:
         )
 
 
-def _notices(manifest: CliProvider, request: Request) -> tuple[ProviderNotice, ...]:
+def _is_plain_argument(prompt: bytes) -> bool:
+    """Say whether a prompt can be an argument, for a program that reads its input as well."""
+    return len(prompt) < MAX_ARGUMENT_BYTES and not prompt.startswith(b"-") and b"\0" not in prompt
+
+
+def _notices(
+    manifest: CliProvider, request: Request, template: tuple[str, ...]
+) -> tuple[ProviderNotice, ...]:
     notices = []
     if request.skip_permissions and not manifest.dangerous_args:
         notices.append(
@@ -145,7 +174,7 @@ def _notices(manifest: CliProvider, request: Request) -> tuple[ProviderNotice, .
             ProviderNotice("[session] the manifest has no resumeArgs: a new session begins")
         )
     for name, value in (("agent", request.agent.strip()), ("model", request.requested_model)):
-        if value and not any(f"{{{name}}}" in argument for argument in manifest.args):
+        if value and not any(f"{{{name}}}" in argument for argument in template):
             unused = one_line(value, 80)
             notices.append(
                 ProviderNotice(f"[{name}] the manifest has no {{{name}}}: {unused!r} is not used")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from infloop.providers.base import (
+    CLI_REMEDY,
     AnswerPart,
     Cost,
     Done,
@@ -25,6 +26,7 @@ from infloop.providers.base import (
     Tool,
     ToolResult,
     Usage,
+    denied,
 )
 from infloop.providers.json_lines import (
     MAX_MESSAGE_CHARS,
@@ -64,10 +66,15 @@ _SUBAGENT = ("Task", "Agent")
 
 
 class ClaudeStream:
-    """Parses one conversation, record by record."""
+    """Parses one conversation, record by record.
 
-    def __init__(self) -> None:
-        self._begun = self._ended = False
+    A judge's answer is a JSON object too. With `is_judge`, one without a type is text: a program
+    that is started as claude may print its answer plainly.
+    """
+
+    def __init__(self, *, is_judge: bool = False) -> None:
+        self._is_judge = is_judge
+        self._ended = False
         self._session = ""
         self._model = ""
         self._message = ""
@@ -82,8 +89,8 @@ class ClaudeStream:
 
     @property
     def expects_result(self) -> bool:
-        """Whether the conversation has begun and its result is missing."""
-        return self._begun and not self._ended
+        """Whether the result is missing."""
+        return not self._ended
 
     def read(self, line: Line) -> list[AnswerPart] | None:
         if self._ended:
@@ -91,7 +98,8 @@ class ClaudeStream:
         record = json_object(line)
         if record is None:
             return non_json_line(line) or None
-        self._begun = True
+        if self._is_judge and "type" not in record:
+            return [Text(line.text)]
         session, parts = self._note_session(record), self._read_record(record)
         return [*session, *(parts or [])] if session else parts
 
@@ -310,12 +318,7 @@ def _denials(denials: list[JsonObject]) -> list[AnswerPart]:
         for denial in denials[:MAX_DENIALS_SHOWN]
     ]
     more = len(denials) - len(listed)
-    return [
-        ProviderNotice(
-            f"[permissions] denied: {'; '.join(listed)}{f'; and {more} more' if more else ''} "
-            "(allow it in the agent's own settings, or skip permission prompts for this node)"
-        )
-    ]
+    return [denied(f"{'; '.join(listed)}{f'; and {more} more' if more else ''}", CLI_REMEDY)]
 
 
 def _error(record: JsonObject) -> str:

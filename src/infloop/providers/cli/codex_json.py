@@ -5,7 +5,8 @@
   `turn.failed` at the end. Everything after the end is ignored.
 - Token counts are totals of the thread, including resumed sessions. Cost and model are not
   reported.
-- A refusal of its sandbox appears in the diagnostics, if at all.
+- A refusal appears as a declined item, as a patch that failed, in the output of a command that its
+  sandbox stopped, or in the diagnostics.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from infloop.providers.base import (
+    CLI_REMEDY,
     AnswerPart,
     Done,
-    ProviderNotice,
     RateLimited,
     Session,
     Stderr,
@@ -25,6 +26,7 @@ from infloop.providers.base import (
     Tool,
     ToolResult,
     Usage,
+    denied,
 )
 from infloop.providers.json_lines import (
     MAX_MESSAGE_CHARS,
@@ -49,6 +51,9 @@ MAX_REMEMBERED = 10_000
 MAX_CHANGES_SHOWN = 20
 SAME_MINUTE = timedelta(minutes=1)
 
+# What programs print when codex's sandbox keeps them from writing or from the network.
+_BLOCKED = ("Read-only file system", "Permission denied", "Operation not permitted", "bwrap: ")
+
 # Our own fixed patterns: no nested repeats.
 _REFUSED = re.compile(r"codex_core::tools::\w+: error=(.*\breject.*)", re.ASCII)  # noqa: TID251
 _AGAIN = re.compile(  # noqa: TID251
@@ -65,14 +70,14 @@ class CodexJson:
         self._now = now
         self._model = model
         self._counted = before or Usage()
-        self._begun = self._ended = False
+        self._ended = False
         self._last_message: str | None = None
         self._started: set[str] = set()
 
     @property
     def expects_result(self) -> bool:
-        """Whether the conversation has begun and its result is missing."""
-        return self._begun and not self._ended
+        """Whether the result is missing."""
+        return not self._ended
 
     def read(self, line: Line) -> list[AnswerPart] | None:
         if self._ended:
@@ -80,7 +85,6 @@ class CodexJson:
         event = json_object(line)
         if event is None:
             return non_json_line(line) or None
-        self._begun = True
         match event.get("type"):
             case "thread.started":
                 session = as_session_id(event.get("thread_id"))
@@ -100,7 +104,7 @@ class CodexJson:
 
     def read_stderr(self, line: Line) -> list[AnswerPart]:
         refused = _REFUSED.search(line.text[:MAX_MESSAGE_CHARS])
-        return [_permissions(refused[1])] if refused else []
+        return [denied(one_line(refused[1]), CLI_REMEDY)] if refused else []
 
     # -- items ---------------------------------------------------------------------------------
 
@@ -128,8 +132,8 @@ class CodexJson:
             return []
         parts = [*self._read_begun(item), ToolResult(_answer(item), tool.kind)]
         self._started.discard(as_str(item.get("id")))
-        if item.get("status") == "declined":
-            parts.append(_permissions(tool.summary))
+        if _was_denied(item):
+            parts.append(denied(tool.summary, CLI_REMEDY))
         return parts
 
     def _add_text(self, text: str) -> list[AnswerPart]:
@@ -183,11 +187,17 @@ def limit_lifted_ms(message: str, now: datetime) -> int | None:
     return int(lifted.timestamp() * 1000)
 
 
-def _permissions(what: str) -> ProviderNotice:
-    return ProviderNotice(
-        f"[permissions] denied: {one_line(what)} "
-        "(allow it in the agent's own settings, or skip permission prompts for this node)"
-    )
+def _was_denied(item: JsonObject) -> bool:
+    match item.get("type"), item.get("status"):
+        case _, "declined":
+            return True
+        case "file_change", "failed":
+            return True
+        case "command_execution", "failed":
+            output = as_str(item.get("aggregated_output"))
+            return any(sign in output for sign in _BLOCKED)
+        case _:
+            return False
 
 
 def _tool(item: JsonObject) -> Tool | None:

@@ -29,12 +29,16 @@ class OutputFormat(NamedTuple):
     price_list: PriceList | None = None
 
 
+def _claude(request: Request, now: Callable[[], datetime]) -> OutputParser:
+    return ClaudeStream(is_judge=request.kind == "judge")
+
+
 def _codex(request: Request, now: Callable[[], datetime]) -> OutputParser:
     return CodexJson(now, request.requested_model, request.session_usage)
 
 
 OUTPUT_FORMATS: Mapping[OutputFormatName, OutputFormat] = {
-    "claude-stream-json": OutputFormat(lambda request, now: ClaudeStream()),
+    "claude-stream-json": OutputFormat(_claude),
     "codex-json": OutputFormat(_codex, PriceList("openai", summed=True)),
     "plain": OutputFormat(lambda request, now: PlainText()),
 }

@@ -4,6 +4,8 @@
   `message_delta` the stop reason and the tokens so far; `message_stop` is the end.
 - `ping` only shows that the connection is alive.
 - `input_tokens` does not include tokens that were read from the cache or written to it.
+- `iterations` lists what the API read and wrote by itself too, such as a summary of the context;
+  the totals may leave that out.
 """
 
 from __future__ import annotations
@@ -19,13 +21,17 @@ from infloop.providers.http.answers import (
     truncated,
     unreadable,
 )
-from infloop.providers.json_lines import as_count, as_object, as_str, json_object
+from infloop.providers.json_lines import as_count, as_object, as_objects, as_str, json_object
 
 if TYPE_CHECKING:
     from infloop.model.values import JsonObject
     from infloop.providers.lines import Line
 
 HEADERS = {"anthropic-version": "2023-06-01"}
+_COUNTS = (
+    *("input_tokens", "output_tokens"),
+    *("cache_read_input_tokens", "cache_creation_input_tokens"),
+)
 DEFAULT_MAX_TOKENS = 32_000
 """The longest answer unless the manifest says otherwise; the API requires a value."""
 
@@ -80,6 +86,10 @@ class AnthropicMessages:
     def _usage(self, raw: JsonObject) -> list[AnswerPart]:
         """Return the new tokens; each report holds totals and leaves out unchanged ones."""
         self._total |= {name: count for name, count in raw.items() if count is not None}
+        for name in _COUNTS:
+            parts = [as_count(each.get(name)) for each in as_objects(raw.get("iterations"))]
+            self._total[name] = max(as_count(self._total.get(name)), sum(parts))
+        kept = as_object(self._total.get("cache_creation"))
         cached = as_count(self._total.get("cache_read_input_tokens"))
         written = as_count(self._total.get("cache_creation_input_tokens"))
         total = Usage(
@@ -88,6 +98,7 @@ class AnthropicMessages:
             cached,
             written,
             self._model,
+            as_count(kept.get("ephemeral_1h_input_tokens")),
         )
         usage = total.since(self._counted)
         self._counted += usage

@@ -54,3 +54,11 @@ DIALECTS: Mapping[DialectName, Dialect] = {
         whole_answer='{"type":"message_start","message":%}',
     ),
 }
+
+
+def dialect_of(path: str) -> DialectName | None:
+    """Return the dialect of an API's path; None if it does not answer prompts."""
+    for name, dialect in DIALECTS.items():
+        if path.endswith(dialect.endpoint):
+            return name
+    return None

@@ -16,9 +16,7 @@ from infloop.providers.lines import Line
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from infloop.providers.http.dialects import Dialect
-
-_OK = 200
+    from infloop.model.provider import DialectName
 
 
 class UsageMeter:
@@ -29,7 +27,8 @@ class UsageMeter:
     sent cost nothing, so they are complete.
     """
 
-    def __init__(self, dialect: Dialect, on_over: Callable[[], None]) -> None:
+    def __init__(self, name: DialectName, on_over: Callable[[], None]) -> None:
+        dialect = DIALECTS[name]
         self.usage = NO_USAGE
         self.over = self.is_complete = False
         self._parser = dialect.parser("")
@@ -40,7 +39,7 @@ class UsageMeter:
 
     def answered(self, status: int, content_type: str) -> None:
         """Note that the response has begun."""
-        self._is_free = status != _OK
+        self._is_free = not 200 <= status < 300
         if content_type.lower().startswith("application/json"):
             self._events = WholeAnswer()
             self._ended = True
@@ -77,11 +76,3 @@ class UsageMeter:
                         self._ended = True
                     case _:
                         pass
-
-
-def usage_meter(path: str, on_over: Callable[[], None]) -> UsageMeter | None:
-    """Return the meter for the answer to a call of `path`; None if the call uses no tokens."""
-    for dialect in DIALECTS.values():
-        if path.endswith(dialect.endpoint):
-            return UsageMeter(dialect, on_over)
-    return None

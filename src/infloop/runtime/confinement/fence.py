@@ -29,26 +29,32 @@ from infloop.egress.broker import PREFIX, Broker
 from infloop.egress.limits import ProxyLimits, UploadBudget
 from infloop.egress.loopback_listener import listen_on_loopback
 from infloop.egress.proxy import Proxy
+from infloop.egress.reports import Decision
 from infloop.errors import BudgetError, EgressError, GuardError, SettingsError, WorkflowError
+from infloop.lowlevel.link_free import visited_paths
 from infloop.policy.hosts import Allowlist, HostRules, parse_rules
+from infloop.policy.writable_roots import why_too_wide
 from infloop.runtime.confinement.disk_reserve import DiskReserve, format_size
 from infloop.runtime.confinement.egress_log import FLUSH_SECONDS
 from infloop.runtime.confinement.git_protection import GitProtection
 from infloop.runtime.confinement.homes import linked_home
 from infloop.sandbox.access import Access, ResourceLimits
 from infloop.sandbox.base import SandboxWrapper
+from infloop.sandbox.kernel.connect_policy import OWN_PORT
 from infloop.sandbox.levels.proxy_variables import proxy_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from infloop.egress.broker import Account
     from infloop.egress.loopback_listener import Listener
+    from infloop.egress.reports import RefusalCause
     from infloop.model.values import JsonObject
     from infloop.runtime.confinement.disk_reserve import RunDisks
     from infloop.runtime.confinement.egress_log import EgressLog
     from infloop.runtime.spending.broker_usage import BrokerUsage
+    from infloop.sandbox.access import OnRefused
     from infloop.sandbox.base import ChildRequest, ChildResult, OnOutput, OnStarted, Sandbox
     from infloop.workspace.git.repository_paths import GitPaths
 
@@ -136,13 +142,16 @@ class RunFence:
         git_protection: GitProtection | None = None,
         disks: RunDisks | None = None,
         memory_bytes: int = 0,
+        homes: frozenset[str] = frozenset(),
     ) -> None:
         """Raise WorkflowError for an allowlist or denylist that cannot be parsed.
 
         Children run as `user` if it is set. `make_home` returns the home that the agent of a node
         keeps for the whole run. `memory_bytes` is the limit of each child; 0 means no limit.
+        `homes` are writable for no child whose workflow does not list them.
         """
         self._sandbox = sandbox
+        self._homes = homes
         self.user = user
         self._make_home = make_home
         self._workflow = workflow
@@ -199,33 +208,63 @@ class RunFence:
 
     def protect_git(self, cwd: str, egress_log: EgressLog) -> AbstractAsyncContextManager[GitPaths]:
         """Protect the repositories where a child works; give the paths that git needs there."""
-        write_paths = _texts(self._workflow.get("writePaths"))
         return self._git_protection.protect(
-            cwd, write_paths, lambda message: egress_log.add_warning(f"[git] {message}")
+            cwd, self.write_paths, lambda message: egress_log.add_warning(f"[git] {message}")
         )
 
     def access(
-        self, extra: ExtraAccess, request: ChildRequest, home: str, paths: GitPaths
+        self,
+        extra: ExtraAccess,
+        request: ChildRequest,
+        home: str,
+        paths: GitPaths,
+        on_refused: OnRefused | None = None,
     ) -> Access:
-        """Return what a child may reach, without its network; GuardError for a path with a link."""
+        """Return what a child may reach, without its network."""
         readable = _texts(self._workflow.get("readPaths"))
-        writable = _texts(self._workflow.get("writePaths"))
-        for path in (*readable, *writable, *(() if paths.is_private else (request.cwd,))):
-            _check_no_link(path)
-        read = (*paths.read, *extra.read, *readable)
-        write = (*paths.write, *extra.write, *writable)
+        writable = self.write_paths
+        own = (request.cwd, *paths.write, *writable)
         return Access(
-            read=(*request.reads, *read),
-            write=(request.cwd, *write),
+            # Directories that were made for this child are below a system directory.
+            read=(
+                *map(real_path, request.reads),
+                *paths.read,
+                *_resolved(extra.read, own),
+                *readable,
+            ),
+            write=(*own, *_resolved(extra.write, own)),
+            pinned=paths.pinned,
             network="open" if self.egress == "open" else "none",
             local_ports=tuple(_numbers(self._workflow.get("allowLocal"))),
-            home=home,
+            on_refused=on_refused,
+            home=real_path(home) if home else "",
             limits=self.limits,
         )
 
+    def check_paths(self, cwd: str) -> None:
+        """Raise GuardError if a path of a child has a link in it, or its directory is too wide.
+
+        A link that is made after this check is not followed either: the sandbox opens the paths
+        without following links. This check has the better message.
+        """
+        for path in (*_texts(self._workflow.get("readPaths")), *self.write_paths, cwd):
+            _check_no_link(path)
+        plain = os.path.normpath(cwd)
+        why = why_too_wide(plain, self._homes)
+        if why and plain not in map(os.path.normpath, self.write_paths):
+            raise GuardError(
+                f"{cwd!r} is {why}, and a child that works there could change all of it. Work in a "
+                f"directory below it, or list {plain!r} in the workflow's writePaths"
+            )
+
+    @property
+    def write_paths(self) -> Sequence[str]:
+        """What the workflow lists for writing."""
+        return _texts(self._workflow.get("writePaths"))
+
     async def watch_disks(self, cwd: str) -> None:
         """Keep the reserve free on the disks that a child in `cwd` writes to."""
-        await self.disks.add(cwd, *_texts(self._workflow.get("writePaths")))
+        await self.disks.add(cwd, *self.write_paths)
 
 
 class FencedSandbox(SandboxWrapper):
@@ -270,9 +309,10 @@ class FencedSandbox(SandboxWrapper):
             request = replace(request, no_grace=no_grace, access=access)
             return await self._run(request, on_output, on_started)
         extra = self._extra
+        self._run_fence.check_paths(request.cwd)
         home = self._run_fence.home(self._node, extra)
         async with self._run_fence.protect_git(request.cwd, self._egress_log) as paths:
-            access = self._run_fence.access(extra, request, home, paths)
+            access = self._run_fence.access(extra, request, home, paths, self._add_refusal)
             request = replace(request, no_grace=no_grace, access=access)
             if not home:
                 return await self._run(request, on_output, on_started)
@@ -283,7 +323,10 @@ class FencedSandbox(SandboxWrapper):
         self, request: ChildRequest, on_output: OnOutput | None, on_started: OnStarted | None
     ) -> ChildResult:
         if not self._needs_gateway:
-            return await self._inner.run(request, on_output=on_output, on_started=on_started)
+            try:
+                return await self._inner.run(request, on_output=on_output, on_started=on_started)
+            finally:
+                self._egress_log.flush()
         gateway = EgressGateway(self._run_fence, self._extra, self._egress_log, self._usage)
         async with gateway:
             try:
@@ -297,6 +340,11 @@ class FencedSandbox(SandboxWrapper):
             except BaseExceptionGroup as group:
                 raise _reason(group) from None
         return result
+
+    def _add_refusal(self, host: str, port: int, reason: str) -> None:
+        """Report a connection that the kernel or a relay refused the child."""
+        cause: RefusalCause = "own-port" if reason == OWN_PORT else "direct"
+        self._egress_log.add(Decision(0, "direct", host, port, "refused", reason, cause=cause))
 
     @property
     def _needs_gateway(self) -> bool:
@@ -425,6 +473,19 @@ def _explain_kill(result: ChildResult, memory_bytes: int) -> ChildResult:
 def real_path(path: str) -> str:
     """Return a path with all links resolved."""
     return os.path.realpath(path)
+
+
+def _resolved(paths: Sequence[str], writable: Sequence[str]) -> Iterator[str]:
+    """Yield real paths; GuardError for a link that a child may have made."""
+    for path in paths:
+        for step in visited_paths(path):
+            inside = any(step == each or step.startswith(f"{each}/") for each in writable)
+            if inside and os.path.islink(step):  # noqa: PTH114
+                raise GuardError(
+                    f"{path!r} leads over the link {step!r}, which a child may have made; remove "
+                    "the link, or work in another directory"
+                )
+        yield real_path(path)
 
 
 def _check_no_link(path: str) -> None:

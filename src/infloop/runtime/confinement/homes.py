@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from infloop.lowlevel.remove_tree import remove_tree
-from infloop.providers.base import NO_USAGE, ProviderNotice
+from infloop.providers.base import NO_USAGE, ProviderNotice, is_remote
 from infloop.workspace import beneath
 
 if TYPE_CHECKING:
@@ -150,6 +150,10 @@ class SessionHomeProvider:
     @property
     def id(self) -> str:
         return self._inner.id
+
+    @property
+    def is_remote(self) -> bool:
+        return is_remote(self._inner)
 
     async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         if request.session_id and not self._home_exists():

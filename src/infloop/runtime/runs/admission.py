@@ -15,8 +15,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from infloop.errors import UsageError, WorkflowError
-from infloop.model.isolation import is_at_least
+from infloop.errors import GuardError, UsageError, WorkflowError
+from infloop.policy.confinement import Confinement, isolation_refusal
 from infloop.policy.taint import violations_message
 from infloop.runtime.confinement.fence import RunFence
 from infloop.runtime.runs.run_status import current_status
@@ -37,11 +37,20 @@ class Admission:
     def __init__(self, shared: SharedResources) -> None:
         self._shared = shared
         self._dependencies = shared.dependencies
+        self.confinement = Confinement(shared.dependencies.sandbox.level)
 
     async def check_resources(self) -> None:
         """Raise BudgetError or StoreError if no run may start at the moment."""
         await self._shared.ledger.check_budget()
         self._dependencies.disk_reserve.check_data_disk()
+
+    async def check_start(self, definition: PreparedDefinition, workdir: str, cause: Cause) -> None:
+        """Raise what the start of a run would be refused for now, except a used-up budget."""
+        self._dependencies.disk_reserve.check_data_disk()
+        self.check_isolation(definition.workflow)
+        self.check_untrusted(definition, cause)
+        if (await self.enter(workdir)).id is None:
+            raise GuardError(f"there is no directory {workdir!r} in which a run could work")
 
     async def enter(self, workdir: str) -> Workdir:
         """Return the working directory of a new run; GuardError if no run may work there."""
@@ -56,25 +65,13 @@ class Admission:
 
     def check_isolation(self, workflow: JsonObject) -> None:
         """Raise if the workflow asks for a stronger isolation than this process can give."""
-        wanted, level = workflow.get("isolation") or "auto", self._dependencies.sandbox.level
-        if wanted == "auto" or is_at_least(level, str(wanted)):
-            return
-        reason = self._dependencies.unconfined_reason
-        raise WorkflowError(
-            f"workflow {workflow['id']!r} asks for isolation {wanted!r}, and children run at "
-            f"{level!r} here{f' ({reason})' if reason else ''}; see `infloop doctor`, or remove "
-            "`isolation` from the workflow"
-        )
+        if refusal := isolation_refusal(workflow, self.confinement):
+            raise WorkflowError(refusal)
 
     def check_untrusted(self, definition: PreparedDefinition, cause: Cause) -> None:
         """Raise if an untrusted input would reach a node that it must not reach."""
-        unconfined = self._dependencies.unconfined_reason
-        if cause.from_outside and unconfined:
-            raise WorkflowError(
-                "a run that is started from outside needs confined children, and they are not "
-                f"confined here: {unconfined}. INFLOOP_ISOLATION=host allows them to run as you"
-            )
-        found = definition.violations(tuple(cause.untrusted), confined=not unconfined)
+        confined = bool(self.confinement.level)
+        found = definition.violations(tuple(cause.untrusted), confined=confined)
         if found:
             raise WorkflowError(violations_message(found))
 
@@ -107,6 +104,7 @@ class Admission:
             git_protection=workspace.git_protection(dependencies.sandbox) if workspace else None,
             disks=dependencies.disk_reserve.for_run(),
             memory_bytes=dependencies.child_memory_bytes,
+            homes=dependencies.workspaces.homes if dependencies.workspaces else frozenset(),
         )
 
 

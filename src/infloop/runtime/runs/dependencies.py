@@ -13,18 +13,20 @@ from infloop.runtime.confinement.fence import EgressRules
 from infloop.runtime.runs.redaction import Redactor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from infloop.providers.approval_requests import AskPerson
     from infloop.providers.base import Provider
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.confinement.fence import MakeSandbox
     from infloop.runtime.confinement.homes import Homes
+    from infloop.runtime.notifications import Deliver
     from infloop.runtime.runs.markers import RunMarkers
     from infloop.runtime.workspaces import Workspaces
     from infloop.sandbox.base import Sandbox
     from infloop.sandbox.keepers.child_records import ChildRecords
     from infloop.store.audit.log import AuditLog
+    from infloop.store.dev_loops import RunningLoop
 
     FindProvider = Callable[[str, MakeSandbox, AskPerson | None], Provider]
     """Returns the provider with an id, for one step."""
@@ -41,7 +43,8 @@ class RunDependencies:
     - `audit`: runs are not in the audit log
     - `approvals`: nobody is asked
 
-    `unconfined_reason` says why children are not confined although nobody chose that.
+    `notify` delivers notifications about runs that end or wait.
+    `dev_loops` returns the development loops that run now.
     `data_device` is the device number of the data directory.
     """
 
@@ -50,7 +53,6 @@ class RunDependencies:
     find_provider: FindProvider
     egress: EgressRules = field(default_factory=EgressRules)
     service_user: tuple[int, int] | None = None
-    unconfined_reason: str = ""
     homes: Homes | None = None
     interpreters: Interpreters = field(default_factory=Interpreters)
     limits: RunBudget = field(default_factory=RunBudget)
@@ -67,3 +69,5 @@ class RunDependencies:
     markers: RunMarkers | None = None
     audit: AuditLog | None = None
     approvals: Approvals | None = None
+    notify: tuple[Deliver, ...] = ()
+    dev_loops: Callable[[], Sequence[RunningLoop]] = tuple

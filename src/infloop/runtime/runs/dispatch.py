@@ -2,7 +2,9 @@
 
 - An entry leaves the queue in the transaction that creates its run. So a run starts exactly once,
   even if a process dies in between.
-- An entry that cannot start is dropped, with the reason.
+- What could not start now is refused before it is queued, with the reason.
+- An entry that cannot start when its turn comes is held with the reason, and tried again from time
+  to time. It never disappears: it becomes a run, or somebody removes it.
 - When the budget is used up, the queue is held. Its entries stay on disk until there is money again
   or another process takes them.
 """
@@ -17,9 +19,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from infloop.errors import BudgetError, Fenced, StoreError, UsageError, WorkflowError
+from infloop.errors import BudgetError, Fenced, Overloaded, StoreError, UsageError, WorkflowError
 from infloop.model.audit import SYSTEM
-from infloop.store.interfaces.queue import Enqueued, QueuedRun, QueueFull, requeue_from_dead_owners
+from infloop.model.inputs import resolve_inputs
+from infloop.store.interfaces.queue import (
+    Enqueued,
+    QueuedRun,
+    QueueFull,
+    Replayed,
+    requeue_from_dead_owners,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,14 +48,16 @@ POLL_SECONDS = 1.0
 """How often the queue is read for what other processes did."""
 
 REQUEUE_SECONDS = 15.0
-"""How often entries of dead processes are put back into the queue."""
+"""How often entries of dead processes are put back into the queue, and held ones tried again."""
+
+STOPPING_RETRY_SECONDS = 30
 
 UNLIMITED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """A run that is to be queued; `key` recognises a repeated request."""
+    """A run that is to be queued; `key` recognises a repeated request, `fingerprint` a replay."""
 
     workflow_id: str
     inputs: JsonObject
@@ -54,8 +65,10 @@ class RunRequest:
     workdir: str
     correlation_id: str
     trigger_id: str = ""
+    workflow_name: str = ""
     priority: int = 0
     key: str = ""
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +102,24 @@ class Dispatcher:
         self._clock = clock
         self._audit = audit
         self._load = load
-        self._capacity = capacity
+        self.capacity = capacity
         self._max_concurrent: dict[str, int] = {}
         self._wake = asyncio.Event()
         self._held = ""
+        self._closed = False
+        self._checks: dict[tuple[str, str, Cause], asyncio.Task[None]] = {}
         self._not_started: list[str] = []
         self._own: set[str] | None = set() if own_only else None
         service.on_end(self._wake.set)
 
     # -- the queue ---------------------------------------------------------------------------
 
-    async def put(self, request: RunRequest) -> Enqueued | QueueFull:
-        """Queue a run; it is durable when this returns."""
+    async def put(self, request: RunRequest) -> Enqueued | QueueFull | Replayed:
+        """Queue a run that could start now; it is durable when this returns.
+
+        See `check` for the errors.
+        """
+        await self.check(request)
         run_id = str(uuid.uuid4())
         run = QueuedRun(
             id=queue_id(run_id),
@@ -112,9 +131,14 @@ class Dispatcher:
             cause=request.cause,
             priority=request.priority,
             idempotency_key=request.key,
-            extra={"workdir": request.workdir, "triggerId": request.trigger_id},
+            fingerprint=request.fingerprint,
+            extra={
+                "workdir": request.workdir,
+                "triggerId": request.trigger_id,
+                "workflowName": request.workflow_name,
+            },
         )
-        added = await self.queue.put(run, limit=self._capacity.queued)
+        added = await self.queue.put(run, limit=self.capacity.queued)
         if isinstance(added, Enqueued) and not added.repeated:
             if self._own is not None:
                 self._own.add(added.id)
@@ -127,6 +151,37 @@ class Dispatcher:
             )
             self._wake.set()
         return added
+
+    async def check(self, request: RunRequest) -> None:
+        """Raise if a run could not be queued and start now.
+
+        UsageError, WorkflowError, GuardError or StoreError say why it could not start; Overloaded,
+        that this process stops. Without a budget it can be queued: it waits for money.
+        """
+        await self._check_start(request)
+        if self._closed:
+            raise Overloaded(
+                "the server is stopping and takes no more runs; try again when it is back",
+                "stopping",
+                STOPPING_RETRY_SECONDS,
+            )
+
+    async def _check_start(self, request: RunRequest) -> None:
+        """Check whether a run could start; equal requests at the same time share a check."""
+        key = request.workflow_id, request.workdir, request.cause
+        check = self._checks.get(key)
+        if check is None:
+            check = self._checks[key] = asyncio.create_task(self._check_now(*key))
+            check.add_done_callback(lambda _: self._checks.pop(key))
+        await asyncio.shield(check)
+
+    async def _check_now(self, workflow_id: str, workdir: str, cause: Cause) -> None:
+        definition = await self._load(workflow_id)
+        await self._service.check_start(definition, workdir=workdir, cause=cause)
+
+    def close(self) -> None:
+        """Queue no more runs, because the process stops."""
+        self._closed = True
 
     async def remove(self, entry_id: str) -> bool:
         """Remove a waiting run from the queue; say whether it was waiting."""
@@ -153,6 +208,7 @@ class Dispatcher:
                 await self._requeue_not_started()
                 if loop.time() - last_requeue >= REQUEUE_SECONDS:
                     await requeue_from_dead_owners(self.queue, self._service.store.liveness)
+                    await self.queue.retry_held(only=self._own)
                     last_requeue = loop.time()
                 while await self._has_budget() and await self._fill():
                     pass
@@ -180,7 +236,7 @@ class Dispatcher:
     async def _fill(self) -> bool:
         """Start all that there is capacity for; say whether there may be more."""
         live = self._service.live()
-        free = self._capacity.runs - len(live)
+        free = self.capacity.runs - len(live)
         if free < 1:
             return False
         counts = Counter(live.values())
@@ -200,31 +256,37 @@ class Dispatcher:
     async def _start_or_requeue(
         self, entry: QueueEntry, definition: Awaitable[PreparedDefinition]
     ) -> bool:
-        """Start, drop or requeue a run; say whether other runs may start."""
+        """Start, hold or requeue a run; say whether other runs may start."""
         try:
-            await self._start_or_drop(entry, definition)
+            started = await self._start_or_hold(entry, definition)
         except Fenced:
-            pass  # another process took it because it saw this one as dead
+            started = True  # another process took it because it saw this one as dead
         except (BudgetError, StoreError):
             self._not_started.append(entry.run.id)
             return False
-        if self._own is not None:
+        if started and self._own is not None:
             self._own.discard(entry.run.id)
         return True
 
-    async def _start_or_drop(
+    async def _start_or_hold(
         self, entry: QueueEntry, definition: Awaitable[PreparedDefinition]
-    ) -> None:
+    ) -> bool:
+        """Start a run, or hold it with the reason; say whether it started."""
         try:
             await self._start(entry, await definition)
         except (BudgetError, StoreError):
             raise
         except UsageError as error:
-            await self._drop(entry, "workflow-deleted", error)
+            await self._hold(entry, "workflow-deleted", error)
         except WorkflowError as error:
-            await self._drop(entry, "workflow-refused", error)
+            await self._hold(entry, "workflow-refused", error)
         except Exception as error:  # noqa: BLE001  (one run that cannot start blocks no other)
-            await self._drop(entry, "engine-start-failed", error)
+            await self._hold(entry, "engine-start-failed", error)
+        else:
+            if entry.reason:  # what is held for the same reason can start too
+                await self.queue.release_held(entry.run.workflow_id, entry.reason)
+            return True
+        return False
 
     async def _requeue_not_started(self) -> None:
         """Put back entries that were taken and could not start; a failure is tried again."""
@@ -238,7 +300,7 @@ class Dispatcher:
         self._max_concurrent[run.workflow_id] = _max_concurrent(definition.workflow)
         await self._service.start(
             definition,
-            run.inputs,
+            _inputs(definition.workflow, run.inputs),
             workdir=str(run.extra.get("workdir", "/")),
             cause=run.cause,
             run_id=run.run_id,
@@ -247,11 +309,14 @@ class Dispatcher:
         )
         self._publish("trigger_started", run)
 
-    async def _drop(self, entry: QueueEntry, reason: str, error: Exception) -> None:
-        await self.queue.drop(entry.run.id, self._service.instance.id, f"{reason}: {error}")
-        self._publish("trigger_dropped", entry.run, reason=reason, message=str(error))
+    async def _hold(self, entry: QueueEntry, reason: str, error: Exception) -> None:
+        why = f"{reason}: {error}"
+        await self.queue.hold_entry(entry.run.id, self._service.instance.id, why)
+        if why == entry.reason:  # it was tried again
+            return
+        self._publish("trigger_held", entry.run, reason=reason, message=str(error))
         await self._audit.record(
-            "queue.dropped",
+            "run.held",
             SYSTEM,
             outcome=reason,
             correlation_id=entry.run.correlation_id,
@@ -276,6 +341,12 @@ class Dispatcher:
 def queue_id(run_id: str) -> str:
     """Return the id of a run's entry in the queue."""
     return f"q-{run_id}"
+
+
+def _inputs(workflow: JsonObject, given: JsonObject) -> JsonObject:
+    """Return the inputs of a run; InputError if they do not fit the workflow as it is now."""
+    specs = workflow.get("inputs")
+    return resolve_inputs(specs, given) if isinstance(specs, list) else given  # type: ignore[arg-type]
 
 
 def _max_concurrent(workflow: JsonObject) -> int:

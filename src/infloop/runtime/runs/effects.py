@@ -21,6 +21,7 @@ from infloop.model.events import (
     StepWaiting,
     WaitOver,
 )
+from infloop.model.nodes import node_model
 from infloop.nodes.base import Outcome, failed
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class Effects:
                 node=perform.node,
                 node_type=perform.node_type,
                 handle=outcome.handle,
-                outputs=outcome.outputs,
+                outputs=node_model(perform.node_type).with_steady_outputs(outcome.outputs),
                 duration_ms=duration_ms,
                 error=outcome.error,
                 tree=outcome.tree,

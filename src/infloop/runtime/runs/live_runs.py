@@ -147,7 +147,7 @@ class LiveRuns:
             finished=asyncio.get_running_loop().create_future(),
         )
         powers = RunPowers(shared, live, loop, launch.started.workdir, workspace, launch.fence)
-        loop.perform = launch.perform or redactor.wrap_performer(powers.perform)
+        loop.perform = launch.perform or redactor.wrap_performer(powers.perform, powers.report_leak)
         return live
 
     # -- driving -----------------------------------------------------------------------------
@@ -159,6 +159,7 @@ class LiveRuns:
             finished = await live.loop.drive(commands)
             live.finished.set_result(finished)
             self._shared.audit.note("run.finished", live, outcome=finished.status)
+            self._shared.notifications.run_ended(live.id, paused=finished.status == "paused")
             live.feed.close()
             if dependencies.homes and not finished.interrupted:  # a resumed run needs its homes
                 await dependencies.homes.remove(live.id)

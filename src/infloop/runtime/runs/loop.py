@@ -49,7 +49,10 @@ CHECKPOINT_EVENTS = 2_000
 
 
 class LiveProgress(NamedTuple):
-    """Which nodes of a live run are open, in which round each loop is, and the scope so far."""
+    """Which nodes of a live run are open, in which round each loop is, and the scope so far.
+
+    Nodes have the names that events give them: `call-1/agent-1` is inside a called workflow.
+    """
 
     nodes: tuple[str, ...]
     rounds: dict[str, int]
@@ -89,9 +92,13 @@ class RunLoop:
         return self._state.limits
 
     def progress(self) -> LiveProgress:
-        steps = self._state.steps.values()
-        rounds = {step.node: step.rounds for step in steps if step.rounds}
-        nodes = tuple(step.node for step in steps if step.node not in rounds)
+        frames = self._state.frames
+        steps = [
+            (frames[step.frame].node_prefix + step.node, step.rounds)
+            for step in self._state.steps.values()
+        ]
+        rounds = {name: count for name, count in steps if count}
+        nodes = tuple(name for name, _ in steps if name not in rounds)
         return LiveProgress(nodes, rounds, public_scope(self._program, self._state))
 
     def fail(self, error: BaseException) -> None:

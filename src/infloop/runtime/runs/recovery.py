@@ -93,6 +93,7 @@ async def _settle_interrupted(shared: SharedResources) -> tuple[list[str], list[
         last = Recorded(row.id, seq, now, row.correlation_id, event)
         await run_log.append(row.id, ownership.epoch, [last])
         shared.audit.note("run.recovered", row, outcome="failed")
+        shared.notifications.run_ended(row.id)
         failed.append(row.id)
     return failed, resumable
 

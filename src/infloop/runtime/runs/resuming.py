@@ -95,8 +95,12 @@ class RunResumer:
         *,
         max_cost_usd: float | None = None,
         stop: StopRequested | None = None,
+        new_definition: str = "",
     ) -> None:
-        """Rebuild a run's state from the journal and drive it from there, or `stop` it there."""
+        """Rebuild a run's state from the journal and drive it from there, or `stop` it there.
+
+        `new_definition` is the hash of its definition if that is another one than before.
+        """
         run, shared = loaded.run, self._shared
         definition = decode_definition(loaded.definition)
         program, workflow = compile_program(definition), definition.workflows[definition.root]
@@ -111,6 +115,7 @@ class RunResumer:
             isolation=fence.isolation,
             egress=fence.egress,
             directory=directory,
+            definition=new_definition,
         )
         seq = ownership.last_seq + SEQ_GAP
         first = Recorded(run.id, seq, now, run.correlation_id, resumed)
@@ -150,6 +155,7 @@ class RunResumer:
             last = Recorded(run.id, seq, now, run.correlation_id, ended)
             await self._run_log.append(run.id, ownership.epoch, [last])
             self._shared.audit.note("run.finished", run, outcome=ended.status)
+            self._shared.notifications.run_ended(run.id)
             raise
         return workspace
 

@@ -5,24 +5,31 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
+from infloop.engine.graph import compile_program, decode_definition
+from infloop.engine.past import PastComparison
 from infloop.errors import UsageError
-from infloop.model.events import Cause, Recorded, StepPassed, StepStarted
+from infloop.model.events import Cause, Output, Recorded, StepPassed, StepStarted
 from infloop.runtime.runs.admission import check_not_imported
+from infloop.runtime.runs.definitions import prepare
 from infloop.runtime.runs.replay import SEQ_GAP, first_event
 from infloop.runtime.runs.starting import new_correlation_id
 from infloop.runtime.timeline import directory_states
 from infloop.store.interfaces.run_log import NewRun, Ownership
 
 if TYPE_CHECKING:
+    from infloop.engine.graph import Definition
     from infloop.model.events import TreeRestored
     from infloop.runtime.runs.admission import Admission
+    from infloop.runtime.runs.definitions import PreparedDefinition
     from infloop.runtime.runs.resuming import RunResumer
     from infloop.runtime.runs.shared import SharedResources
     from infloop.runtime.timeline import DirectoryState
-    from infloop.store.interfaces.run_log import RunLog
+    from infloop.store.interfaces.run_log import RunLog, RunRow
     from infloop.workspace.snapshots.changes import Change
 
 SHOWN_STEPS = 12
+FILES = ("cli", "rewind")
+"""The causes whose detail is the workflow's file."""
 
 
 class DirectoryRestore(NamedTuple):
@@ -30,6 +37,13 @@ class DirectoryRestore(NamedTuple):
 
     directory: str
     changes: list[Change] | None
+
+
+class NewVersion(NamedTuple):
+    """Another version of a run's workflows, and the file it was read from."""
+
+    definition: Definition
+    file: str
 
 
 class RunRewinder:
@@ -42,9 +56,17 @@ class RunRewinder:
         self._run_log = shared.store.run_log
         self._workspaces = shared.dependencies.workspaces
 
-    async def plan(self, run_id: str, step: str) -> list[DirectoryRestore]:
-        """Return what a rewind to `step` changes in the directories the run worked in."""
-        states = await self._past_states(run_id, await find_step(self._run_log, run_id, step))
+    async def plan(
+        self, run_id: str, step: str, definition: Definition | None = None
+    ) -> list[DirectoryRestore]:
+        """Return what a rewind to `step` changes in the directories the run worked in.
+
+        Raises UsageError if the run cannot go on from there with `definition`.
+        """
+        seq = await find_step(self._run_log, run_id, step)
+        if definition is not None:
+            await self._check_definition(await self._run_log.run(run_id), seq, definition)
+        states = await self._past_states(run_id, seq)
         if self._workspaces is None:
             return []
         return [
@@ -52,26 +74,35 @@ class RunRewinder:
             for state in states
         ]
 
-    async def rewind(self, run_id: str, step: str) -> str:
+    async def rewind(self, run_id: str, step: str, version: NewVersion | None = None) -> str:
         """Start a new run from a step of `run_id`; see `RunService.rewind`."""
         await self._admission.check_resources()
         row = await self._run_log.run(run_id)
         check_not_imported(row)
         seq = await find_step(self._run_log, run_id, step)
+        prepared = None
+        if version is not None:
+            prepared = await self._check_definition(row, seq, version.definition)
         states = await self._past_states(run_id, seq)
         await self._resumer.end_orphans()
         loaded = await self._run_log.load(run_id, until_seq=seq - 1)
-        await self._admission.enter((await first_event(self._run_log, run_id)).workdir)
+        started = await first_event(self._run_log, run_id)
+        await self._admission.enter(started.workdir)
+        source = row.cause if row.cause.kind == "rewind" else started.cause
         new = NewRun(
             id=str(uuid.uuid4()),
             workflow_id=row.workflow_id,
-            workflow_name=row.workflow_name,
-            definition=loaded.definition,
+            workflow_name=str(prepared.workflow["name"]) if prepared else row.workflow_name,
+            definition=prepared.data if prepared else loaded.definition,
             owner=self._shared.instance.id,
             started_at=self._shared.clock.now_ms(),
             correlation_id=new_correlation_id(),
             cause=Cause(
-                "rewind", parent_run=run_id, parent_step=step, untrusted=row.cause.untrusted
+                "rewind",
+                version.file if version else source.detail if source.kind in FILES else "",
+                parent_run=run_id,
+                parent_step=step,
+                untrusted=row.cause.untrusted,
             ),
         )
         restores = await self._save_replaced(new, states)
@@ -79,8 +110,39 @@ class RunRewinder:
         self._shared.audit.note("run.started", new)
         if restores:
             ownership = await self._announce(new, ownership, restores)
-        await self._resumer.go_on(await self._run_log.load(new.id), ownership)
+        await self._resumer.go_on(
+            await self._run_log.load(new.id),
+            ownership,
+            new_definition=prepared.hash if prepared else "",
+        )
         return new.id
+
+    async def _check_definition(
+        self, row: RunRow, seq: int, definition: Definition
+    ) -> PreparedDefinition:
+        """Return a definition that has the same past as a run before `seq`; else raise UsageError.
+
+        What is new in it passes the checks of a new run.
+        """
+        prepared = prepare(definition)
+        old = await self._run_log.load(row.id, until_seq=seq - 1)
+        past = PastComparison(compile_program(decode_definition(old.definition)), prepared.program)
+        after = 0
+        while batch := await self._run_log.events(row.id, after, seq - 1, include_output=False):
+            for item in batch:
+                if isinstance(item.event, Output):
+                    continue
+                if difference := past.replay(item.event, item.time):
+                    raise UsageError(
+                        f"the run cannot go on with this version of its workflow: {difference}. "
+                        "Everything before the step must be the same; rewind to an earlier step, "
+                        "or start a new run"
+                    )
+            after = batch[-1].seq
+        self._admission.check_isolation(prepared.workflow)
+        started = await first_event(self._run_log, row.id)
+        self._admission.check_untrusted(prepared, started.cause)
+        return prepared
 
     async def _past_states(self, run_id: str, seq: int) -> list[DirectoryState]:
         """Return how the run's directories were at `seq`; raise if it may still change them."""

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from infloop.model.clock import Clock
     from infloop.model.events import Recorded
     from infloop.model.values import JsonObject
+    from infloop.policy.confinement import Confinement
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.event_bus import EventBus
     from infloop.runtime.runs.definitions import PreparedDefinition
     from infloop.runtime.runs.dependencies import RunDependencies
     from infloop.runtime.runs.loop import LiveProgress
     from infloop.runtime.runs.recovery import Recovered
-    from infloop.runtime.runs.rewinding import DirectoryRestore
+    from infloop.runtime.runs.rewinding import DirectoryRestore, NewVersion
     from infloop.runtime.runs.starting import CreateRun
     from infloop.runtime.workspaces import Workspaces
     from infloop.store.interfaces.liveness import Instance
@@ -72,12 +73,19 @@ class RunService:
             self._upkeep.cancel()
             await asyncio.gather(self._upkeep, return_exceptions=True)
         await self.settle_audit()
+        await self._shared.notifications.settle()
 
     # -- starting ----------------------------------------------------------------------------
 
     async def check_resources(self) -> None:
         """Raise BudgetError or StoreError if no run may start at the moment."""
         await self._admission.check_resources()
+
+    async def check_start(
+        self, definition: PreparedDefinition, *, workdir: str, cause: Cause
+    ) -> None:
+        """Raise what `start` would refuse this run for now, except a used-up budget."""
+        await self._admission.check_start(definition, workdir, cause)
 
     async def start(
         self,
@@ -115,17 +123,20 @@ class RunService:
         await self._resumer.resume(run_id, take_over=take_over, max_cost_usd=max_cost_usd)
         return run_id
 
-    async def plan_rewind(self, run_id: str, step: str) -> list[DirectoryRestore]:
+    async def plan_rewind(
+        self, run_id: str, step: str, definition: Definition | None = None
+    ) -> list[DirectoryRestore]:
         """Return what a rewind to `step` changes in the directories the run worked in."""
-        return await self._rewinder.plan(run_id, step)
+        return await self._rewinder.plan(run_id, step, definition)
 
-    async def rewind(self, run_id: str, step: str) -> str:
+    async def rewind(self, run_id: str, step: str, version: NewVersion | None = None) -> str:
         """Start a new run that has everything before `step` in common with `run_id`.
 
         The files in the directories that the run worked in become what they were then. The current
-        files are saved first; the new run's record names their snapshot.
+        files are saved first; the new run's record names their snapshot. With `version` the new run
+        goes on with other workflows. Raises UsageError if their past is not the same.
         """
-        return await self._rewinder.rewind(run_id, step)
+        return await self._rewinder.rewind(run_id, step, version)
 
     async def find_step(self, run_id: str, step: str) -> int:
         """Return the sequence number at which a step, or a round such as `loop-1[3]`, began."""
@@ -183,12 +194,10 @@ class RunService:
             raise UsageError(f"run {run_id!r} is not running in this process")
         return RunFinished(row.status, row.error, row.failed_step)
 
-    async def listen(self, run_id: str, after_seq: int = 0) -> AsyncGenerator[list[Recorded]]:
+    def listen(self, run_id: str, after_seq: int = 0) -> AsyncGenerator[list[Recorded]]:
         """Yield a run's events and output after `after_seq`, in batches, until it ends."""
         live = self._live.get(run_id)
-        batches = live.feed.listen(after_seq) if live else follow(self.store, run_id, after_seq)
-        async for batch in batches:
-            yield batch
+        return live.feed.listen(after_seq) if live else follow(self.store, run_id, after_seq)
 
     @property
     def event_bus(self) -> EventBus:
@@ -196,9 +205,16 @@ class RunService:
         return self._shared.event_bus
 
     @property
-    def unconfined_reason(self) -> str:
-        """Why children are not confined; empty if they are, or if the operator chose that."""
-        return self._shared.dependencies.unconfined_reason
+    def confinement(self) -> Confinement:
+        """The level at which children run."""
+        return self._admission.confinement
+
+    @property
+    def isolation(self) -> tuple[str, int | None]:
+        """The level of children, and their uid where it is not ours."""
+        dependencies = self._shared.dependencies
+        user = dependencies.service_user
+        return dependencies.sandbox.level, user[0] if user else None
 
     @property
     def approvals(self) -> Approvals | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from infloop.runtime.confinement.workdirs import Workdirs
 from infloop.runtime.event_bus import EventBus
+from infloop.runtime.notifications import Notifications
 from infloop.runtime.run_audit import RunAudit
 from infloop.runtime.spending.ledger import Ledger
 
@@ -29,12 +30,17 @@ class SharedResources:
     audit: RunAudit
     workdirs: Workdirs
     event_bus: EventBus
+    notifications: Notifications
 
 
 def share(
     store: Store, instance: Instance, clock: Clock, dependencies: RunDependencies
 ) -> SharedResources:
     redact = dependencies.redactor.secrets.redact
+    event_bus = EventBus()
+    notifications = Notifications(dependencies.notify, store.run_log, store.ledger, clock, redact)
+    if dependencies.notify:
+        event_bus.subscribe(notifications.watch)
     return SharedResources(
         store=store,
         instance=instance,
@@ -43,5 +49,6 @@ def share(
         ledger=Ledger(store.ledger, instance.id, clock, dependencies.budget, redact),
         audit=RunAudit(dependencies.audit, clock),
         workdirs=Workdirs(store.run_log, dependencies.data_device, instance.row.boot_id),
-        event_bus=EventBus(),
+        event_bus=event_bus,
+        notifications=notifications,
     )

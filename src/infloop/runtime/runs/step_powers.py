@@ -9,12 +9,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from infloop.model.events import Notice
 from infloop.nodes import NODE_TYPES
 from infloop.nodes.base import NO_WORKSPACE, StepContext
+from infloop.providers.base import BoundedProvider
 from infloop.runtime.approvals import AskingStep
 from infloop.runtime.confinement.egress_log import EgressLog
 from infloop.runtime.confinement.fence import NO_EXTRA_ACCESS
 from infloop.runtime.confinement.homes import SessionHomeProvider
+from infloop.runtime.runs.redaction import leak_notice
 from infloop.runtime.spending.broker_usage import BrokerUsage
 from infloop.runtime.spending.ledger import MeteredProvider
 
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from infloop.engine.commands import Perform
+    from infloop.model.events import NoticeTopic
+    from infloop.model.values import JsonObject
     from infloop.nodes.base import Outcome
     from infloop.providers.approval_requests import AskPerson
     from infloop.providers.base import Provider
@@ -78,8 +83,17 @@ class RunPowers:
             max_output_bytes=dependencies.max_output_bytes,
             max_command_ms=dependencies.max_command_ms,
             workspace=workspace.for_step(perform, self.loop.post) if workspace else NO_WORKSPACE,
+            dev_loops=dependencies.dev_loops,
+            warn=step.warn,
         )
         return NODE_TYPES[perform.node_type](context, perform.config)
+
+    def report_leak(self, perform: Perform, detectors: list[str]) -> None:
+        """Write the secrets that a step told to the run and the audit log, by their detectors."""
+        mode = self.dependencies.redactor.secrets.mode
+        self.loop.post(leak_notice(mode, perform, detectors))
+        details: JsonObject = {"path": perform.path, "detectors": [*detectors]}
+        self.shared.audit.note("leak.found", self.run, outcome=mode, details=details)
 
     def report_egress(self, decision: EgressDecision) -> None:
         """Write a decision about connections to the audit log and the event bus, redacted."""
@@ -117,12 +131,18 @@ class StepPowers:
         records = run.dependencies.child_records
         return records.wrap(fenced, run.run.id, perform.path) if records else fenced
 
+    def warn(self, message: str, topic: NoticeTopic) -> None:
+        """Add a warning to the run."""
+        path, node = self._perform.path, self._perform.node
+        self._run.loop.post(Notice(message, path, node, "warning", topic))
+
     def provider(self, provider_id: str) -> Provider:
         """Return a provider whose calls are in the ledger."""
         run, perform = self._run, self._perform
         dependencies, usage = run.dependencies, BrokerUsage()
         make_sandbox = partial(self.sandbox, usage=usage)
         found = dependencies.find_provider(provider_id, make_sandbox, self._ask())
+        bounded = found if isinstance(found, BoundedProvider) else None
         if dependencies.homes and run.fence.confines:
             home_exists = partial(dependencies.homes.exists, run.run.id, perform.node)
             found = SessionHomeProvider(found, home_exists)
@@ -132,6 +152,7 @@ class StepPowers:
             run.run.workflow_id,
             run.loop.limits.max_cost_usd,
             usage,
+            bounded,
         )
 
     def _ask(self) -> AskPerson | None:

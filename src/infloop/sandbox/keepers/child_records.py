@@ -4,7 +4,7 @@ A keeper ends its tree when the server dies. A tree survives only when the serve
 killed together. For that case each running child has a file in the data directory:
 
     pids/<instance>.<number>    {"where", "run", "step", "level"}    before it is started
-                                {"pid", "start"}                     after some milliseconds
+                                {"pid", "start", "autogroup"}        after some milliseconds
 
 A blank file is no record. It is kept for the next child, because creating and extending files is
 the slowest part.
@@ -13,12 +13,18 @@ The file's name is also in the child's environment, which all its descendants in
 ones. A process belonged to the child if it has that name in its environment, if it is the recorded
 process or in the session of that process, or if it descends from such a process.
 
+What is found is stopped first, again and again until a scan finds nothing new. Only then it is
+killed: with the death of one process the way to others could be lost, and a stopped process starts
+no others.
+
 Rules:
 
 - The lock file of a record's owner tells whether the owner is dead. Records of living owners are
   not read.
 - A process is identified by its id and start time together, or by the name in its environment. An
-  id alone may have been reused, and so may a session whose leader is gone.
+  id alone may have been reused.
+- So may the id of a session whose leader is gone. The kernel gives each session an autogroup, whose
+  number is not reused; it identifies such a session where the kernel has autogroups.
 - Ids have no meaning after a reboot or in another PID namespace.
 """
 
@@ -43,12 +49,12 @@ from infloop.sandbox.keepers.keeper import (
     Process,
     all_processes,
     descendants,
+    read_process,
     send_signal,
-    terminate,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from infloop.sandbox.base import ChildRequest, OnOutput, OnStarted, Sandbox
 
@@ -58,10 +64,8 @@ RECORD_VARIABLE = "RUN_BY_INFLOOP"
 _NAME = re.compile(r"(i-[0-9a-f]{16})\.[0-9]+", re.ASCII)
 _FILE_MODE = 0o600
 _MAX_BYTES = 1 << 16
-_GRACE_S = 1.0
-_TIMEOUT_S = 3.0
-_FIRST_PAUSE_S = 0.005
-_LONGEST_PAUSE_S = 0.05
+_TIMEOUT_S = 10.0
+_PAUSE_S = 0.01
 
 
 class ChildRecords:
@@ -118,7 +122,7 @@ class _RecordFile:
         self._position = 0
         self._size = 0
 
-    def write(self, line: dict[str, str] | dict[str, int]) -> None:
+    def write(self, line: Mapping[str, str | int]) -> None:
         """Add a line."""
         # Not synced: after a crash of the machine the record has no meaning.
         text = msgspec.json.encode(line) + b"\n"
@@ -155,7 +159,7 @@ class RecordedSandbox(SandboxWrapper):
 
         def note(pid: int, start_time: int) -> None:
             with contextlib.suppress(OSError):  # without its id it is still found by the variable
-                record_file.write({"pid": pid, "start": start_time})
+                record_file.write({"pid": pid, "start": start_time, "autogroup": autogroup(pid)})
             if on_started:
                 on_started(pid, start_time)
 
@@ -180,8 +184,7 @@ class EndedTree(NamedTuple):
 async def sweep(directory: Path, is_dead: Callable[[str], Awaitable[bool]]) -> list[EndedTree]:
     """End the child trees that dead processes left; return those that were found.
 
-    TERM, then KILL; this takes some seconds at most. A record is kept while any of its processes is
-    alive.
+    This takes some seconds at most. A record is kept while any of its processes is alive.
     """
     dead: list[_Record] = []
     living: set[str] = set()
@@ -201,25 +204,45 @@ def _files(directory: Path) -> list[Path]:
 
 
 async def _end_trees(records: list[_Record], living: set[str]) -> list[EndedTree]:
-    signalled: dict[tuple[int, int], _Record] = {}
+    found: dict[tuple[int, int], tuple[Process, _Record]] = {}
     loop = asyncio.get_running_loop()
-    started, pause_s = loop.time(), _FIRST_PAUSE_S
-    while (left := _remaining(records, living)) and loop.time() < started + _TIMEOUT_S:
-        if loop.time() < started + _GRACE_S:
-            terminate([process for process, _ in left if _identity(process) not in signalled])
-        else:
-            for process, _ in left:
-                send_signal(process, signal.SIGKILL)
-        signalled.update((_identity(process), record) for process, record in left)
-        await asyncio.sleep(pause_s)
-        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
-    met, alive = Counter(signalled.values()), Counter(record for _, record in left)
+    deadline = loop.time() + _TIMEOUT_S
+    while True:
+        new = _find_more(records, living, found)
+        left = [each for each in found.values() if _is_alive(each[0])]
+        if not left or loop.time() > deadline:
+            break
+        for process, _ in left:
+            send_signal(process, signal.SIGSTOP if new else signal.SIGKILL)
+        await asyncio.sleep(0 if new else _PAUSE_S)
+    met, alive = Counter(record for _, record in found.values()), Counter(each[1] for each in left)
     for record in records:
         if not alive[record]:
             _remove(record.path)
     return [
         EndedTree(each.run_id, each.step, met[each], alive[each]) for each in records if met[each]
     ]
+
+
+def _find_more(
+    records: list[_Record],
+    living: set[str],
+    found: dict[tuple[int, int], tuple[Process, _Record]],
+) -> bool:
+    """Add to `found`; return whether there was anything to add."""
+    known = len(found)
+    # Scan twice: one scan can miss a process that is forking or calling exec.
+    for _ in range(2):
+        for process, record in _scan(records, living):
+            found.setdefault(_identity(process), (process, record))
+        if len(found) > known:
+            return True
+    return False
+
+
+def _is_alive(process: Process) -> bool:
+    now = read_process(process.pid)
+    return now is not None and now.alive and now.start == process.start
 
 
 @dataclass(frozen=True)
@@ -231,6 +254,7 @@ class _Record:
     step: str
     pid: int
     start: int
+    autogroup: str
 
     def members(self, table: Iterable[Process], names: dict[int, str]) -> set[int]:
         """Return the ids of processes that certainly belonged to this child."""
@@ -239,13 +263,12 @@ class _Record:
             process.pid
             for process in table
             if names.get(process.pid) == self.path.name
-            or (leads and self.pid in (process.pid, process.session))
+            or (leads and process.pid == self.pid)
+            or (process.session == self.pid and (leads or self._same_autogroup(process)))
         }
 
-
-def _remaining(records: list[_Record], living: set[str]) -> list[tuple[Process, _Record]]:
-    """Scan twice: one scan can miss a process that is forking or calling exec."""
-    return _scan(records, living) or _scan(records, living)
+    def _same_autogroup(self, process: Process) -> bool:
+        return self.autogroup != "" and self.autogroup == autogroup(process.pid)
 
 
 def _scan(records: list[_Record], living: set[str]) -> list[tuple[Process, _Record]]:
@@ -291,6 +314,14 @@ def _record_name(pid: int) -> str:
     return next(own, prefix)[len(prefix) :].decode(errors="replace")
 
 
+def autogroup(pid: int) -> str:
+    """Return the autogroup of a process, such as `/autogroup-42`; empty if there is none."""
+    try:
+        return Path(f"/proc/{pid}/autogroup").read_text(encoding="ascii").split()[0]
+    except (OSError, LookupError):
+        return ""
+
+
 def _read(path: Path) -> _Record | None:
     """Return a record whose processes can still exist; None for others and for garbage."""
     try:
@@ -299,13 +330,19 @@ def _read(path: Path) -> _Record | None:
             first, *more = os.read(fd, _MAX_BYTES).splitlines()
         finally:
             os.close(fd)
-        about, process = json.loads(first), {"pid": 0, "start": 0}
+        about = json.loads(first)
+        process: dict[str, str | int] = {"pid": 0, "start": 0}
         if about["where"] != _pid_scope():
             return None
         with contextlib.suppress(ValueError):  # incomplete because of the crash
             process = json.loads(more[0]) if more else process
         return _Record(
-            path, str(about["run"]), str(about["step"]), int(process["pid"]), int(process["start"])
+            path,
+            run_id=str(about["run"]),
+            step=str(about["step"]),
+            pid=int(process["pid"]),
+            start=int(process["start"]),
+            autogroup=str(process.get("autogroup", "")),
         )
     except (OSError, ValueError, TypeError, LookupError, RecursionError):
         return None

@@ -75,6 +75,7 @@ class KeeperConnection:
         child.end = partial(self._end, child)
         self.child = child
         self._listeners = message.listeners
+        self._on_placed = message.on_placed
         if sent < len(frame):
             self._send(frame[sent:])
         if child.request.timeout_ms:
@@ -188,6 +189,8 @@ class KeeperConnection:
         elif kind == b"started":
             pid, start_time = rest.split()
             child.started(int(pid), int(start_time))
+        elif kind == b"placed":
+            self._on_placed()
         elif kind == b"listening" and self._listeners:
             self._listeners.receive(self._received)
             self._received = []
@@ -220,14 +223,20 @@ class KeeperOptions(NamedTuple):
 
 
 class EncodedSpawn(NamedTuple):
-    """A spawn message with its descriptors, and what receives the child's listeners."""
+    """A spawn message with its descriptors, and what receives the child's listeners.
+
+    `on_placed` is called when the child's places were checked.
+    """
 
     frame: bytes
     descriptors: tuple[int, ...]
     listeners: PassedListeners | None
+    on_placed: Callable[[], None]
 
 
-def spawn_frame(request: ChildRequest, spawn: SpawnRequest, *, pipes: int, announce: bool) -> bytes:
+def spawn_frame(
+    request: ChildRequest, spawn: SpawnRequest, *, pipes: int, announce: bool, nice: int
+) -> bytes:
     """Return the message that starts a child; raise ValueError for values that exec cannot pass."""
     if "" in spawn.env or "=" in "".join(spawn.env):
         name = next(name for name in spawn.env if not name or "=" in name)
@@ -235,6 +244,7 @@ def spawn_frame(request: ChildRequest, spawn: SpawnRequest, *, pipes: int, annou
     fields = [
         "spawn",
         str(request.grace_ms),
+        str(nice),
         "1" if announce else "0",
         _mode(spawn),
         str(pipes),
@@ -243,7 +253,9 @@ def spawn_frame(request: ChildRequest, spawn: SpawnRequest, *, pipes: int, annou
         spawn.cwd,
         spawn.program,
         str(len(spawn.argv)),
+        str(len(spawn.places)),
         *spawn.argv,
+        *(" ".join(map(str, place)) for place in spawn.places),
         *map("=".join, spawn.env.items()),
     ]
     frame = _frame(*fields)
@@ -257,7 +269,11 @@ def _mode(spawn: SpawnRequest) -> str:
     if spawn.guard:
         return "guard"
     if spawn.bubblewrap:
-        return "bubblewrap-cgroup" if spawn.bubblewrap.joins_cgroup else "bubblewrap"
+        brokered = "-brokered" if spawn.bubblewrap.brokered else ""
+        cgroup = "-cgroup" if spawn.bubblewrap.joins_cgroup else ""
+        untraced = "" if spawn.bubblewrap.traced else "-untraced"
+        pids = f"-pids={spawn.bubblewrap.max_pids}" if spawn.bubblewrap.max_pids else ""
+        return f"bubblewrap{brokered}{cgroup}{untraced}{pids}"
     return "plain"
 
 

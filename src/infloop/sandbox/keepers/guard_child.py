@@ -1,4 +1,6 @@
-"""Confines a child at level `guard`, in the forked process, right before exec.
+"""Confines a child in the forked process, right before exec.
+
+At level `guard` that is the program itself, at level `sandbox` it is bubblewrap.
 
 Imported by the keeper, so it uses the standard library only. Every step must succeed: any exception
 keeps the program from being started.
@@ -40,9 +42,22 @@ def confine(descriptors: list[int]) -> None:
     The descriptors are a Landlock ruleset, a file with the seccomp filter, and a socket over which
     the server gets the filter's notification descriptor. All of them are close-on-exec.
     """
-    ruleset, program, broker = descriptors
+    ruleset, *connects = descriptors
     _no_new_privileges()
     _system_call("Landlock", _LANDLOCK_RESTRICT_SELF, ruleset, 0)
+    _filter_and_pass_listener(*connects)
+
+
+def broker_connects(descriptors: list[int]) -> None:
+    """Install a filter for good whose notifications the server answers; OSError when refused.
+
+    The descriptors are those of `confine`, without a ruleset.
+    """
+    _no_new_privileges()
+    _filter_and_pass_listener(*descriptors)
+
+
+def _filter_and_pass_listener(program: int, broker: int) -> None:
     listener = _filter_system_calls(os.pread(program, _MAX_PROGRAM_BYTES, 0))
     # Not socket.send_fds: it imports a module, and Landlock may already forbid reading it.
     rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("=i", listener))

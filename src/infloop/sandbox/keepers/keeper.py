@@ -10,16 +10,19 @@ A child is started in one of three modes:
 - `plain`: with soft limits, which the child can raise again.
 - `guard`: the keeper forks, and the forked process confines itself before exec (see guard_child).
 - `bubblewrap`: the program is bubblewrap. It is held until the child's limits and network are in
-  place (see bubblewrap_child).
+  place (see bubblewrap_child). If the server answers connect() calls, it is forked as in `guard`.
 
 What the keeper promises:
 
 - The child starts with exactly the environment, directory and descriptors of the request, in its
   own session, with default signals.
 - When memory runs out, the kernel kills the child before the keeper or the server.
+- The child has a lower CPU priority than the keeper and the server.
 - The end of the child is reported at once. `clean` is reported when no process of its tree is
   left: processes that remain get TERM (and CONT), then KILL after the grace.
-- `end` does the same to a running child.
+- `end` does the same to a running child. A tree of more than 128 processes gets no grace.
+- Before it is killed, a tree is stopped: a stopped process starts no others, and it leaves them no
+  room where their number is limited. So a fork bomb is ended too.
 - When the server's side of the control socket closes, for any reason, the tree is killed at once.
 - No signal goes to a recycled process id. A child that is not reaped keeps its id; any deeper
   process is signalled through a pidfd after its start time was compared.
@@ -28,14 +31,15 @@ Messages to the keeper are frames: four bytes of length, then fields separated b
 path, argument or variable can hold. The descriptors of a `spawn` come with its first byte: first
 the pipes, which become 0, 1, 2 and so on, then the extra ones.
 
-    spawn  grace_ms  announce  mode  pipes  limits  ports  cwd  program  argument count  arguments…
-           NAME=value…
+    spawn  grace_ms  nice  announce  mode  pipes  limits  ports  cwd  program  argument count
+           place count  arguments…  places…  NAME=value…
     go                             the child that waits for its listeners may start
     end    grace_ms
 
 Answers are lines.
 
     started <pid> <start time>     if asked to announce it: the child has run for some milliseconds
+    placed                         the places were checked, if there were any
     listening                      with a descriptor for each port; the keeper waits for `go`
     failed <text>                  nothing was started, or nothing of it is left
     exited <wait status>
@@ -59,13 +63,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from infloop.sandbox.keepers.bubblewrap_child import BubblewrapChild
 else:
     import _signal as signal
     import _socket as socket
 
+PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
@@ -77,11 +82,14 @@ _FIRST_EXTRA_FD = 4
 _GUARD_DESCRIPTORS = 3
 _START_TIMEOUT_S = 10.0
 _CHILD_OOM_SCORE = 500
+_KEEPER_NICE = -10
 _PAGE = 4096
 _CONFINED_TOO_SLOWLY = b"the child could not be confined in time"
 _ANNOUNCE_AFTER_S = 0.005
 _MAX_SCANS = 5
+_MAX_GRACEFUL = 128
 _REAP_INTERVAL_S = 1.0
+_AUTOGROUP_INTERVAL_S = 0.1
 _KILL_TIMEOUT_S = 3.0
 _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.05
@@ -106,8 +114,11 @@ class Suppress:
 class Process:
     """One entry of the process table; pid and start time together identify a process."""
 
-    def __init__(self, pid: int, *, start: int, parent: int, session: int, alive: bool) -> None:
+    def __init__(
+        self, pid: int, *, start: int, parent: int, session: int, threads: int, alive: bool
+    ) -> None:
         self.pid = pid
+        self.threads = threads
         self.start = start
         self.parent = parent
         self.session = session
@@ -118,20 +129,31 @@ class SpawnMessage:
     """A decoded `spawn` message."""
 
     def __init__(self, fields: list[bytes], descriptors: list[int]) -> None:
-        _, grace_ms, announce, mode, pipes, limits, ports, cwd, program, count, *rest = fields
-        pairs = (variable.partition(b"=") for variable in rest[int(count) :])
+        _, grace_ms, nice, announce, mode, pipes, limits, ports, cwd, program, *rest = fields
+        arguments, places, rest = int(rest[0]), int(rest[1]), rest[2:]
+        pairs = (variable.partition(b"=") for variable in rest[arguments + places :])
         self.grace_s = int(grace_ms) / 1000
+        self.nice = int(nice)
         self.announce = announce == b"1"
-        self.mode, _, joins_cgroup = mode.partition(b"-")
+        self.mode, *self.options = mode.split(b"-")
         self.pipes = descriptors[: int(pipes)]
         self.extra = descriptors[int(pipes) :]
-        self.cgroups = [self.extra.pop()] if joins_cgroup else []
+        self.cgroups = [self.extra.pop()] if b"cgroup" in self.options else []
+        self.broker = [self.extra.pop(-2), self.extra.pop()] if b"brokered" in self.options else []
+        self.max_pids = [int(each[5:]) for each in self.options if each.startswith(b"pids=")]
         self.limits = parse_numbers(limits)
         self.ports = parse_numbers(ports)
         self.cwd = cwd
         self.program = program
-        self.arguments = rest[: int(count)]
+        self.arguments = rest[:arguments]
+        self.places = [parse_place(field) for field in rest[arguments : arguments + places]]
         self.environment = {name: value for name, _, value in pairs}
+
+
+def parse_place(field: bytes) -> tuple[bytes, tuple[int, int], bytes]:
+    """Return the kind of a place, the device and inode that it is about, and its path."""
+    kind, device, inode, path = field.split(b" ", 3)
+    return kind, (int(device), int(inode)), path
 
 
 def parse_numbers(listed: bytes) -> list[int]:
@@ -175,6 +197,7 @@ def read_process(pid: int) -> Process | None:
         start=int(fields[19]),
         parent=int(fields[1]),
         session=int(fields[3]),
+        threads=int(fields[17]),
         alive=fields[0] not in b"ZX",
     )
 
@@ -199,14 +222,36 @@ def descendants(roots: set[int], table: list[Process]) -> list[Process]:
     return found
 
 
-def send_signal(process: Process, number: int) -> None:
+def children_of(process: Process) -> list[int]:
+    """Return the direct children of a process from the kernel's lists, one for each thread."""
+    task = f"/proc/{process.pid}/task"
+    try:
+        threads = os.listdir(task) if process.threads > 1 else [str(process.pid)]  # noqa: PTH208
+        return [pid for each in threads for pid in _listed_children(f"{task}/{each}/children")]
+    except OSError:
+        return []
+
+
+def _listed_children(path: str) -> list[int]:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        listed = b""
+        while part := os.read(fd, _PAGE):
+            listed += part
+        return [int(pid) for pid in listed.split()]
+    finally:
+        os.close(fd)
+
+
+def send_signal(process: Process, *numbers: int) -> None:
     """Signal this process and no other; do nothing if it is gone, replaced or not ours."""
     with Suppress(ProcessLookupError, PermissionError):
         fd = os.pidfd_open(process.pid)
         try:
             now = read_process(process.pid)
             if now is not None and now.start == process.start:
-                signal.pidfd_send_signal(fd, number)
+                for number in numbers:
+                    signal.pidfd_send_signal(fd, number)
         finally:
             os.close(fd)
 
@@ -228,6 +273,23 @@ class DirectChildren:
         while part := os.pread(self._fd, _PAGE, len(listed)):
             listed += part
         return [int(pid) for pid in listed.split()]
+
+    def tree(self) -> Iterator[Process]:
+        """Return every living process below this one, parents first.
+
+        The children of a process are looked up after the caller has got the process itself.
+        """
+        if self._fd < 0:
+            yield from descendants({os.getpid()}, all_processes())
+            return
+        pending = [(os.getpid(), self.pids())]
+        for parent, pids in pending:
+            for pid in pids:
+                process = read_process(pid)
+                # It may have lost its parent meanwhile, which makes it a child of ours.
+                if process and process.alive and process.parent in (parent, os.getpid()):
+                    yield process
+                    pending.append((pid, children_of(process)))
 
 
 class HighOomScore:
@@ -263,6 +325,8 @@ class Keeper:
         self._child_pid = 0
         self._exited = False
         self._announce = False
+        self._fast_session = 0
+        self._nice = 0
         self._bubblewrap: BubblewrapChild | None = None
 
     def serve(self) -> None:
@@ -301,6 +365,7 @@ class Keeper:
 
     def _run_child(self, request: SpawnMessage, descriptors: list[int]) -> None:
         self._exited = False
+        self._nice = request.nice
         self._announce = request.announce
         try:
             with self._high_oom_score:
@@ -316,6 +381,7 @@ class Keeper:
         if self._bubblewrap:
             self._run_bubblewrap(request, self._bubblewrap)
             return
+        self._fast_session = self._child_pid
         leftovers = self._wait_and_clean_up(request.grace_s)
         # Reaped last: until then its process id and process group cannot be reused.
         _, status = os.waitpid(self._child_pid, 0)
@@ -324,14 +390,23 @@ class Keeper:
     def _start(self, request: SpawnMessage) -> int:
         self._bubblewrap = None
         change_directory(request.cwd)
+        check_directory(request)
         if request.mode == b"bubblewrap":
-            self._bubblewrap = sys.modules["bubblewrap_child"].BubblewrapChild(request.cgroups)
+            self._bubblewrap = sys.modules["bubblewrap_child"].BubblewrapChild(
+                request.extra.pop(), request.cgroups, is_traced=b"untraced" not in request.options
+            )
         if request.mode == b"guard":
-            return start_guarded(request)
+            own, extra = request.extra[:_GUARD_DESCRIPTORS], request.extra[_GUARD_DESCRIPTORS:]
+            confine = sys.modules["guard_child"].confine
+            return start_confined(request, lambda: confine(own), extra, request.limits)
         if self._bubblewrap is None:
             return start_limited(request)
         try:
-            return start(request, request.extra + self._bubblewrap.inherited)
+            extra = request.extra + self._bubblewrap.inherited
+            if not request.broker:
+                return start(request, extra)
+            broker_connects = sys.modules["guard_child"].broker_connects
+            return start_confined(request, lambda: broker_connects(request.broker), extra, [])
         finally:
             self._bubblewrap.hand_over()
 
@@ -348,13 +423,22 @@ class Keeper:
         problem = ""
         end: list[bytes] | None = None
         try:
-            set_limits(bubblewrap.find_child(), request.limits)
+            first = bubblewrap.find_child()
+            set_limits(first, request.limits)
+            for most in request.max_pids:
+                bubblewrap.limit_pids(most)
+            lower_priority(os.PRIO_PROCESS, first, request.nice)
+            self._fast_session = 0
+            bubblewrap.check_places(request.places)
+            if request.places:
+                self.send_line("placed")
             end = self._hand_over_listeners(request, bubblewrap)
             if end is None:
                 bubblewrap.release()
+                self._fast_session = first
                 end = self._wait_for(b"end")
             if end is None:
-                # The kernel kills the processes of a namespace when its first process is gone.
+                bubblewrap.kill()
                 bubblewrap.wait_for_end(_KILL_TIMEOUT_S)
         except (OSError, ValueError) as error:
             problem = f"the sandbox could not be set up: {error}"
@@ -379,25 +463,41 @@ class Keeper:
     def _wait_for(self, *kinds: bytes) -> list[bytes] | None:
         """Return the next message of these kinds; None when the child ends first."""
         pidfd = os.pidfd_open(self._child_pid)
-        self._poll.register(pidfd, select.POLLIN)
+        watched = [pidfd, *(self._bubblewrap.ended if self._bubblewrap else ())]
+        for fd in watched:
+            self._poll.register(fd, select.POLLIN)
         try:
             while True:
-                timeout_s = _ANNOUNCE_AFTER_S if self._announce else _REAP_INTERVAL_S
-                ready = [fd for fd, _ in self._poll.poll(timeout_s * 1000)]
+                ready = [fd for fd, _ in self._poll.poll(self._idle_s() * 1000)]
                 if pidfd in ready:
                     return None
-                if not ready and self._announce:
-                    self._announce_start()
-                elif not ready:
+                if not ready:
+                    self._on_idle()
+                elif watched[-1] in ready:
+                    self._poll.unregister(watched.pop())
                     self._reap_others()
                 elif (message := self._read_message())[0] in kinds:
                     return message
         finally:
-            self._poll.unregister(pidfd)
+            for fd in watched:
+                self._poll.unregister(fd)
             os.close(pidfd)
 
+    def _idle_s(self) -> float:
+        """Return how long to wait for the next event before `_on_idle` has work to do."""
+        if self._announce:
+            return _ANNOUNCE_AFTER_S
+        return _AUTOGROUP_INTERVAL_S if self._fast_session else _REAP_INTERVAL_S
+
+    def _on_idle(self) -> None:
+        # Not sooner: most children end before, and reading and writing /proc would delay them.
+        if self._announce:
+            self._announce_start()
+        if self._fast_session and lower_autogroup(self._fast_session, self._nice):
+            self._fast_session = 0
+        self._reap_others()
+
     def _announce_start(self) -> None:
-        # Not sooner: most children end before, and reading /proc would delay them.
         self._announce = False
         process = read_process(self._child_pid)
         self.send_line(f"started {self._child_pid} {process.start if process else 0}")
@@ -419,18 +519,11 @@ class Keeper:
         kill_at = time.monotonic() + grace_s
         pause_s = _FIRST_PAUSE_S
         while self._tree_is_alive():
-            now = time.monotonic()
-            if now > kill_at + _KILL_TIMEOUT_S:
+            if time.monotonic() > kill_at + _KILL_TIMEOUT_S:
                 raise TreeAliveError(f"processes {self._children.pids()} could not be ended")
-            tree = [
-                process for process in descendants({os.getpid()}, all_processes()) if process.alive
-            ]
-            if now >= kill_at:
-                self._kill(tree)
-            else:
-                tree = [process for process in tree if process.pid not in kill_only]
-                terminate([p for p in tree if (p.pid, p.start) not in signalled])
-            signalled.update((process.pid, process.start) for process in tree)
+            self._terminate(signalled, kill_at, kill_only)
+            if time.monotonic() >= kill_at or len(signalled) > _MAX_GRACEFUL:
+                self._kill(signalled)
             if self._poll.poll(pause_s * 1000):
                 kind, *grace_ms = self._read_message()
                 grace_s = int(grace_ms[0]) / 1000 if kind == b"end" else 0.0
@@ -438,8 +531,23 @@ class Keeper:
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
         return len(signalled)
 
+    def _terminate(
+        self, signalled: set[tuple[int, int]], kill_at: float, kill_only: frozenset[int]
+    ) -> None:
+        """Send TERM to processes that did not get it yet, until it is time to kill them."""
+        for process in self._children.tree():
+            if time.monotonic() >= kill_at or len(signalled) > _MAX_GRACEFUL:
+                return
+            identity = (process.pid, process.start)
+            if identity not in signalled and process.pid not in kill_only:
+                signalled.add(identity)
+                # A stopped process can act on it after CONT.
+                send_signal(process, signal.SIGTERM, signal.SIGCONT)
+
     def _reap_others(self) -> bool:
         """Reap dead processes except the child itself; return whether others may be alive."""
+        if self._bubblewrap:
+            self._bubblewrap.resume()
         # Scan again: a process that died may have left its children to us after the scan. The
         # number of scans is bounded, because a tree can do that without end.
         for _ in range(_MAX_SCANS):
@@ -460,20 +568,34 @@ class Keeper:
             if ended is not None:
                 self._exited = True
                 # The meaning of bubblewrap's exit status is known only at the very end.
-                if not self._bubblewrap:
+                if self._bubblewrap:
+                    self._bubblewrap.kill()
+                else:
                     self.send_line(f"exited {wait_status(ended)}")
         return self._reap_others() or not self._exited
 
-    def _kill(self, tree: list[Process]) -> None:
-        # First the process group: one call, which a fork bomb cannot outrun. Then the direct
-        # children: some fork and exit faster than the process table can be read.
+    def _kill(self, signalled: set[tuple[int, int]]) -> None:
+        """Stop every process below this one, then kill them."""
+        # One call for a whole namespace or process group, which a fork bomb cannot outrun.
+        if self._bubblewrap:
+            self._bubblewrap.kill()
         with Suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child_pid, signal.SIGKILL)
+        stopped: dict[tuple[int, int], Process] = {}
+        for _ in range(_MAX_SCANS):
+            known = len(stopped)
+            for process in self._children.tree():
+                if stopped.setdefault((process.pid, process.start), process) is process:
+                    send_signal(process, signal.SIGSTOP)
+            if len(stopped) == known:
+                break
+        for process in stopped.values():
+            send_signal(process, signal.SIGKILL)
+        signalled.update(stopped)
+        # Some fork and exit faster than they can be looked up.
         for pid in self._children.pids():
             with Suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        for process in tree:
-            send_signal(process, signal.SIGKILL)
 
 
 def receive_descriptors(control_socket: socket.socket, size: int) -> tuple[bytes, list[int]]:
@@ -484,14 +606,6 @@ def receive_descriptors(control_socket: socket.socket, size: int) -> tuple[bytes
     packed = b"".join([part for _, _, part in control])
     cuts = range(0, len(packed), _INT_BYTES)
     return data, [int.from_bytes(packed[at : at + _INT_BYTES], sys.byteorder) for at in cuts]
-
-
-def terminate(processes: list[Process]) -> None:
-    """Send TERM, and CONT so that a stopped process can act on it."""
-    for process in processes:
-        send_signal(process, signal.SIGTERM)
-    for process in processes:
-        send_signal(process, signal.SIGCONT)
 
 
 def wait_status(ended: os.waitid_result) -> int:
@@ -512,16 +626,27 @@ def change_directory(directory: bytes) -> None:
         raise SpawnError(f"cwd {cwd!r} cannot be entered: {error.strerror}") from None
 
 
+def check_directory(request: SpawnMessage) -> None:
+    """Raise SpawnError when the working directory is not the one that the server has checked."""
+    found = os.stat(".")  # noqa: PTH116
+    for kind, identity, path in request.places:
+        if kind == b"cwd" and identity != (found.st_dev, found.st_ino):
+            raise SpawnError(f"cwd {os.fsdecode(path)!r} was exchanged for something else")
+
+
 def start_limited(request: SpawnMessage) -> int:
     """Start the child with limits that it inherits from this process; return its id."""
     own = [(kind, resource.getrlimit(kind)) for kind in request.limits[::2]]
     try:
         for (kind, (soft, hard)), value in zip(own, request.limits[1::2], strict=True):
             resource.setrlimit(kind, (lower_limit(value, soft), hard))
-        return start(request, request.extra)
+        pid = start(request, request.extra)
     finally:
         for kind, before in own:
             resource.setrlimit(kind, before)
+    # Its whole process group: it may have started others already.
+    lower_priority(os.PRIO_PGRP, pid, request.nice)
+    return pid
 
 
 def start(request: SpawnMessage, extra: list[int]) -> int:
@@ -544,14 +669,18 @@ def start(request: SpawnMessage, extra: list[int]) -> int:
         raise SpawnError(why_not_started(os.fsdecode(request.program), error)) from None
 
 
-def start_guarded(request: SpawnMessage) -> int:
+def start_confined(
+    request: SpawnMessage, confine: Callable[[], None], extra: list[int], limits: list[int]
+) -> int:
     """Fork the child, which confines itself and executes the program; return its id."""
-    confine = sys.modules["guard_child"].confine
     error_reader, error_writer = os.pipe()
+    keeper = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
-            execute_guarded(request, confine)
+            # Until exec, because it cannot be found by the name of its record before.
+            die_with(keeper)
+            execute_confined(request, confine, extra, limits)
         except OSError as error:
             message = why_not_started(os.fsdecode(request.program), error)
             os.write(error_writer, message.encode())
@@ -573,7 +702,16 @@ def start_guarded(request: SpawnMessage) -> int:
     return pid
 
 
-def execute_guarded(request: SpawnMessage, confine: Callable[[list[int]], None]) -> None:
+def die_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent is gone."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        raise SpawnError("the keeper is gone")
+
+
+def execute_confined(
+    request: SpawnMessage, confine: Callable[[], None], extra: list[int], limits: list[int]
+) -> None:
     """Confine this process and execute the program in it."""
     os.setsid()
     # Not signal.signal: sixty calls of it take as long as the fork.
@@ -583,14 +721,53 @@ def execute_guarded(request: SpawnMessage, confine: Callable[[list[int]], None])
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number, fd in enumerate(request.pipes):
         os.dup2(fd, number)
-    set_limits(0, request.limits)
+    set_limits(0, limits)
+    lower_priority(os.PRIO_PROCESS, 0, request.nice)
     try:
-        confine(request.extra[:_GUARD_DESCRIPTORS])
+        confine()
     except OSError as error:
         raise RuntimeError(error.strerror or str(error)) from error
-    for number, fd in enumerate(request.extra[_GUARD_DESCRIPTORS:], _FIRST_EXTRA_FD):
+    for number, fd in enumerate(extra, _FIRST_EXTRA_FD):
         os.dup2(fd, number)
+    prctl(PR_SET_PDEATHSIG, 0)
     os.execve(request.program, request.arguments, request.environment)  # noqa: S606  (its purpose)
+
+
+def lower_priority(kind: int, who: int, nice: int) -> None:
+    """Give a process (0: this one) or a process group a lower priority."""
+    with Suppress(ProcessLookupError):
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(kind, who, max(own, nice))
+
+
+def lower_autogroup(leader: int, nice: int) -> bool:
+    """Make the session of this leader nicer; return False if that must be tried again."""
+    process = read_process(leader)
+    if process is None or process.session != leader:
+        return process is None  # bubblewrap has not made the session yet
+    return set_autogroup(leader, nice)
+
+
+def set_autogroup(leader: int, nice: int) -> bool:
+    """Set the priority of a session, if that is possible; return False if it may be soon.
+
+    Where the kernel groups processes by session (kernel.sched_autogroup_enabled), the `nice` of a
+    process counts only inside its session. Without privileges the priority of a session can only
+    be lowered, and only ten times a second on a machine.
+    """
+    try:
+        fd = os.open(f"/proc/{leader}/autogroup", os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        os.write(fd, str(nice).encode())
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return True
 
 
 def set_limits(pid: int, limits: list[int]) -> None:
@@ -627,6 +804,8 @@ def main(control_fd: int, user: str) -> None:
     """Run a keeper until the server closes the control socket."""
     os.closerange(control_fd + 1, os.sysconf("SC_OPEN_MAX"))
     high_oom_score = HighOomScore()
+    # Only root can do this. It helps a keeper against a child with many sessions.
+    set_autogroup(os.getpid(), _KEEPER_NICE)
     if user:
         become_user(user)
     for number in _ALL_SIGNALS - _NEEDED_SIGNALS - _FAULT_SIGNALS:

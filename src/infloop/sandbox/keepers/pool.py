@@ -12,6 +12,7 @@ answer is killed, and the server ends the processes that it left behind (see orp
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING
 
 from infloop.lowlevel.uncancelled import run_uncancelled
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from infloop.sandbox.spawn_request import SpawnRequest
 
 _MAX_IDLE = 4
+_NICE, _NICE_OF_MANY = 10, 19
+"""The priority of children, and of those that start when every processor could have one."""
 
 
 class KeeperPool:
@@ -76,8 +79,11 @@ class KeeperPool:
             if self._options.user:
                 child.pipes.change_owner(self._options.user)
             pipes = len(child.pipes.child_ends)
-            frame = spawn_frame(request, spawn, pipes=pipes, announce=on_started is not None)
-            keeper = self._assign_keeper(child, EncodedSpawn(frame, spawn.descriptors, listeners))
+            frame = spawn_frame(
+                request, spawn, pipes=pipes, announce=on_started is not None, nice=self._nice()
+            )
+            message = EncodedSpawn(frame, spawn.descriptors, listeners, spawn.on_placed)
+            keeper = self._assign_keeper(child, message)
         except ValueError as error:
             child.not_started(str(error))
         except OSError as error:
@@ -114,6 +120,13 @@ class KeeperPool:
         if self._watcher is not None:
             self._watcher.close()
             self._watcher = None
+
+    def _nice(self) -> int:
+        """Return the priority of the next child.
+
+        All children together must leave enough time for the server.
+        """
+        return _NICE if len(self._busy) < len(os.sched_getaffinity(0)) else _NICE_OF_MANY
 
     def _fd_watcher(self) -> FdWatcher:
         if self._watcher is None:

@@ -1,5 +1,8 @@
 """Limits the memory of a child with all its processes, where a cgroup v2 is delegated to us.
 
+With the pids controller the number of its processes is limited too. With the cpu controller the
+child also gets a lower weight than the server.
+
 cgroups are directories. The server creates one for each child in its own cgroup, or in one above
 it, if the service manager has made that writable and enabled the memory controller for its
 children. Otherwise only the memory of single processes is limited.
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 _MOUNT = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 _PREFIX = "infloop-"
+_CHILD_NICE = 10
 
 
 def find_parent_cgroup(mount: Path = _MOUNT, own: Path = _OWN) -> Path | None:
@@ -43,16 +47,24 @@ def find_parent_cgroup(mount: Path = _MOUNT, own: Path = _OWN) -> Path | None:
     return None
 
 
+def limits_processes(parent: Path) -> bool:
+    """Return whether the cgroups in this one can limit their number of processes."""
+    return "pids" in (parent / "cgroup.subtree_control").read_text().split()
+
+
 @contextlib.contextmanager
-def memory_cgroup(parent: Path, memory_bytes: int) -> Iterator[int]:
-    """Create a cgroup; yield a descriptor: a process id written to it becomes a member."""
+def limited_cgroup(parent: Path, *, memory_bytes: int, processes: int) -> Iterator[int]:
+    """Create a cgroup; yield a descriptor: a process id written to it becomes a member.
+
+    A limit of 0 sets none.
+    """
     cgroup = parent / f"{_PREFIX}{secrets.token_hex(8)}"
     cgroup.mkdir()
     try:
         with try_lock_directory(cgroup) as locked:
             if not locked:
                 raise BlockingIOError(f"another process removes the cgroup {str(cgroup)!r}")
-            with _with_limit(cgroup, memory_bytes) as members:
+            with _with_limits(cgroup, memory_bytes, processes) as members:
                 yield members
     finally:
         cgroup.rmdir()
@@ -67,15 +79,21 @@ def remove_abandoned_cgroups(parent: Path) -> None:
 
 
 @contextlib.contextmanager
-def _with_limit(cgroup: Path, memory_bytes: int) -> Iterator[int]:
-    (cgroup / "memory.max").write_text(str(memory_bytes))
-    with contextlib.suppress(FileNotFoundError):
-        (cgroup / "memory.swap.max").write_text("0")
+def _with_limits(cgroup: Path, memory_bytes: int, processes: int) -> Iterator[int]:
+    (cgroup / "memory.max").write_text(str(memory_bytes or "max"))
+    _set_if_there(cgroup / "pids.max", str(processes or "max"))
+    _set_if_there(cgroup / "memory.swap.max", "0")
+    _set_if_there(cgroup / "cpu.weight.nice", str(_CHILD_NICE))
     members = os.open(cgroup / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
     try:
         yield members
     finally:
         os.close(members)
+
+
+def _set_if_there(file: Path, value: str) -> None:
+    with contextlib.suppress(FileNotFoundError), file.open("r+") as setting:
+        setting.write(value)
 
 
 def _delegates_memory(cgroup: Path) -> bool:

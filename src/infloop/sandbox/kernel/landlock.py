@@ -22,13 +22,13 @@ import stat
 import struct
 from typing import TYPE_CHECKING
 
+from infloop.lowlevel.link_free import open_link_free
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 # System call numbers that are the same on every architecture.
-_OPENAT2, _CREATE_RULESET, _ADD_RULE = 437, 444, 445
-_AT_FDCWD = -100
-_NO_SYMLINKS = 0x04
+_CREATE_RULESET, _ADD_RULE = 444, 445
 _ASK_VERSION = 1
 _PATH_BENEATH = 1
 
@@ -106,11 +106,7 @@ def _rights(offered: int) -> int:
 
 def _allow(ruleset_fd: int, path: str, rights: int) -> None:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        how = struct.pack("=3Q", os.O_PATH | os.O_CLOEXEC, 0, _NO_SYMLINKS)
-        try:
-            fd = _call(_OPENAT2, _AT_FDCWD, os.fsencode(path), how, len(how))
-        except OSError as error:
-            raise OSError(error.errno, os.strerror(error.errno or 0), path) from None
+        fd = open_link_free(path)
         try:
             if not stat.S_ISDIR(os.fstat(fd).st_mode):
                 rights &= _FILE_RIGHTS

@@ -17,7 +17,7 @@ _CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
 
 def resource_limits(limits: ResourceLimits) -> tuple[tuple[int, int], ...]:
-    """Return pairs of a resource and its limit; core dumps are always off."""
+    """Return pairs of a resource and its limit; core dumps and a higher priority are always off."""
     # With 0 the kernel still pipes a core dump to the system's core handler, outside the sandbox.
     # With 1 it writes no file and starts no handler.
     values = (
@@ -26,7 +26,8 @@ def resource_limits(limits: ResourceLimits) -> tuple[tuple[int, int], ...]:
         (resource.RLIMIT_FSIZE, limits.file_bytes and max(limits.file_bytes, _MIN_FILE_BYTES)),
     )
     limited = (pair for pair in values if pair[1])
-    return ((resource.RLIMIT_CORE, 1), *limited, *memory_limit(limits))
+    fixed = ((resource.RLIMIT_CORE, 1), (resource.RLIMIT_NICE, 0))
+    return (*fixed, *limited, *memory_limit(limits))
 
 
 def memory_limit(limits: ResourceLimits) -> tuple[tuple[int, int], ...]:

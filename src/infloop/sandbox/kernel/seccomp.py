@@ -15,9 +15,17 @@ rule names are allowed.
                                                            socketpair without datagrams, which
                                                            could be sent to any address
 
+                                                           no sending that also connects (TCP
+                                                           Fast Open)
+
 Level `guard` has no namespaces, so its filter also refuses System V and POSIX queues and memory,
-other processes' limits and priorities, and, unless the network is open, everything but TCP
-connections that the connect broker makes.
+and other processes' limits and priorities. It sends every connect() to the connect broker. Unless
+the network is open, it also refuses everything but TCP connections: UDP, listening, and socket
+options and flags that could send a packet elsewhere than to the peer (source routes, multicast
+groups, other interfaces). Those are listed that ordinary programs need.
+
+At level `sandbox` a child that shares the machine's network has a second filter, which does nothing
+but send connect() to the connect broker.
 """
 
 from __future__ import annotations
@@ -32,8 +40,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from infloop.errors import MissingPart
 
-ConnectMode: TypeAlias = Literal["open", "brokered", "refused"]
-"""Whether connect() is allowed, is answered by the connect broker, or always fails."""
+GuardNetwork: TypeAlias = Literal["open", "closed"]
+"""Whether a child may use UDP, listen and set any socket option."""
 
 ALLOW = 0x7FFF0000
 NOTIFY = 0x7FC00000
@@ -48,14 +56,18 @@ _X32_BIT = 0x40000000
 _NEWEST_CALL = 469
 _NEW_NAMESPACES = 0x7E020000
 _NEW_TIME_NAMESPACE = 0x80
-_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_TIOCSTI, _TIOCLINUX, _TIOCSETD = 0x5412, 0x541C, 0x5423
 _QUERY_PERSONALITY = 0xFFFFFFFF
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _STREAM, _DATAGRAM, _SEQUENCED = 1, 2, 5
 _TYPE_BITS = 0xF
 _TCP, _UDP, _ROUTE = 6, 17, 0
 _MSG_FASTOPEN = 0x20000000
+_MSG_OOB, _MSG_DONTWAIT, _MSG_EOR, _MSG_NOSIGNAL, _MSG_MORE = 0x1, 0x40, 0x80, 0x4000, 0x8000
+_ORDINARY_MSG_FLAGS = _MSG_OOB | _MSG_DONTWAIT | _MSG_EOR | _MSG_NOSIGNAL | _MSG_MORE
+_INT_BITS = 0xFFFFFFFF
 _SETUID = 0o4000
+_SETGID = 0o2000
 _PROCESS, _GROUP = 0, 1
 _IO_PROCESS, _IO_GROUP = 1, 2
 
@@ -70,6 +82,8 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "process_vm_writev": (311, 271),
     "kcmp": (312, 272),
     "pidfd_getfd": (438, 438),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
     "move_pages": (279, 239),
     "migrate_pages": (256, 238),
     # kernel surface
@@ -122,6 +136,10 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "quotactl_fd": (443, 443),
     "vhangup": (153, 58),
     "nfsservctl": (180, 42),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
 }
 
 _DENIED_WITHOUT_NAMESPACES: dict[str, tuple[int | None, int | None]] = {
@@ -141,6 +159,7 @@ _DENIED_WITHOUT_NAMESPACES: dict[str, tuple[int | None, int | None]] = {
 }
 
 _CONDITIONAL: dict[str, tuple[int | None, int | None]] = {
+    "open": (2, None),
     "ioctl": (16, 29),
     "socket": (41, 198),
     "connect": (42, 203),
@@ -148,23 +167,89 @@ _CONDITIONAL: dict[str, tuple[int | None, int | None]] = {
     "sendmsg": (46, 211),
     "listen": (50, 201),
     "socketpair": (53, 199),
+    "setsockopt": (54, 208),
     "clone": (56, 220),
+    "creat": (85, None),
     "chmod": (90, None),
     "fchmod": (91, 52),
+    "mknod": (133, None),
     "personality": (135, 92),
     "setpriority": (141, 140),
     "sched_setparam": (142, 118),
     "sched_setscheduler": (144, 119),
     "sched_setaffinity": (203, 122),
     "ioprio_set": (251, 30),
+    "openat": (257, 56),
+    "mknodat": (259, 33),
     "fchmodat": (268, 53),
     "unshare": (272, 97),
     "prlimit64": (302, 261),
     "sendmmsg": (307, 269),
     "sched_setattr": (314, 274),
     "clone3": (435, 435),
+    "openat2": (437, 437),
     "fchmodat2": (452, 452),
 }
+
+# The bit that tells O_TMPFILE from O_DIRECTORY.
+_TEMPORARY_FILE = os.O_TMPFILE & ~os.O_DIRECTORY
+
+_SOL_IP, _SOL_SOCKET, _SOL_TCP, _SOL_IPV6, _SOL_NETLINK = 0, 1, 6, 41, 270
+
+_ORDINARY_OPTIONS: dict[int, dict[str, int]] = {
+    _SOL_SOCKET: {
+        "SO_REUSEADDR": 2,
+        "SO_SNDBUF": 7,
+        "SO_RCVBUF": 8,
+        "SO_KEEPALIVE": 9,
+        "SO_OOBINLINE": 10,
+        "SO_LINGER": 13,
+        "SO_REUSEPORT": 15,
+        "SO_PASSCRED": 16,
+        "SO_RCVLOWAT": 18,
+        "SO_RCVTIMEO": 20,
+        "SO_SNDTIMEO": 21,
+        "SO_RCVTIMEO_NEW": 66,
+        "SO_SNDTIMEO_NEW": 67,
+    },
+    _SOL_IP: {
+        "IP_TOS": 1,
+        "IP_MTU_DISCOVER": 10,
+        "IP_RECVERR": 11,
+        "IP_BIND_ADDRESS_NO_PORT": 24,
+    },
+    _SOL_IPV6: {
+        "IPV6_MTU_DISCOVER": 23,
+        "IPV6_RECVERR": 25,
+        "IPV6_V6ONLY": 26,
+        "IPV6_TCLASS": 67,
+    },
+    _SOL_TCP: {
+        "TCP_NODELAY": 1,
+        "TCP_MAXSEG": 2,
+        "TCP_CORK": 3,
+        "TCP_KEEPIDLE": 4,
+        "TCP_KEEPINTVL": 5,
+        "TCP_KEEPCNT": 6,
+        "TCP_SYNCNT": 7,
+        "TCP_LINGER2": 8,
+        "TCP_WINDOW_CLAMP": 10,
+        "TCP_QUICKACK": 12,
+        "TCP_USER_TIMEOUT": 18,
+        "TCP_NOTSENT_LOWAT": 25,
+    },
+    _SOL_NETLINK: {
+        "NETLINK_ADD_MEMBERSHIP": 1,
+        "NETLINK_DROP_MEMBERSHIP": 2,
+        "NETLINK_PKTINFO": 3,
+        "NETLINK_NO_ENOBUFS": 5,
+        "NETLINK_CAP_ACK": 10,
+        "NETLINK_EXT_ACK": 11,
+        "NETLINK_GET_STRICT_CHK": 12,
+    },
+}
+"""The socket options that a child with a closed network may set, by their level. None of them makes
+a packet, and none changes where a packet goes."""
 
 
 class _Instruction(NamedTuple):
@@ -178,26 +263,47 @@ _Block: TypeAlias = list[_Instruction]
 
 
 @functools.cache
-def sandbox_filter(machine: str = platform.machine()) -> bytes:
+def sandbox_filter(machine: str = platform.machine(), *, for_root: bool = False) -> bytes:
     """Return the filter for children with namespaces of their own.
 
+    `for_root`: their files belong to root and its group, which no program may lend to others.
     Raises MissingPart for an architecture without a table here.
     """
-    return _assemble(_program(machine, _denied(machine, _DENIED), _conditional(machine)))
+    set_id = _SETUID | _SETGID if for_root else _SETUID
+    return _assemble(_program(machine, _denied(machine, _DENIED), _conditional(machine, set_id)))
 
 
 @functools.cache
-def guard_filter(connect_mode: ConnectMode, machine: str = platform.machine()) -> bytes:
+def guard_filter(network: GuardNetwork, machine: str = platform.machine()) -> bytes:
     """Return the filter for children that share the server's namespaces.
 
-    With "brokered" the kernel sends a notification for each connect() to the filter's listener.
-    Raises MissingPart for an architecture without a table here.
+    The kernel sends a notification for each connect() to the filter's listener. Raises MissingPart
+    for an architecture without a table here.
     """
     denied = _denied(machine, _DENIED | _DENIED_WITHOUT_NAMESPACES)
     conditional = _conditional(machine) | _conditional_shared_user(machine)
-    if connect_mode != "open":
-        conditional |= _conditional_closed_network(machine, notify=connect_mode == "brokered")
+    conditional |= _by_number(machine, {"connect": [_return(NOTIFY)]})
+    if network == "closed":
+        conditional |= _conditional_closed_network(machine)
     return _assemble(_program(machine, denied, conditional))
+
+
+@functools.cache
+def connect_filter(machine: str = platform.machine()) -> bytes:
+    """Return a filter that only sends a notification for each connect().
+
+    It allows calls of other architectures: the filter that is installed after it kills those.
+    Raises MissingPart for an architecture without a table here.
+    """
+    column, architecture = _column_and_architecture(machine)
+    program = [
+        _load(_ARCHITECTURE_AT),
+        *_unless(_EQUAL, architecture, [_return(ALLOW)]),
+        _load(_NUMBER_AT),
+        *_when(_EQUAL, _CONDITIONAL["connect"][column] or 0, [_return(NOTIFY)]),
+        _return(ALLOW),
+    ]
+    return _assemble(program)
 
 
 def _program(machine: str, denied: list[int], conditional: dict[int, _Block]) -> _Block:
@@ -216,20 +322,31 @@ def _program(machine: str, denied: list[int], conditional: dict[int, _Block]) ->
     return [*program, _return(ALLOW)]
 
 
-def _conditional(machine: str) -> dict[int, _Block]:
-    """Return the calls that depend on their arguments."""
+def _conditional(machine: str, set_id: int = _SETUID) -> dict[int, _Block]:
+    """Return the calls that depend on their arguments; files get none of the bits `set_id`."""
     actions = {
-        "ioctl": _unless_argument_is(1, _TIOCSTI, _TIOCLINUX),
+        "ioctl": _unless_argument_is(1, _TIOCSTI, _TIOCLINUX, _TIOCSETD),
         "clone": _unless_any_bit(0, _NEW_NAMESPACES),
         "unshare": _unless_any_bit(0, _NEW_NAMESPACES | _NEW_TIME_NAMESPACE),
         "clone3": [_refuse(errno.ENOSYS)],
         "personality": _only_if_argument_is(0, 0, _QUERY_PERSONALITY),
         "socket": _sockets(datagrams=True),
         "socketpair": _socket_pairs(),
-        "chmod": _unless_any_bit(1, _SETUID),
-        "fchmod": _unless_any_bit(1, _SETUID),
-        "fchmodat": _unless_any_bit(2, _SETUID),
-        "fchmodat2": _unless_any_bit(2, _SETUID),
+        # With this flag sending also connects, to an address of its own.
+        "sendto": _unless_any_bit(3, _MSG_FASTOPEN),
+        "sendmsg": _unless_any_bit(2, _MSG_FASTOPEN),
+        "sendmmsg": _unless_any_bit(3, _MSG_FASTOPEN),
+        "chmod": _unless_any_bit(1, set_id),
+        "fchmod": _unless_any_bit(1, set_id),
+        "fchmodat": _unless_any_bit(2, set_id),
+        "fchmodat2": _unless_any_bit(2, set_id),
+        "creat": _unless_any_bit(1, set_id),
+        "mknod": _unless_any_bit(1, set_id),
+        "mknodat": _unless_any_bit(2, set_id),
+        "open": _unless_created_with(1, 2, set_id),
+        "openat": _unless_created_with(2, 3, set_id),
+        # Its mode is in memory, where a filter cannot see it. Programs then use `openat`.
+        "openat2": [_refuse(errno.ENOSYS)],
     }
     return _by_number(machine, actions)
 
@@ -251,16 +368,16 @@ def _conditional_shared_user(machine: str) -> dict[int, _Block]:
     return _by_number(machine, actions)
 
 
-def _conditional_closed_network(machine: str, *, notify: bool) -> dict[int, _Block]:
-    """Return the calls that could connect the child to a peer."""
+def _conditional_closed_network(machine: str) -> dict[int, _Block]:
+    """Return the calls that could send a packet elsewhere than to the broker's peers."""
+    other_flags = _INT_BITS & ~_ORDINARY_MSG_FLAGS
     actions = {
         "socket": _sockets(datagrams=False),
-        "connect": [_return(NOTIFY) if notify else _refuse(errno.EACCES)],
         "listen": [_refuse(errno.EACCES)],
-        # With this flag (TCP Fast Open) sending also connects, to an address of its own.
-        "sendto": _unless_any_bit(3, _MSG_FASTOPEN),
-        "sendmsg": _unless_any_bit(2, _MSG_FASTOPEN),
-        "sendmmsg": _unless_any_bit(3, _MSG_FASTOPEN),
+        "setsockopt": _ordinary_options(),
+        "sendto": _unless_any_bit(3, other_flags),
+        "sendmsg": _unless_any_bit(2, other_flags),
+        "sendmmsg": _unless_any_bit(3, other_flags),
     }
     return _by_number(machine, actions)
 
@@ -277,6 +394,14 @@ def _sockets(*, datagrams: bool) -> _Block:
         *_when(_EQUAL, _AF_NETLINK, _only_if_argument_is(2, _ROUTE)),
         _refuse(errno.EAFNOSUPPORT),
     ]
+
+
+def _ordinary_options() -> _Block:
+    block = [_load_argument(1)]
+    for level, options in _ORDINARY_OPTIONS.items():
+        allowed = _only_if_argument_is(2, *options.values(), otherwise=errno.ENOPROTOOPT)
+        block += _when(_EQUAL, level, allowed)
+    return [*block, _refuse(errno.ENOPROTOOPT)]
 
 
 def _socket_pairs() -> _Block:
@@ -299,11 +424,11 @@ def _only_own_process_or_group(*kinds: int) -> _Block:
     return [*block, _refuse(errno.EPERM)]
 
 
-def _only_if_argument_is(index: int, *values: int) -> _Block:
+def _only_if_argument_is(index: int, *values: int, otherwise: int = errno.EPERM) -> _Block:
     block = [_load_argument(index)]
     for value in values:
         block += _when(_EQUAL, value, [_return(ALLOW)])
-    return [*block, _refuse(errno.EPERM)]
+    return [*block, _refuse(otherwise)]
 
 
 def _unless_argument_is(index: int, *values: int) -> _Block:
@@ -318,6 +443,15 @@ def _unless_any_bit(index: int, bits: int) -> _Block:
         _load_argument(index),
         *_when(_ANY_BIT, bits, [_refuse(errno.EPERM)]),
         _return(ALLOW),
+    ]
+
+
+def _unless_created_with(flags: int, mode: int, bits: int) -> _Block:
+    """Refuse to create a file with these bits; without creation the mode is not used."""
+    return [
+        _load_argument(flags),
+        *_unless(_ANY_BIT, os.O_CREAT | _TEMPORARY_FILE, [_return(ALLOW)]),
+        *_unless_any_bit(mode, bits),
     ]
 
 

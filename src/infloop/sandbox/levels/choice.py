@@ -1,8 +1,12 @@
 """Decides which isolation levels hold on this machine, and which one is used.
 
 A level holds if it was attacked and kept its promises (see self_check). `auto` uses the strongest
-level that holds, and falls back to the one that confines nothing. A level that is requested by name
-and does not hold is refused.
+level that holds, and passes over levels for which a part is missing here. A level that is requested
+by name and does not hold is refused.
+
+`auto` never chooses less because a check was disturbed: a level that starts children and then fails
+its check is checked again, and then refused. Where no level holds, a person has to ask for the one
+that confines nothing by its name.
 """
 
 from __future__ import annotations
@@ -10,7 +14,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import dataclass
+import pwd
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,15 +31,22 @@ if TYPE_CHECKING:
     from infloop.sandbox.base import Sandbox
     from infloop.sandbox.levels.keeper_sandbox import KeeperSandbox, SandboxOptions
 
+_MAX_CHECKS = 3
+_ROOT = 0
+_USER_WITHOUT_RIGHTS = "nobody"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True)
 class LevelCheck:
-    """Whether a level holds here; `reason` says what is missing or which promise was broken."""
+    """Whether a level holds here; `reason` says what is missing or which promise was broken.
+
+    `failed` means that nothing is missing for it, and that it failed its check.
+    """
 
     level: Level
     reason: str = ""
+    failed: bool = False
 
     @property
     def holds(self) -> bool:
@@ -44,28 +56,44 @@ class LevelCheck:
 
 @dataclass(frozen=True)
 class LevelChoice:
-    """The level that is used, with the checks of it and of stronger ones."""
+    """The level that is used, with the checks of it and of stronger ones.
+
+    `user` is the uid and gid of children where that is another user than ours.
+    """
 
     level: Level
     checks: tuple[LevelCheck, ...] = ()
+    user: tuple[int, int] | None = None
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why no stronger level is used, as sentences."""
         return tuple(f"{check.level}: {check.reason}" for check in self.checks if not check.holds)
 
-    @property
-    def why_unconfined(self) -> str:
-        """Why children are not confined; empty if they are, or if that was requested."""
-        if level_class(self.level).confines:
-            return ""
-        reasons = (check.reason for check in self.checks if not level_class(check.level).opt_in)
-        return next(reasons, "")
-
 
 def level_class(level: Level) -> type[KeeperSandbox]:
     """Return the class of a level, which has its traits."""
     return next(each for each in LEVEL_CLASSES if each.level == level)
+
+
+def children_user(level: Level, options: SandboxOptions) -> tuple[int, int] | None:
+    """Return the uid and gid of children at a level; None if they are ours.
+
+    Children of root become another user at a level that cannot confine root.
+    """
+    found = level_class(level)
+    if options.user or os.geteuid() != _ROOT or found.confines_root or not found.confines:
+        return options.user
+    return user_without_rights()
+
+
+def user_without_rights() -> tuple[int, int] | None:
+    """Return the uid and gid of a user that owns nothing, if this machine has one."""
+    try:
+        entry = pwd.getpwnam(_USER_WITHOUT_RIGHTS)
+    except KeyError:
+        return None
+    return entry.pw_uid, entry.pw_gid
 
 
 def open_level(level: Level, options: SandboxOptions) -> Sandbox:
@@ -74,7 +102,7 @@ def open_level(level: Level, options: SandboxOptions) -> Sandbox:
     Raises MissingPart, naming what this machine lacks, and SettingsError where root needs to name
     a user for children.
     """
-    return level_class(level).open(options)
+    return level_class(level).open(replace(options, user=children_user(level, options)))
 
 
 async def check_level(level: Level, options: SandboxOptions) -> LevelCheck:
@@ -89,13 +117,17 @@ async def check_level(level: Level, options: SandboxOptions) -> LevelCheck:
     except SettingsError as error:
         return LevelCheck(level, str(error))
     try:
-        report = await self_check(sandbox, options.scratch, user=options.user, attempts=QUICK)
+        for _ in range(_MAX_CHECKS):
+            user = children_user(level, options)
+            report = await self_check(sandbox, options.scratch, user=user, attempts=QUICK)
+            if report.holds or (report.error and not report.timed_out):
+                break
     finally:
         await sandbox.close()
     if report.error:
-        return LevelCheck(level, report.error)
+        return LevelCheck(level, report.error, failed=report.timed_out)
     broken = "; ".join(f"{finding.attempt}: {finding.detail}" for finding in report.broken)
-    return LevelCheck(level, f"a promise was broken ({broken})" if broken else "")
+    return LevelCheck(level, f"a promise was broken ({broken})" if broken else "", bool(broken))
 
 
 async def choose(
@@ -104,10 +136,11 @@ async def choose(
     """Return the level to run children at.
 
     Levels that hold are remembered in the file `cache` until the machine restarts or infloop gets
-    another version. Raises SettingsError for a requested level that does not hold.
+    another version. Raises SettingsError for a requested level that does not hold, and at `auto`
+    for one that fails its check and where none holds.
     """
     if requested == UNCONFINED:
-        return LevelChoice(requested)
+        return LevelChoice(requested, user=options.user)
     cached = _CachedLevels(cache, options)
     checks: list[LevelCheck] = []
     confining = [each.level for each in LEVEL_CLASSES if each.confines]
@@ -116,10 +149,20 @@ async def choose(
         checks.append(check)
         if check.holds:
             cached.add(level)
-            return LevelChoice(level, tuple(checks))
+            return LevelChoice(level, tuple(checks), children_user(level, options))
+        if requested == "auto" and check.failed:
+            raise SettingsError(
+                f"level {level!r} works here and failed its check: {check.reason}. Nothing weaker "
+                "is chosen for you: try again, or name a level with INFLOOP_ISOLATION (`infloop "
+                "doctor` shows which ones hold)"
+            )
     if requested != "auto":
         raise SettingsError(f"level {requested!r} does not hold here: {checks[0].reason}")
-    return LevelChoice(UNCONFINED, tuple(checks))
+    missing = "; ".join(f"{check.level}: {check.reason}" for check in checks)
+    raise SettingsError(
+        "no isolation level works here, so children would run as you. Set "
+        f"INFLOOP_ISOLATION={UNCONFINED} if you want that. What is missing: {missing}"
+    )
 
 
 class _CachedLevels:

@@ -34,7 +34,6 @@ class ContainerSandbox(GuardSandbox):
     """Level `guard` inside a strict container."""
 
     level = "container"
-    opt_in = True
 
     @classmethod
     def open(cls, options: SandboxOptions) -> Self:

@@ -5,7 +5,8 @@ What is promised:
 - A child reads only the system's programs and the paths of its `access`.
 - It writes only to the writable paths of its `access`, and to a private home and temporary
   directory that are removed after it.
-- Unless the network is open, its only peers are its proxy and the local ports of its `access`.
+- It does not connect to infloop's own servers. Unless the network is open, its only peers are its
+  proxy and the local ports of its `access`.
 - The environment is the one given, except for `HOME`, the variables that name the temporary
   directory, and those for the proxy.
 - The whole process tree is gone when the run returns.
@@ -33,8 +34,9 @@ from infloop.lowlevel.uncancelled import run_uncancelled
 from infloop.sandbox.access import Access
 from infloop.sandbox.base import ChildResult
 from infloop.sandbox.keepers.pool import KeeperPool
-from infloop.sandbox.kernel import landlock
+from infloop.sandbox.kernel import connect_broker, landlock
 from infloop.sandbox.kernel.connect_broker import ConnectBroker
+from infloop.sandbox.kernel.connect_policy import ClosedNetwork, OpenNetwork
 from infloop.sandbox.kernel.resource_limits import resource_limits
 from infloop.sandbox.kernel.seccomp import as_file, guard_filter
 from infloop.sandbox.levels.keeper_sandbox import KeeperSandbox
@@ -42,6 +44,7 @@ from infloop.sandbox.levels.proxy_variables import proxy_variables
 from infloop.sandbox.promises import WHERE_CONFINED
 from infloop.sandbox.spawn_request import SpawnRequest
 from infloop.sandbox.view.mounts import refusal
+from infloop.sandbox.view.opened_paths import OpenedPaths
 from infloop.sandbox.view.private_directories import private_directories
 from infloop.sandbox.view.program_paths import needed_paths
 from infloop.sandbox.view.system_paths import CONFIGURATION, DEVICES, KERNEL, PROGRAMS
@@ -52,17 +55,14 @@ if TYPE_CHECKING:
     from infloop.model.isolation import Level
     from infloop.sandbox.access import ResourceLimits
     from infloop.sandbox.base import ChildRequest, OnOutput, OnStarted
-    from infloop.sandbox.kernel.connect_broker import Peer
-    from infloop.sandbox.kernel.seccomp import ConnectMode
+    from infloop.sandbox.kernel.connect_policy import Peer
+    from infloop.sandbox.kernel.seccomp import GuardNetwork
     from infloop.sandbox.levels.keeper_sandbox import SandboxOptions
     from infloop.sandbox.view.private_directories import PrivateDirectories
 
 _LOOPBACK = "127.0.0.1"
 _LOOPBACKS = (_LOOPBACK, "::1")
 _BACKLOG = 128
-_ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
-_PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
-_PTRACE_OF_CHILDREN = 1
 
 
 class GuardSandbox(KeeperSandbox):
@@ -88,17 +88,19 @@ class GuardSandbox(KeeperSandbox):
         uid = user[0] if user else os.geteuid()
         if uid == 0:
             raise SettingsError(
-                "level 'guard' does not confine root, which may read other processes' secrets:"
-                " start infloop as another user, or name one for its children"
+                f"level {self.level!r} does not confine root, which may change the mode of every"
+                " file: name another user for children with INFLOOP_SERVICE_USER"
             )
-        if part := missing_part():
+        if part := missing_part(other_user=user is not None):
             raise MissingPart(f"level 'guard' needs {part}")
         self._scratch = os.path.realpath(scratch)
         self._hidden = _real(hidden)
         self._user = user
         self._real_home = home_of(uid)
+        self._users = (uid,)
         self._pool = KeeperPool(user=user, modules=("guard_child",))
-        kinds: tuple[ConnectMode, ...] = ("open", "brokered", "refused")
+        self._broker = ConnectBroker()
+        kinds: tuple[GuardNetwork, ...] = ("open", "closed")
         self._filters = {kind: as_file(guard_filter(kind)) for kind in kinds}
         existing = filter(os.path.exists, (*PROGRAMS, *CONFIGURATION, *KERNEL))
         self._system = [path for path in _real(existing) if not _contains_any(path, self._hidden)]
@@ -120,7 +122,7 @@ class GuardSandbox(KeeperSandbox):
         on_output: OnOutput | None,
         on_started: OnStarted | None,
     ) -> ChildResult:
-        access = _with_real_paths(request.access or Access(write=(request.cwd,)))
+        access = _with_plain_paths(request.access or Access(write=(request.cwd,)))
         if reason := refusal(access) or self._hidden_inside(access):
             return ChildResult(error=f"the child could not be confined: {reason}")
         async with contextlib.AsyncExitStack() as stack:
@@ -133,6 +135,7 @@ class GuardSandbox(KeeperSandbox):
     async def close(self) -> None:
         """End every child and every keeper."""
         await super().close()
+        await self._broker.close()
         while self._filters:
             os.close(self._filters.popitem()[1])
 
@@ -144,32 +147,38 @@ class GuardSandbox(KeeperSandbox):
         access: Access,
     ) -> SpawnRequest:
         """Create everything that confines one child; the stack removes it again."""
+        opened = OpenedPaths()
+        stack.callback(opened.close)
+        cwd = opened.open_existing((request.cwd,))
         private = await stack.enter_async_context(private_directories(self._scratch, self._user))
         peers = await _open_peers(access)
-        broker = ConnectBroker(peers)
-        stack.push_async_callback(lambda: run_uncancelled(broker.close()))
+        is_open = access.network == "open"
+        policy = OpenNetwork(self._users) if is_open else ClosedNetwork(peers, self._users)
+        connects = self._broker.open(policy, access.on_refused)
+        stack.push_async_callback(lambda: run_uncancelled(connects.close()))
         programs = self._programs(program, request.env, access)
         ruleset = landlock.ruleset(
             read=_outermost((*self._system, *programs, *access.read)),
             write=(*DEVICES, *private, *access.write),
-            network_open=access.network == "open",
+            network_open=is_open,
         )
         stack.callback(os.close, ruleset)
-        connect_mode = _connect_mode(access, peers)
+        system_calls = self._filters["open" if is_open else "closed"]
         return SpawnRequest(
             program=program,
             argv=request.argv,
             env={**request.env, **_environment(access, private)},
             cwd=request.cwd,
-            descriptors=(ruleset, self._filters[connect_mode], broker.child_socket.fileno()),
+            descriptors=(ruleset, system_calls, connects.child_socket.fileno()),
             guard=True,
             limits=resource_limits(_with_running_tasks(access.limits)),
+            places=tuple(opened.place("cwd", path) for path in cwd),
         )
 
     def _programs(self, program: str, env: Mapping[str, str], access: Access) -> list[str]:
         """Return the paths of the child's programs outside the system's own directories."""
         homes = {os.path.realpath(env.get("HOME", "/")), self._real_home}
-        needed = _real(needed_paths(program, env, homes, access.write))
+        needed = dict.fromkeys(needed_paths(program, env, homes, access.write).values())
         return [path for path in needed if not _contains_any(path, self._hidden)]
 
     def _hidden_inside(self, access: Access) -> str:
@@ -188,19 +197,13 @@ def home_of(uid: int) -> str:
         return "/"
 
 
-def missing_part() -> str:
-    """Return what this machine lacks for level `guard`, if anything."""
-    try:
-        guard_filter("brokered")
-    except MissingPart as missing:
-        return f"a seccomp filter: {missing}"
-    if part := landlock.missing(landlock.version()):
-        return part
-    if "user_notif" not in _read(_ACTIONS).split():
-        return "seccomp with user notifications, which this kernel does not offer"
-    if int(_read(_PTRACE_SCOPE) or 0) > _PTRACE_OF_CHILDREN and os.geteuid() != 0:
-        return "access to the memory of its children (kernel.yama.ptrace_scope must be 0 or 1)"
-    return ""
+def missing_part(*, other_user: bool = False) -> str:
+    """Return what this machine lacks for level `guard`, if anything.
+
+    `other_user` says whether the children run as another user than this process.
+    """
+    no_landlock = landlock.missing(landlock.version())
+    return no_landlock or connect_broker.missing_part(other_user=other_user)
 
 
 async def _open_peers(access: Access) -> dict[Peer, Peer]:
@@ -225,12 +228,6 @@ async def _open_peers(access: Access) -> dict[Peer, Peer]:
     return peers
 
 
-def _connect_mode(access: Access, peers: dict[Peer, Peer]) -> ConnectMode:
-    if access.network == "open":
-        return "open"
-    return "brokered" if peers else "refused"
-
-
 def _environment(access: Access, private: PrivateDirectories) -> dict[str, str]:
     own = {"HOME": access.home or private.home}
     own |= dict.fromkeys(("TMPDIR", "TMP", "TEMP"), private.temp)
@@ -239,12 +236,16 @@ def _environment(access: Access, private: PrivateDirectories) -> dict[str, str]:
     return own
 
 
-def _with_real_paths(access: Access) -> Access:
-    """Return the access with real paths; its home becomes a writable path."""
-    home = _real(filter(None, (access.home,)))
+def _with_plain_paths(access: Access) -> Access:
+    """Return the access with normalized paths; its home becomes a writable path."""
+    home = _plain(filter(None, (access.home,)))
     return replace(
-        access, read=_real(access.read), write=_real((*access.write, *home)), home="".join(home)
+        access, read=_plain(access.read), write=_plain((*access.write, *home)), home="".join(home)
     )
+
+
+def _plain(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(os.path.normpath, paths)))
 
 
 def _real(paths: Iterable[str]) -> tuple[str, ...]:
@@ -274,11 +275,4 @@ def _with_running_tasks(limits: ResourceLimits) -> ResourceLimits:
 
 def _running_tasks() -> int:
     """Return the number of processes and threads of all users, which is never too low."""
-    return int(_read(Path("/proc/loadavg")).split()[3].split("/")[1])
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except FileNotFoundError:
-        return ""
+    return int(Path("/proc/loadavg").read_text().split()[3].split("/")[1])

@@ -23,7 +23,7 @@ class SandboxOptions:
 
     - `scratch`: children get private directories in it. Their user must be able to enter it.
     - `hidden`: directories that children never see.
-    - `user`: the uid and gid of children when infloop runs as root.
+    - `user`: the uid and gid of children, if root has named a user for them.
     """
 
     scratch: str
@@ -34,16 +34,15 @@ class SandboxOptions:
 class KeeperSandbox(ABC):
     """One isolation level. A subclass sets its name and its traits, and implements two methods.
 
-    `base.Sandbox` explains the traits. With `opt_in` an operator chooses the level by the way
-    infloop is installed, so it is not reported as missing where it does not hold.
+    `base.Sandbox` explains the traits. With `confines_root` children of root need no other user.
     """
 
     level: ClassVar[Level]
     confines: ClassVar[bool] = True
+    confines_root: ClassVar[bool] = False
     own_network: ClassVar[bool] = False
     own_mounts: ClassVar[bool] = False
     shared_process_limit: ClassVar[bool] = False
-    opt_in: ClassVar[bool] = False
     promises: ClassVar[frozenset[Promise]] = AT_EVERY_LEVEL
 
     _pool: KeeperPool
@@ -54,7 +53,7 @@ class KeeperSandbox(ABC):
         """Return a sandbox of this level.
 
         Raises MissingPart, naming what this machine lacks, and SettingsError where children would
-        run as root and the level does not confine root.
+        run as root and the level confines, but not root.
         """
 
     async def run(

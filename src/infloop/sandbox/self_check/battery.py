@@ -66,6 +66,8 @@ _LIMITS = ResourceLimits(
     processes=64, open_files=128, file_bytes=8 << 20, memory_bytes=1 << 30, temp_bytes=16 << 20
 )
 _EXCESS = 48
+_INEXACT = 400
+"""A limit by the process ids of a namespace allows some hundred processes more."""
 _GIVEN_VARIABLES = ("HOME", "TMPDIR", "TMP", "TEMP", "USER", "LOGNAME", "PWD", "LC_CTYPE", "PATH")
 _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _PYTHON_PATHS = ("/usr/bin/python3", "/bin/python3", "/usr/local/bin/python3")
@@ -100,6 +102,7 @@ class AttackReport:
     level: str
     findings: tuple[Finding, ...] = ()
     error: str = ""
+    timed_out: bool = False
 
     @property
     def broken(self) -> tuple[Finding, ...]:
@@ -126,15 +129,17 @@ async def self_check(
     belong to `user`, the user of the sandbox's children, or to our own user.
     """
     wanted = [*(attempts or (name for names in ATTEMPTS.values() for name in names))]
-    async with canaries_in(scratch, user) as canaries:
+    on_all = "connect_machine" in wanted
+    async with canaries_in(scratch, user, on_all_addresses=on_all) as canaries:
         result = await sandbox.run(_request(sandbox, canaries, wanted, python or _python()))
         if result.error or result.result is None:
-            return AttackReport(sandbox.level, error=_reason(result))
+            error, timed_out = _reason(result), result.timed_out
+            return AttackReport(sandbox.level, error=error, timed_out=timed_out)
         touched = await canaries.touched()
     findings = _findings(sandbox.promises, result.result, touched)
     missing = sorted(set(wanted) - {finding.attempt for finding in findings})
     error = f"no answer about {', '.join(missing)}: {_reason(result)}" if missing else ""
-    return AttackReport(sandbox.level, findings, error)
+    return AttackReport(sandbox.level, findings, error, result.timed_out)
 
 
 def _request(
@@ -174,7 +179,7 @@ def _request(
 
 def _flood_sizes(sandbox: Sandbox) -> dict[str, int]:
     """Return amounts that are a little more than allowed."""
-    others = _running_tasks() if sandbox.shared_process_limit else 0
+    others = _running_tasks() if sandbox.shared_process_limit else _INEXACT
     return {
         "processes": _LIMITS.processes + others + _EXCESS,
         "open_files": _LIMITS.open_files + _EXCESS,

@@ -3,6 +3,9 @@
 Files with a secret, a home, a repository, a process, sockets and services. All belong to the
 children's user, so that only the sandbox protects them. Whether they were touched is checked from
 outside and not left to the child's report.
+
+Other users of the machine can reach the sockets too. A contact counts only if it brings the token,
+which only the child is given. A process counts only if it is one of the children's user.
 """
 
 from __future__ import annotations
@@ -36,14 +39,17 @@ _LOOP_ITERATIONS = 20
 
 
 @contextlib.asynccontextmanager
-async def canaries_in(scratch: str, user: tuple[int, int] | None) -> AsyncIterator[Canaries]:
+async def canaries_in(
+    scratch: str, user: tuple[int, int] | None, *, on_all_addresses: bool = False
+) -> AsyncIterator[Canaries]:
     """Create canaries in a directory of `scratch`, and remove them again.
 
-    They belong to `user`, or to our own user.
+    They belong to `user`, or to our own user. The TCP service is on loopback, or on all addresses
+    of the machine.
     """
     top = tempfile.mkdtemp(prefix="canaries-", dir=scratch)
     try:
-        canaries = Canaries(Path(top), user)
+        canaries = Canaries(Path(top), user, on_all_addresses=on_all_addresses)
         async with contextlib.AsyncExitStack() as stack:
             await canaries.create(stack)
             yield canaries
@@ -54,11 +60,14 @@ async def canaries_in(scratch: str, user: tuple[int, int] | None) -> AsyncIterat
 class Canaries:
     """One set of canaries."""
 
-    def __init__(self, top: Path, user: tuple[int, int] | None) -> None:
+    def __init__(
+        self, top: Path, user: tuple[int, int] | None, *, on_all_addresses: bool = False
+    ) -> None:
         self.token = secrets.token_hex(16)
         self.workspace, self.outside, self.home = top / "ws", top / "outside", top / "home"
         self.service = 0
         self._user = user
+        self._on_all_addresses = on_all_addresses
         self._marker = f"infloop-canary-{secrets.token_hex(8)}"
         self._orphan = f"infloop-orphan-{secrets.token_hex(8)}"
         self._shared_memory = Path(f"/dev/shm/{self._marker}")  # noqa: S108  (deliberately)
@@ -66,6 +75,7 @@ class Canaries:
         self._pid = self._tcp = self._udp = 0
         self._servers: list[asyncio.Server] = []
         self._contacts: set[str] = set()
+        self._connections: set[asyncio.StreamWriter] = set()
         self._repository: dict[str, bytes] = {}
 
     def targets(self) -> dict[str, object]:
@@ -104,7 +114,7 @@ class Canaries:
             "ask_name_server": f"port {self._udp}" if "dns" in self._contacts else "",
             "connect_loopback": f"port {self._tcp}" if "tcp" in self._contacts else "",
             "connect_unix": str(self.outside) if "unix" in self._contacts else "",
-            "leave_daemon": ", ".join(map(str, _processes_with(self._orphan))),
+            "leave_daemon": ", ".join(map(str, _processes_with(self._orphan, self._uid))),
         }
         return {attempt: where for attempt, where in seen.items() if where}
 
@@ -151,23 +161,42 @@ class Canaries:
             os.chown(self._shared_memory, *self._user)
 
     async def _open_services(self) -> None:
-        for address in (str(self.outside / "agent.sock"), "\0" + self._marker):
-            unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            unix.bind(address)
-            self._servers.append(
-                await asyncio.start_unix_server(self._recording("unix"), sock=unix)
-            )
+        folder = os.open(self.outside, os.O_PATH | os.O_CLOEXEC)
+        try:
+            # By descriptor: the path may be longer than an address of a socket can be.
+            for address in (f"/proc/self/fd/{folder}/agent.sock", "\0" + self._marker):
+                unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                unix.bind(address)
+                self._servers.append(
+                    await asyncio.start_unix_server(self._recording("unix"), sock=unix)
+                )
+        finally:
+            os.close(folder)
         (self.outside / "agent.sock").chmod(0o777)
-        tcp = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
         service = socket.create_server(("127.0.0.1", 0))
-        self._tcp, self.service = tcp.getsockname()[1], service.getsockname()[1]
-        self._servers.append(await asyncio.start_server(self._recording("tcp"), sock=tcp))
+        listeners = self._listeners()
+        self._tcp, self.service = listeners[0].getsockname()[1], service.getsockname()[1]
+        for tcp in listeners:
+            self._servers.append(await asyncio.start_server(self._recording("tcp"), sock=tcp))
         self._servers.append(await asyncio.start_server(self._send_token, sock=service))
+
+    def _listeners(self) -> list[socket.socket]:
+        if self._on_all_addresses:
+            return [socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)]
+        listeners = [socket.create_server(("127.0.0.1", 0))]
+        port = listeners[0].getsockname()[1]
+        with contextlib.suppress(OSError):  # a machine may have no IPv6
+            listeners.append(socket.create_server(("::1", port), family=socket.AF_INET6))
+        return listeners
+
+    @property
+    def _uid(self) -> int:
+        return self._user[0] if self._user else os.geteuid()
 
     async def _open_datagrams(self) -> asyncio.DatagramTransport:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_datagram_endpoint(
-            lambda: _Datagrams(self._contacts), local_addr=("127.0.0.1", 0)
+            lambda: _Datagrams(self._contacts, self.token), local_addr=("127.0.0.1", 0)
         )
         self._udp = transport.get_extra_info("sockname")[1]
         return transport
@@ -175,10 +204,16 @@ class Canaries:
     def _close_servers(self) -> None:
         for server in self._servers:
             server.close()
+        for connection in self._connections:
+            connection.transport.abort()
 
     def _recording(self, what: str) -> Serve:
-        async def record(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._contacts.add(what)
+        async def record(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._connections.add(writer)
+            with contextlib.suppress(asyncio.IncompleteReadError, OSError):
+                if await reader.readexactly(len(self.token)) == self.token.encode():
+                    self._contacts.add(what)
+            self._connections.discard(writer)
             writer.close()
 
         return record
@@ -224,13 +259,15 @@ async def _endless() -> AsyncIterator[bytes]:
 
 
 class _Datagrams(asyncio.DatagramProtocol):
-    """Records the first word of each datagram."""
+    """Records the first word of each datagram that has the token in it."""
 
-    def __init__(self, contacts: set[str]) -> None:
+    def __init__(self, contacts: set[str], token: str) -> None:
         self._contacts = contacts
+        self._token = token.encode()
 
     def datagram_received(self, data: bytes, addr: object) -> None:
-        self._contacts.add(data[:3].decode("ascii", "replace"))
+        if self._token in data:
+            self._contacts.add(data[:3].decode("ascii", "replace"))
 
 
 def _tree(top: Path) -> dict[str, bytes]:
@@ -244,12 +281,14 @@ def _tree(top: Path) -> dict[str, bytes]:
     }
 
 
-def _processes_with(marker: str) -> list[int]:
-    """Return the processes that have the marker in their arguments."""
+def _processes_with(marker: str, uid: int) -> list[int]:
+    """Return the processes of a user that have the marker in their arguments."""
     found = []
     for process in all_processes():
         with contextlib.suppress(OSError):
-            if marker.encode() in Path(f"/proc/{process.pid}/cmdline").read_bytes():
+            path = Path(f"/proc/{process.pid}")
+            theirs = path.stat().st_uid == uid
+            if theirs and marker.encode() in (path / "cmdline").read_bytes():
                 found.append(process.pid)
     return found
 

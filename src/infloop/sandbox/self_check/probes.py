@@ -141,11 +141,13 @@ def opened(path: str, flags: int = os.O_RDONLY) -> str:
     return path
 
 
-def connected(family: int, address: tuple[str, int] | str) -> str:
-    """Return the address if it accepts a connection."""
+def connected(family: int, token: str, address: tuple[str, int] | str) -> str:
+    """Return the address if it accepts a connection; the token tells the canary who it was."""
     with socket.socket(family, socket.SOCK_STREAM) as stream:
         stream.settimeout(3)
         stream.connect(address)
+        with contextlib.suppress(OSError):
+            stream.sendall(token.encode())
         return str(address)
 
 
@@ -209,9 +211,22 @@ def read_shared_memory(targets: Targets) -> object:
 
 
 def open_devices(targets: Targets) -> object:
-    """Open devices that lead to memory, disks and the kernel."""
+    """Open devices and files that lead to memory, disks and the kernel."""
     names = ("mem", "kmem", "port", "kmsg", "kvm", "fuse", "vda", "sda", "nvme0n1", "loop-control")
-    return for_each(opened, (f"/dev/{name}" for name in names))
+    tables = (
+        *("kcore", "kmsg", "kpagecount", "kpageflags", "slabinfo", "vmallocinfo", "timer_list"),
+        *("sys/net/ipv4/tcp_fastopen_key", "sys/vm/mmap_rnd_bits", "sys/kernel/cad_pid"),
+    )
+    return all_results(
+        partial(for_each, opened, (f"/dev/{name}" for name in names)),
+        partial(for_each, not_empty, (f"/proc/{name}" for name in tables)),
+    )
+
+
+def not_empty(path: str) -> str:
+    """Return the path if something can be read there."""
+    with open(path, "rb", buffering=0) as file:
+        return path if file.read(8) else ""
 
 
 # Writing
@@ -247,7 +262,15 @@ def write_kernel_settings(targets: Targets) -> object:
         *("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sysrq-trigger"),
         *("/sys/kernel/uevent_helper", "/sys/fs/cgroup/cgroup.procs", "/proc/sys/vm/swappiness"),
     )
-    return for_each(lambda path: opened(path, os.O_WRONLY), paths)
+    # What root could change there, as the owner, without any capability.
+    patterns = ("*", "irq/*/smp_affinity", "bus/pci/*/*", "scsi/*", "acpi/*", "fs/*/*")
+    found = (path for pattern in patterns for path in glob.glob(f"/proc/{pattern}"))
+    return for_each(lambda path: opened(path, os.O_WRONLY), (*paths, *filter(is_writable, found)))
+
+
+def is_writable(path: str) -> bool:
+    """Return whether something other than a device is at the path, and could be written."""
+    return os.path.isfile(path) and os.access(path, os.W_OK)
 
 
 # Other processes
@@ -292,25 +315,31 @@ def see_system_v_memory(targets: Targets) -> object:
 
 def connect_unix(targets: Targets) -> object:
     """Connect to Unix sockets such as an agent's or a container engine's."""
-    return for_each(
-        partial(connected, socket.AF_UNIX), (targets["socket"], "\0" + targets["abstract"])
-    )
+    addresses = (targets["socket"], "\0" + targets["abstract"])
+    return for_each(partial(connected_unix, targets["token"]), addresses)
+
+
+def connected_unix(token: str, address: str) -> str:
+    if len(os.fsencode(address)) > 107:  # too long for a socket: name it by its directory
+        folder = os.open(os.path.dirname(address), os.O_PATH)
+        address = f"/proc/self/fd/{folder}/{os.path.basename(address)}"
+    return connected(socket.AF_UNIX, token, address)
 
 
 def connect_loopback(targets: Targets) -> object:
     """Connect to a service on loopback, such as our own API."""
-    return connected(socket.AF_INET, ("127.0.0.1", targets["tcp"]))
+    return connected(socket.AF_INET, targets["token"], ("127.0.0.1", targets["tcp"]))
 
 
 def connect_ipv6(targets: Targets) -> object:
     """Connect to a service on loopback over IPv6."""
-    return connected(socket.AF_INET6, ("::1", targets["tcp"]))
+    return connected(socket.AF_INET6, targets["token"], ("::1", targets["tcp"]))
 
 
 def connect_machine(targets: Targets) -> object:
     """Connect to the machine by its other addresses."""
     addresses = ((address, targets["tcp"]) for address in ("127.0.0.2", *targets["addresses"]))
-    return for_each(partial(connected, socket.AF_INET), addresses)
+    return for_each(partial(connected, socket.AF_INET, targets["token"]), addresses)
 
 
 def connect_fast_open(targets: Targets) -> object:

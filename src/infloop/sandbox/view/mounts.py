@@ -19,16 +19,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from infloop.sandbox.access import Access
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _NEVER_GRANTED = frozenset({"/", "/proc", "/sys", "/dev", "/run", "/etc"})
 _SHARED_MEMORY_BYTES = 256 << 20
+_TEMP, _OTHER_TEMP = "/tmp", "/var/tmp"  # noqa: S108  (the child's own)
 
-_Kind: TypeAlias = Literal["tmpfs", "ro", "rw", "hidden"]
-_ORDER: tuple[_Kind, ...] = ("tmpfs", "ro", "rw", "hidden")
+MountKind: TypeAlias = Literal["link", "tmpfs", "ro", "rw", "hidden"]
+_ORDER: tuple[MountKind, ...] = ("link", "tmpfs", "ro", "rw", "hidden")
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class RootLayout:
     - `time_zone`: the target of /etc/localtime.
     - `name_service`: the files that configure name resolution, with their targets.
     - `masked`: files of /proc that children do not see.
+    - `for_root`: the files of the kernel that are root's belong to children too.
     """
 
     links: tuple[tuple[str, str], ...]
@@ -51,11 +53,15 @@ class RootLayout:
     time_zone: str
     name_service: tuple[tuple[str, str], ...]
     masked: tuple[str, ...]
+    for_root: bool = False
 
 
-class _Mount(NamedTuple):
+class Mount(NamedTuple):
+    """What is at a path: an empty file system, `source` (read-only or not), or a link to it."""
+
     path: str
-    kind: _Kind
+    kind: MountKind
+    source: str = ""
 
 
 def refusal(access: Access) -> str:
@@ -66,26 +72,30 @@ def refusal(access: Access) -> str:
         if path in _NEVER_GRANTED:
             return f"path {path!r} cannot be granted to a child: name a directory inside it"
     for path in access.write:
-        if _is_in(path, _SYSTEM):
+        if is_in(path, _SYSTEM):
             return f"path {path!r} cannot be written by a child: it belongs to the system"
     return ""
 
 
 def can_be_home(path: str) -> bool:
     """Return whether a child's own home may be at `path`."""
-    return len(path) > 1 and path[0] == "/" and not _is_in(path, (*_SYSTEM, *_NEVER_GRANTED))
+    return len(path) > 1 and path[0] == "/" and not is_in(path, (*_SYSTEM, *_NEVER_GRANTED))
 
 
-def view(
-    root: RootLayout, access: Access, *, programs: Iterable[str], home: str, hidden: Sequence[str]
-) -> list[str]:
-    """Return the arguments that build the view; every path must be real and exist."""
+def view(root: RootLayout, access: Access, mounts: Iterable[Mount]) -> list[str]:
+    """Return the arguments that build the view."""
     return [
         *_root_arguments(root, open_network=access.network == "open"),
-        *_private_arguments(root.masked),
-        *_mount_arguments(_mounts(access, programs, home, hidden), access),
+        *_private_arguments(root),
+        *_mount_arguments(mounts, access),
+        *(("--remount-ro", "/proc") if root.for_root else ()),
         *("--remount-ro", "/dev", "--remount-ro", "/"),
     ]
+
+
+def path_in_view(path: str) -> str:
+    """Return where a path is in the view, without the only link there that the machine lacks."""
+    return _TEMP + path.removeprefix(_OTHER_TEMP) if is_in(path, (_OTHER_TEMP,)) else path
 
 
 def etc_files(
@@ -119,33 +129,44 @@ def _root_arguments(root: RootLayout, *, open_network: bool) -> list[str]:
     return arguments
 
 
-def _private_arguments(masked: Iterable[str]) -> list[str]:
+def _private_arguments(root: RootLayout) -> list[str]:
     arguments = ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"]
-    for path in masked:
+    # It holds keys, and has files for each network interface.
+    arguments += ["--size", "4096", "--tmpfs", "/proc/sys/net"] if root.for_root else []
+    for path in root.masked:
         arguments += ["--ro-bind", "/dev/null", path]
-    temp = ("--symlink", "../tmp", "/var/tmp")  # noqa: S108  (the child's own)
+    temp = ("--symlink", f"..{_TEMP}", _OTHER_TEMP)
     return [*arguments, "--dir", "/run", "--dir", "/var", *temp]
 
 
-def _mounts(
-    access: Access, programs: Iterable[str], home: str, hidden: Sequence[str]
-) -> list[_Mount]:
-    """Return the mounts in order; later ones, and so deeper ones, cover earlier ones."""
+def mounts(
+    access: Access, *, programs: Mapping[str, str], home: str, hidden: Sequence[str]
+) -> list[Mount]:
+    """Return what is mounted for a child, besides the system; every path must exist.
+
+    `programs` are the real paths of what its programs need, by path. Later mounts, and so deeper
+    ones, cover earlier ones.
+    """
     reachable = (*access.read, *access.write)
-    mounts = {_Mount("/tmp", "tmpfs"), _Mount("/dev/shm", "tmpfs")}  # noqa: S108  (the child's own)
-    mounts |= {_Mount(home, "rw" if access.home else "tmpfs")}
-    outside = {path for path in programs if not _is_in(path, (*_SYSTEM, *reachable))}
-    mounts |= {_Mount(path, "ro") for path in outside if not _is_in(path, outside - {path})}
-    mounts |= {_Mount(path, "ro") for path in access.read}
-    mounts |= {_Mount(path, "rw") for path in access.write}
-    visible = [mount.path for mount in mounts if mount.kind != "tmpfs"]
-    mounts |= {_Mount(path, "hidden") for path in hidden if _is_in(path, visible)}
-    return sorted(mounts, key=lambda m: (m.path.count("/"), _ORDER.index(m.kind), m.path))
+    found = {Mount("/tmp", "tmpfs"), Mount("/dev/shm", "tmpfs")}  # noqa: S108  (the child's own)
+    if home not in access.write:
+        found |= {Mount(home, "rw", access.home) if access.home else Mount(home, "tmpfs")}
+    outside = {path for path in programs if not is_in(path, (*_SYSTEM, *reachable))}
+    shown = {path for path in outside if not is_in(path, outside - {path})}
+    found |= {
+        Mount(path, "ro" if programs[path] == path else "link", programs[path]) for path in shown
+    }
+    found |= {Mount(path, "ro", path) for path in access.read}
+    found |= {Mount(path, "rw", path) for path in access.write}
+    visible = [mount.path for mount in found if mount.kind in ("ro", "rw")]
+    found |= {Mount(path, "hidden") for path in hidden if is_in(path, visible)}
+    ordered = sorted(found, key=lambda m: (m.path.count("/"), _ORDER.index(m.kind), m.path))
+    return list({mount.path: mount for mount in ordered}.values())
 
 
-def _mount_arguments(mounts: list[_Mount], access: Access) -> list[str]:
+def _mount_arguments(mounts: Iterable[Mount], access: Access) -> list[str]:
     arguments: list[str] = []
-    for path, kind in mounts:
+    for path, kind, source in mounts:
         if kind == "tmpfs":
             size = access.limits.temp_bytes or 1 << 40
             if path == "/dev/shm":  # noqa: S108  (the child's own)
@@ -154,13 +175,13 @@ def _mount_arguments(mounts: list[_Mount], access: Access) -> list[str]:
             arguments += ["--perms", mode, "--size", str(size), "--tmpfs", path]
         elif kind == "hidden":
             arguments += ["--perms", "0500", "--size", "4096", "--tmpfs", path]
+        elif kind == "link":
+            arguments += ["--symlink", source, path]
         else:
-            source = (
-                access.home if access.home and kind == "rw" and path not in access.write else path
-            )
             arguments += ["--bind" if kind == "rw" else "--ro-bind", source, path]
     return arguments
 
 
-def _is_in(path: str, paths: Iterable[str]) -> bool:
+def is_in(path: str, paths: Iterable[str]) -> bool:
+    """Return whether a path is one of the paths or lies below one."""
     return any(path == other or path.startswith(other + "/") for other in paths)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import stat
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from infloop.sandbox.view.mounts import RootLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _STORES = ("/nix/store", "/gnu/store")
@@ -19,8 +24,12 @@ _MASKED = ("/proc/kcore", "/proc/keys", "/proc/sysrq-trigger", "/proc/timer_list
 _NAME_SERVICE = ("hosts", "resolv.conf")
 
 
-def read_root_layout() -> RootLayout:
-    """Return the current layout; it changes only when the system is upgraded."""
+def read_root_layout(*, for_root: bool = False) -> RootLayout:
+    """Return the current layout; it changes only when the system is upgraded.
+
+    `for_root`: the children's files belong to root, and so do those of /proc that the kernel keeps
+    from everybody else by their mode alone.
+    """
     top = [Path("/", name) for name in _TOP]
     etc = [Path("/etc", name) for name in _ETC_DIRECTORIES]
     copied = [Path("/etc", name) for name in _ETC_FILES]
@@ -35,9 +44,22 @@ def read_root_layout() -> RootLayout:
         etc=tuple(str(path) for path in etc if path.exists()),
         time_zone=str(zone) if zone.is_relative_to("/usr") else "",
         copied=tuple((str(path), path.read_bytes()) for path in copied if path.is_file()),
-        masked=tuple(path for path in _MASKED if _readable_by_all(Path(path))),
+        masked=tuple(
+            _files_of_root() if for_root else (p for p in _MASKED if _readable_by_all(Path(p)))
+        ),
+        for_root=for_root,
         name_service=tuple((str(p), str(p.resolve())) for p in names if p.exists()),
     )
+
+
+def _files_of_root() -> Iterator[str]:
+    """Yield the files of /proc that root alone can read, and those always masked."""
+    own = (path for path in Path("/proc").iterdir() if not path.name.isdecimal())
+    settings = (Path("/proc/sys", name).rglob("*") for name in ("fs", "kernel", "vm"))
+    for path in chain(own, *settings):
+        mode = path.lstat().st_mode
+        if stat.S_ISREG(mode) and (str(path) in _MASKED or not mode & stat.S_IROTH):
+            yield str(path)
 
 
 def _readable_by_all(path: Path) -> bool:

@@ -1,9 +1,10 @@
 """What a database must implement, one interface per file, each beside the records it exchanges.
 
-    store      `Store`: the six interfaces of one opened database
+    store      `Store`: the interfaces of one opened database
     run_log    runs, their events, output and checkpoints; listing, search and pruning
     ledger     what provider calls cost
     queue      runs that wait for their turn
+    refusals   triggers that fired and were refused
     approvals  questions that wait for a person
     liveness   processes that own runs: heartbeats and stop requests
     changes    tells readers that something was committed

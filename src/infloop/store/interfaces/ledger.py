@@ -3,6 +3,8 @@
 Promises of every implementation:
 
 - A call that was reserved stays in the ledger, whatever happens to its process or its run.
+- Money that a call holds for requests in progress counts for the caps until it is released. When
+  the process of a call dies, what the call held counts as spent.
 - Amounts of a call only grow: a smaller bill that arrives late changes nothing.
 - Sums of money are exact to a billionth of a dollar.
 """
@@ -63,10 +65,11 @@ class Cap(NamedTuple):
 
 
 class CapReached(NamedTuple):
-    """A cap that leaves nothing to spend, and what was spent."""
+    """A cap that leaves nothing to spend: what was spent, and what requests in progress hold."""
 
     cap: Cap
     spent_usd: float
+    held_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +115,33 @@ class CallLedger(ABC):
     """The calls of all processes that share the store."""
 
     @abstractmethod
-    async def reserve(self, call: NewCall, caps: Sequence[Cap] = ()) -> int | CapReached:
+    async def reserve(
+        self, call: NewCall, caps: Sequence[Cap] = (), hold_usd: float = 0.0
+    ) -> int | CapReached:
         """Store a call before it is made and return its id, or the cap that forbids it.
 
-        Checking the caps and reserving are one transaction.
+        Checking the caps and reserving are one transaction. A call that holds money is forbidden
+        if nothing is left of a cap beside what other calls hold; one that holds nothing, only if
+        the cap is spent.
         """
 
     @abstractmethod
-    def charge(self, call: int, bill: Bill) -> asyncio.Future[None]:
-        """Queue what a reserved call has cost so far."""
+    async def hold(self, call: int, usd: float, caps: Sequence[Cap]) -> CapReached | None:
+        """Let a reserved call hold more money, or return the cap that forbids it.
+
+        Checking the caps and holding are one transaction.
+        """
+
+    @abstractmethod
+    def charge(self, call: int, bill: Bill, release_usd: float = 0.0) -> asyncio.Future[None]:
+        """Queue what a reserved call has cost so far, and what it no longer holds."""
 
     @abstractmethod
     def settle(self, call: int, bill: Bill, *, known: bool, time: int) -> asyncio.Future[None]:
-        """Queue the end of a reserved call; `known` says whether `bill` is its full cost."""
+        """Queue the end of a reserved call; `known` says whether `bill` is its full cost.
+
+        It holds nothing afterwards.
+        """
 
     @abstractmethod
     def track(self, call: NewCall) -> TrackedCall:

@@ -9,6 +9,9 @@ Promises of every implementation:
   that was taken counts until its run exists.
 - An entry that a process took and did not start is handed out again after the process died.
 - Adding with an idempotency key that was used within a day returns the first answer.
+- Adding with another key, or none, and a fingerprint that was used within a day is refused.
+- An entry leaves the queue by becoming a run or because somebody removes it. One that cannot start
+  is held with the reason: it keeps its place and its inputs, and is not handed out meanwhile.
 """
 
 from __future__ import annotations
@@ -38,7 +41,8 @@ KEPT_MS = 86_400_000
 class QueuedRun:
     """A run to be started when there is a free slot.
 
-    `run_id` is the id that the run will have. `extra` is anything else that its start needs.
+    `run_id` is the id that the run will have. `fingerprint` identifies the signed request that
+    asked for it. `extra` is anything else that its start needs.
     """
 
     id: str
@@ -51,6 +55,7 @@ class QueuedRun:
     priority: int = 0
     idempotency_key: str = ""
     extra: JsonObject = field(default_factory=dict)
+    fingerprint: str = ""
 
 
 class Enqueued(NamedTuple):
@@ -60,6 +65,12 @@ class Enqueued(NamedTuple):
     run_id: str
     position: int
     repeated: bool = False
+
+
+class Replayed(NamedTuple):
+    """Nothing was added: an entry with the same fingerprint was added within a day."""
+
+    id: str
 
 
 class QueueFull(NamedTuple):
@@ -72,9 +83,9 @@ class QueueFull(NamedTuple):
 class QueueEntry:
     """An entry of the queue.
 
-    `position` counts from 1 while the entry waits and is 0 otherwise. `owner` is the process that
-    took it. `reason` says why it was dropped. `inputs` and `extra` of an entry that has left the
-    queue are empty.
+    `position` counts from 1 while the entry waits and is 0 otherwise, also while it is held.
+    `owner` is the process that took it. `reason` says why it could not start the last time.
+    `inputs` and `extra` of an entry that has left the queue are empty.
     """
 
     run: QueuedRun
@@ -82,6 +93,7 @@ class QueueEntry:
     position: int
     owner: str = ""
     reason: str = ""
+    held: bool = False
 
     @property
     def is_waiting(self) -> bool:
@@ -93,8 +105,8 @@ class RunQueue(ABC):
     """The queue of all processes that share the store. An owner is the id of an instance."""
 
     @abstractmethod
-    async def put(self, run: QueuedRun, *, limit: int) -> Enqueued | QueueFull:
-        """Add an entry, unless its idempotency key is known or the queue is full."""
+    async def put(self, run: QueuedRun, *, limit: int) -> Enqueued | QueueFull | Replayed:
+        """Add an entry, unless its idempotency key or fingerprint is known or the queue is full."""
 
     @abstractmethod
     async def take(
@@ -123,8 +135,20 @@ class RunQueue(ABC):
         """Return an entry to its old place; `Fenced` if `owner` has not taken it."""
 
     @abstractmethod
-    async def drop(self, entry_id: str, owner: str, reason: str) -> None:
-        """End an entry without a run; `Fenced` if `owner` has not taken it."""
+    async def hold_entry(self, entry_id: str, owner: str, reason: str) -> None:
+        """Return an entry that cannot start; `Fenced` if `owner` has not taken it."""
+
+    @abstractmethod
+    async def retry_held(self, *, only: Collection[str] | None = None) -> None:
+        """Hand out again the oldest held entry of each workflow and reason.
+
+        One is enough to see whether the reason still exists. With `only`, no other entries are
+        handed out.
+        """
+
+    @abstractmethod
+    async def release_held(self, workflow_id: str, reason: str) -> None:
+        """Hand out again all entries of a workflow that are held for this reason."""
 
     @abstractmethod
     async def remove(self, entry_id: str) -> bool:
@@ -136,7 +160,7 @@ class RunQueue(ABC):
 
     @abstractmethod
     async def entries(self, *, limit: int = 1000) -> list[QueueEntry]:
-        """Return the entries in the queue: first the taken, then the waiting in order."""
+        """Return the entries in the queue: the taken, the waiting in order, and the held."""
 
     @abstractmethod
     async def count(self) -> int:

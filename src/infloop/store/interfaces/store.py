@@ -1,4 +1,4 @@
-"""One opened database, as the six interfaces that the rest of infloop uses."""
+"""One opened database, as the interfaces that the rest of infloop uses."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from infloop.store.interfaces.ledger import CallLedger
     from infloop.store.interfaces.liveness import Liveness
     from infloop.store.interfaces.queue import RunQueue
+    from infloop.store.interfaces.refusals import RefusedFirings
     from infloop.store.interfaces.run_log import RunLog
 
 
@@ -26,6 +27,7 @@ class Store:
     run_log: RunLog
     ledger: CallLedger
     queue: RunQueue
+    refusals: RefusedFirings
     approvals: ApprovalStore
     liveness: Liveness
     changes: Changes

@@ -1,11 +1,12 @@
 """The store on SQLite: one file, shared by all processes of a machine.
 
-The six interfaces
+The interfaces
 
     store              opens the database file as a `Store`
     run_log            runs, their events, listing and search
     ledger             what provider calls cost
     queue              the run queue: an entry becomes a run in one transaction
+    refusals           triggers that fired and were refused
     approvals          questions that wait for a person
     liveness           processes that own runs, stop requests
     changes            change notification

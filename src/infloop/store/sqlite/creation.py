@@ -44,12 +44,16 @@ def create_run(
 
 
 def fork(connection: sqlite3.Connection, run_id: str, before_seq: int, run: NewRun) -> Ownership:
-    """Store `run` with copies of another run's items and checkpoints below `before_seq`."""
-    row = connection.execute("SELECT key FROM run WHERE id = ?", (run_id,)).fetchone()
+    """Store `run` with copies of another run's items and checkpoints below `before_seq`.
+
+    With another definition it has no checkpoints: they hold what follows by the old one.
+    """
+    row = connection.execute("SELECT key, definition FROM run WHERE id = ?", (run_id,)).fetchone()
     if row is None:
         raise NotFound(f"there is no run {run_id!r} to fork")
     source: int = row[0]
-    key = _insert_run(connection, run, definition_hash(run.definition))
+    definition = definition_hash(run.definition)
+    key = _insert_run(connection, run, definition)
     connection.execute(
         "INSERT INTO blob_use SELECT ?, hash FROM blob_use WHERE run = ?", (key, source)
     )
@@ -65,10 +69,11 @@ def fork(connection: sqlite3.Connection, run_id: str, before_seq: int, run: NewR
         ),
     )
     _copy_partial_batch(connection, source, key, before_seq, run)
-    connection.execute(
-        "INSERT INTO checkpoint SELECT ?, seq, state FROM checkpoint WHERE run = ? AND seq < ?",
-        (key, source, before_seq),
-    )
+    if definition == row[1]:
+        connection.execute(
+            "INSERT INTO checkpoint SELECT ?, seq, state FROM checkpoint WHERE run = ? AND seq < ?",
+            (key, source, before_seq),
+        )
     last_seq = _totals(connection, key).last_seq
     if last_seq == 0:
         raise StoreError(f"run {run_id!r} has nothing before sequence {before_seq} to fork")

@@ -46,7 +46,8 @@ def open_for_writing(path: Path, synchronous: Synchronous) -> sqlite3.Connection
         raise store_error(error, str(path)) from error
     except OSError as error:
         raise StoreError(
-            f"{str(path)!r} cannot be used: {error}; check the data directory's owner and mode"
+            f"{str(path)!r} cannot be used: {error}; check the data directory's owner and mode, "
+            "or set INFLOOP_DATA_DIR to another"
         ) from error
 
 

@@ -54,8 +54,8 @@ count(*) FILTER (WHERE outcome = 'abandoned')
 
 _INSERT = """
 INSERT INTO call (run, workflow, path, attempt, provider, model, kind, instance, reserved_at, cost,
-    input_tokens, output_tokens, cached_tokens, cost_known, settled_at, outcome)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    input_tokens, output_tokens, cached_tokens, cost_known, settled_at, outcome, held)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
@@ -67,12 +67,18 @@ class SqliteLedger(CallLedger):
         self._readers = readers
         self._unwritten: list[_TrackedCall] = []
 
-    async def reserve(self, call: NewCall, caps: Sequence[Cap] = ()) -> int | CapReached:
-        work = partial(_reserve, call=call, caps=caps)
+    async def reserve(
+        self, call: NewCall, caps: Sequence[Cap] = (), hold_usd: float = 0.0
+    ) -> int | CapReached:
+        work = partial(_reserve, call=call, caps=caps, hold_usd=hold_usd)
         return await self._writer.submit(work, small=not caps)
 
-    def charge(self, call: int, bill: Bill) -> asyncio.Future[None]:
-        return self._writer.submit(partial(_charge, call=call, bill=bill), small=True)
+    async def hold(self, call: int, usd: float, caps: Sequence[Cap]) -> CapReached | None:
+        return await self._writer.submit(partial(_hold, call=call, usd=usd, caps=caps))
+
+    def charge(self, call: int, bill: Bill, release_usd: float = 0.0) -> asyncio.Future[None]:
+        work = partial(_charge, call=call, bill=bill, release_usd=release_usd)
+        return self._writer.submit(work, small=True)
 
     def settle(self, call: int, bill: Bill, *, known: bool, time: int) -> asyncio.Future[None]:
         work = partial(_settle, call=call, bill=bill, known=known, time=time)
@@ -149,13 +155,43 @@ class _Change(NamedTuple):
 
 
 def _reserve(
-    connection: sqlite3.Connection, call: NewCall, caps: Sequence[Cap]
+    connection: sqlite3.Connection, call: NewCall, caps: Sequence[Cap], hold_usd: float
 ) -> int | CapReached:
+    reached = _cap_reached(connection, caps, hold_usd)
+    if reached is not None:
+        return reached
+    return _insert(connection, _row(call, Bill(), known=False, settled_at=None, hold_usd=hold_usd))
+
+
+def _hold(
+    connection: sqlite3.Connection, call: int, usd: float, caps: Sequence[Cap]
+) -> CapReached | None:
+    reached = _cap_reached(connection, caps, usd)
+    if reached is None:
+        held = connection.execute(
+            "UPDATE call SET held = held + ? WHERE id = ? AND outcome IS NULL",
+            (_billionths(usd), call),
+        ).rowcount
+        if not held:
+            raise NotFound(f"the ledger has no open call {call}")
+    return reached
+
+
+def _cap_reached(
+    connection: sqlite3.Connection, caps: Sequence[Cap], hold_usd: float
+) -> CapReached | None:
+    """Return the cap that leaves nothing; first one that is spent, which does not pass."""
+    full = None
     for cap in caps:
+        if not cap.limit_usd:
+            continue
         spent = _cost(connection, cap.calls)
         if used_up(spent, cap.limit_usd):
             return CapReached(cap, spent)
-    return _insert(connection, _row(call, Bill(), known=False, settled_at=None))
+        held = _held(connection, cap.calls) if hold_usd and full is None else 0.0
+        if used_up(spent + held, cap.limit_usd):
+            full = CapReached(cap, spent, held)
+    return full
 
 
 def _write_changes(connection: sqlite3.Connection, changes: Sequence[_Change]) -> None:
@@ -180,7 +216,9 @@ def _insert(connection: sqlite3.Connection, row: tuple[object, ...]) -> int:
     return key
 
 
-def _row(call: NewCall, bill: Bill, *, known: bool, settled_at: int | None) -> tuple[object, ...]:
+def _row(
+    call: NewCall, bill: Bill, *, known: bool, settled_at: int | None, hold_usd: float = 0.0
+) -> tuple[object, ...]:
     return (
         call.run_id,
         call.workflow_id,
@@ -195,16 +233,21 @@ def _row(call: NewCall, bill: Bill, *, known: bool, settled_at: int | None) -> t
         known,
         settled_at,
         None if settled_at is None else "settled",
+        _billionths(hold_usd),
     )
 
 
 def _amounts(bill: Bill) -> tuple[int, int, int, int]:
     return (
-        round(min(bill.usd, MAX_USD) * BILLION),
+        _billionths(bill.usd),
         min(bill.input_tokens, MOST_TOKENS),
         min(bill.output_tokens, MOST_TOKENS),
         min(bill.cached_tokens, MOST_TOKENS),
     )
+
+
+def _billionths(usd: float) -> int:
+    return round(min(usd, MAX_USD) * BILLION)
 
 
 def _update(connection: sqlite3.Connection, call: int, bill: Bill) -> bool:
@@ -219,14 +262,22 @@ def _update(connection: sqlite3.Connection, call: int, bill: Bill) -> bool:
 
 def _close(connection: sqlite3.Connection, call: int, *, known: bool, time: int) -> None:
     connection.execute(
-        "UPDATE call SET outcome = 'settled', cost_known = ?, settled_at = ? WHERE id = ?",
+        "UPDATE call SET outcome = 'settled', cost_known = ?, settled_at = ?, held = 0"
+        " WHERE id = ?",
         (known, time, call),
     )
 
 
-def _charge(connection: sqlite3.Connection, call: int, bill: Bill) -> None:
+def _charge(
+    connection: sqlite3.Connection, call: int, bill: Bill, release_usd: float = 0.0
+) -> None:
     if not _update(connection, call, bill):
         raise NotFound(f"the ledger has no call {call}; its database was replaced or changed")
+    if release_usd:
+        connection.execute(
+            "UPDATE call SET held = max(0, held - ?) WHERE id = ?",
+            (_billionths(release_usd), call),
+        )
 
 
 def _settle(
@@ -238,7 +289,7 @@ def _settle(
 
 def _abandon(connection: sqlite3.Connection, instance: str, time: int) -> int:
     return connection.execute(
-        "UPDATE call SET outcome = 'abandoned', settled_at = ?"
+        "UPDATE call SET outcome = 'abandoned', settled_at = ?, cost = cost + held, held = 0"
         " WHERE instance = ? AND outcome IS NULL",
         (time, instance),
     ).rowcount
@@ -275,6 +326,15 @@ def _cost(connection: sqlite3.Connection, calls: CallFilter) -> float:
         values,
     ).fetchone()
     return float(cost / BILLION)
+
+
+def _held(connection: sqlite3.Connection, calls: CallFilter) -> float:
+    where, values = _conditions(calls)
+    (held,) = connection.execute(
+        f"SELECT coalesce(sum(held), 0) FROM call WHERE held > 0 AND {where}",  # noqa: S608  (constants)
+        values,
+    ).fetchone()
+    return float(held / BILLION)
 
 
 def _conditions(calls: CallFilter) -> tuple[str, list[object]]:

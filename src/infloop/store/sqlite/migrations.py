@@ -251,7 +251,54 @@ CREATE TABLE place (
 ) STRICT;
 """
 
-MIGRATIONS = (_JOURNAL, _SEARCH, _LEDGER, _QUEUE, _APPROVALS, _ROW_IDS, _KNOWN_DIRECTORIES)
+# A signed request that arrives again under another id.
+_FINGERPRINTS = """
+ALTER TABLE queued ADD COLUMN fingerprint TEXT;
+CREATE INDEX queued_by_fingerprint ON queued (fingerprint) WHERE fingerprint IS NOT NULL;
+"""
+
+# The money of requests in progress. Only few calls hold any, so the index is small.
+_HELD = """
+ALTER TABLE call ADD COLUMN held INTEGER NOT NULL DEFAULT 0 CHECK (held >= 0);
+CREATE INDEX call_holding ON call (run, instance, reserved_at, held) WHERE held > 0;
+"""
+
+# An entry that could not start waits, and is not handed out while it is held.
+_HELD_ENTRIES = """
+ALTER TABLE queued ADD COLUMN held INTEGER NOT NULL DEFAULT 0 CHECK (held IN (0, 1));
+"""
+
+# Equal refusals are one row, and the number of rows is limited: senders cannot fill the disk.
+_REFUSED_FIRINGS = """
+CREATE TABLE refused_firing (
+    key INTEGER PRIMARY KEY,
+    trigger_id TEXT NOT NULL, -- a fingerprint: the id itself is a credential
+    name TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    workflow TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    message TEXT NOT NULL,
+    correlation_id TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    first_at INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    UNIQUE (trigger_id, reason)
+) STRICT;
+"""
+
+MIGRATIONS = (
+    _JOURNAL,
+    _SEARCH,
+    _LEDGER,
+    _QUEUE,
+    _APPROVALS,
+    _ROW_IDS,
+    _KNOWN_DIRECTORIES,
+    _FINGERPRINTS,
+    _HELD,
+    _HELD_ENTRIES,
+    _REFUSED_FIRINGS,
+)
 
 
 def migrate(connection: sqlite3.Connection, path: str, upto: int = len(MIGRATIONS)) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +20,7 @@ from infloop.store.interfaces.queue import (
     QueuedRun,
     QueueEntry,
     QueueFull,
+    Replayed,
     RunQueue,
 )
 from infloop.store.sqlite import creation
@@ -36,7 +39,7 @@ _PRUNED_PER_PUT = 200
 
 _COLUMNS = (
     "id, run, workflow, correlation_id, cause, priority, coalesce(idempotency_key, ''), queued_at,"
-    " state, owner, reason, body, key"
+    " state, owner, reason, held, body, key"
 )
 _NOTHING = pack(b"{}")
 
@@ -51,7 +54,7 @@ class SqliteQueue(RunQueue):
         self._readers = readers
         self._output_cap = output_cap
 
-    async def put(self, run: QueuedRun, *, limit: int) -> Enqueued | QueueFull:
+    async def put(self, run: QueuedRun, *, limit: int) -> Enqueued | QueueFull | Replayed:
         return await self._writer.submit(partial(_put, run=run, limit=limit))
 
     async def take(
@@ -68,7 +71,7 @@ class SqliteQueue(RunQueue):
 
     async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
         def work(connection: sqlite3.Connection) -> int:
-            promised = _finish(connection, entry_id, run.owner, "started")
+            promised = _finish(connection, entry_id, run.owner)
             if promised != run.id:
                 raise StoreError(f"the run of {entry_id!r} is {promised!r} and not {run.id!r}")
             return creation.create_run(connection, run, (first,), None, self._output_cap)
@@ -78,8 +81,18 @@ class SqliteQueue(RunQueue):
     async def requeue(self, entry_id: str, owner: str) -> None:
         await self._writer.submit(partial(_requeue, entry_id=entry_id, owner=owner))
 
-    async def drop(self, entry_id: str, owner: str, reason: str) -> None:
-        await self._writer.submit(lambda c: _finish(c, entry_id, owner, "dropped", reason))
+    async def hold_entry(self, entry_id: str, owner: str, reason: str) -> None:
+        await self._writer.submit(
+            partial(_hold_entry, entry_id=entry_id, owner=owner, reason=replace_surrogates(reason))
+        )
+
+    async def retry_held(self, *, only: Collection[str] | None = None) -> None:
+        ids = None if only is None else json.dumps([*only])
+        await self._writer.submit(partial(_retry_held, ids=ids))
+
+    async def release_held(self, workflow_id: str, reason: str) -> None:
+        row = (workflow_id, replace_surrogates(reason))
+        await self._writer.submit(partial(_release_held, row=row))
 
     async def remove(self, entry_id: str) -> bool:
         return await self._writer.submit(partial(_remove, entry_id=entry_id))
@@ -110,16 +123,21 @@ class SqliteQueue(RunQueue):
 # -- adding ----------------------------------------------------------------------------------------
 
 
-def _put(connection: sqlite3.Connection, run: QueuedRun, limit: int) -> Enqueued | QueueFull:
+def _put(
+    connection: sqlite3.Connection, run: QueuedRun, limit: int
+) -> Enqueued | QueueFull | Replayed:
     oldest_kept = run.queued_at - KEPT_MS
     _prune(connection, oldest_kept)
     first_answer = _first_answer(connection, replace_surrogates(run.idempotency_key), oldest_kept)
     if first_answer is not None:
         return first_answer
+    replayed = _replayed(connection, replace_surrogates(run.fingerprint), oldest_kept)
+    if replayed is not None:
+        return replayed
     waiting, taken, behind = connection.execute(
         "SELECT (SELECT count(*) FROM queued WHERE state = 'waiting'),"
         " (SELECT count(*) FROM queued WHERE state = 'taken'),"
-        " (SELECT count(*) FROM queued WHERE state = 'waiting' AND priority < ?)",
+        " (SELECT count(*) FROM queued WHERE state = 'waiting' AND (held OR priority < ?))",
         (run.priority,),
     ).fetchone()
     if waiting + taken >= limit:
@@ -150,12 +168,26 @@ def _first_answer(connection: sqlite3.Connection, key: str, oldest_kept: int) ->
     return Enqueued(row[0], row[1], row[2], repeated=True) if row else None
 
 
+def _replayed(
+    connection: sqlite3.Connection, fingerprint: str, oldest_kept: int
+) -> Replayed | None:
+    """Return the entry of an earlier request with this fingerprint, if there was one."""
+    if not fingerprint:
+        return None
+    row = connection.execute(
+        "SELECT id FROM queued WHERE fingerprint = ?"
+        " AND (queued_at >= ? OR state IN ('waiting', 'taken'))",
+        (fingerprint, oldest_kept),
+    ).fetchone()
+    return Replayed(row[0]) if row else None
+
+
 def _insert(connection: sqlite3.Connection, run: QueuedRun, position: int) -> None:
     try:
         connection.execute(
             "INSERT INTO queued (id, run, workflow, correlation_id, cause, priority,"
-            " idempotency_key, queued_at, first_position, body)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " idempotency_key, fingerprint, queued_at, first_position, body)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 run.id,
                 run.run_id,
@@ -164,6 +196,7 @@ def _insert(connection: sqlite3.Connection, run: QueuedRun, position: int) -> No
                 compact_json(run.cause),
                 run.priority,
                 replace_surrogates(run.idempotency_key) or None,
+                replace_surrogates(run.fingerprint) or None,
                 run.queued_at,
                 position,
                 pack(to_json({"inputs": run.inputs, "extra": run.extra})),
@@ -205,7 +238,8 @@ def _take_one(
     """Take the next entry, none of the workflows in `full`; both lists are JSON."""
     rows = connection.execute(
         "UPDATE queued SET state = 'taken', owner = ?1 WHERE key = (SELECT key FROM queued"  # noqa: S608  (constants)
-        " WHERE state = 'waiting' AND workflow NOT IN (SELECT value FROM json_each(?2))"
+        " WHERE state = 'waiting' AND NOT held"
+        " AND workflow NOT IN (SELECT value FROM json_each(?2))"
         " AND (?3 IS NULL OR id IN (SELECT value FROM json_each(?3)))"
         " ORDER BY priority DESC, key LIMIT 1)"
         " AND NOT EXISTS (SELECT 1 FROM queue_hold WHERE owner = ?1)"
@@ -215,14 +249,12 @@ def _take_one(
     return _entry(rows[0], 0) if rows else None
 
 
-def _finish(
-    connection: sqlite3.Connection, entry_id: str, owner: str, state: str, reason: str = ""
-) -> str:
-    """End an entry that `owner` took; return the id of its run."""
+def _finish(connection: sqlite3.Connection, entry_id: str, owner: str) -> str:
+    """End an entry that `owner` took and that becomes a run; return the id of the run."""
     finished = connection.execute(
-        "UPDATE queued SET state = ?, reason = ?, body = ?"
+        "UPDATE queued SET state = 'started', reason = '', body = ?"
         " WHERE id = ? AND state = 'taken' AND owner = ? RETURNING run",
-        (state, replace_surrogates(reason), _NOTHING, entry_id, owner),
+        (_NOTHING, entry_id, owner),
     ).fetchall()
     if not finished:
         raise _not_taken(entry_id, owner)
@@ -237,6 +269,35 @@ def _requeue(connection: sqlite3.Connection, entry_id: str, owner: str) -> None:
     ).rowcount
     if not requeued:
         raise _not_taken(entry_id, owner)
+
+
+def _hold_entry(connection: sqlite3.Connection, entry_id: str, owner: str, reason: str) -> None:
+    held = connection.execute(
+        "UPDATE queued SET state = 'waiting', owner = '', held = 1, reason = ?"
+        " WHERE id = ? AND state = 'taken' AND owner = ?",
+        (reason, entry_id, owner),
+    ).rowcount
+    if not held:
+        raise _not_taken(entry_id, owner)
+
+
+def _retry_held(connection: sqlite3.Connection, ids: str | None) -> None:
+    """Release the oldest held entry of each workflow and reason; `ids` is a JSON list."""
+    connection.execute(
+        "UPDATE queued SET held = 0 WHERE key IN (SELECT min(key) FROM queued"
+        " WHERE state = 'waiting' AND held"
+        " AND (?1 IS NULL OR id IN (SELECT value FROM json_each(?1)))"
+        " GROUP BY workflow, reason)",
+        (ids,),
+    )
+
+
+def _release_held(connection: sqlite3.Connection, row: tuple[str, str]) -> None:
+    connection.execute(
+        "UPDATE queued SET held = 0"
+        " WHERE state = 'waiting' AND held AND workflow = ? AND reason = ?",
+        row,
+    )
 
 
 def _not_taken(entry_id: str, owner: str) -> Fenced:
@@ -289,7 +350,7 @@ def _count(connection: sqlite3.Connection) -> int:
 
 def _position(connection: sqlite3.Connection, priority: int, key: int) -> int:
     (position,) = connection.execute(
-        "SELECT count(*) FROM queued WHERE state = 'waiting'"
+        "SELECT count(*) FROM queued WHERE state = 'waiting' AND NOT held"
         " AND (priority > ?1 OR (priority = ?1 AND key <= ?2))",
         (priority, key),
     ).fetchone()
@@ -304,7 +365,7 @@ def _read_entry(connection: sqlite3.Connection, entry_id: str) -> QueueEntry:
     if row is None:
         raise NotFound(f"there is no queue entry {entry_id!r}; it may have left the queue days ago")
     entry = _entry(row, 0)
-    if entry.state != "waiting":
+    if entry.state != "waiting" or entry.held:
         return entry
     return _entry(row, _position(connection, entry.run.priority, row[-1]))
 
@@ -312,17 +373,22 @@ def _read_entry(connection: sqlite3.Connection, entry_id: str) -> QueueEntry:
 def _read_entries(connection: sqlite3.Connection, limit: int) -> list[QueueEntry]:
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM queued WHERE state IN ('waiting', 'taken')"  # noqa: S608  (constants)
-        " ORDER BY state, priority DESC, key LIMIT ?",
+        " ORDER BY state, held, priority DESC, key LIMIT ?",
         (limit,),
     ).fetchall()
-    taken = [_entry(row, 0) for row in rows if row[8] == "taken"]
-    waiting = (row for row in rows if row[8] == "waiting")
-    return [*taken, *(_entry(row, position) for position, row in enumerate(waiting, 1))]
+    found = [_entry(row, 0) for row in rows]
+    positions = count(1)
+    return [
+        replace(entry, position=next(positions))
+        if entry.state == "waiting" and not entry.held
+        else entry
+        for entry in found
+    ]
 
 
 def _entry(row: tuple[Any, ...], position: int) -> QueueEntry:
     entry_id, run_id, workflow, correlation, cause, priority, key, queued_at, *rest, body, _ = row
-    state, owner, reason = rest
+    state, owner, reason, held = rest
     content: dict[str, JsonObject] = msgspec.json.decode(unpack(body))
     run = QueuedRun(
         id=entry_id,
@@ -336,4 +402,4 @@ def _entry(row: tuple[Any, ...], position: int) -> QueueEntry:
         idempotency_key=key,
         extra=content.get("extra", {}),
     )
-    return QueueEntry(run, state, position, owner, reason)
+    return QueueEntry(run, state, position, owner, reason, bool(held))

@@ -14,6 +14,7 @@ from infloop.store.sqlite.ledger import SqliteLedger
 from infloop.store.sqlite.liveness import SqliteLiveness
 from infloop.store.sqlite.queue import SqliteQueue
 from infloop.store.sqlite.readers import Readers
+from infloop.store.sqlite.refusals import SqliteRefusals
 from infloop.store.sqlite.run_log import SqliteRunLog
 from infloop.store.sqlite.writer import Writer
 
@@ -51,6 +52,7 @@ async def open_sqlite_store(
         run_log=SqliteRunLog(writer, readers, output_cap),
         ledger=SqliteLedger(writer, readers),
         queue=SqliteQueue(writer, readers, output_cap),
+        refusals=SqliteRefusals(writer, readers),
         approvals=SqliteApprovals(writer, readers),
         liveness=SqliteLiveness(writer, readers, data_dir / "instances", clock),
         changes=changes,

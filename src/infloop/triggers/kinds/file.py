@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from infloop.errors import AuditError
 from infloop.triggers.kinds.base import TriggerKind
 from infloop.triggers.watcher import Watcher, changed_values
+from infloop.watch.directories import find_directory
 from infloop.watch.patterns import BadGlob, FileFilter
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ class FileKind(TriggerKind):
             FileFilter(watch.globs, watch.ignore)
         except BadGlob as error:
             report.error("files", str(error))
+        try:
+            find_directory(_watch(trigger).directory)
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle
+            report.error("files.directory", f"cannot be watched: {error}")
 
     def source(self, services: SourceServices) -> Watcher:
         async def start(trigger: Trigger, changes: Changes) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from infloop.model.audit import Actor
 from infloop.model.problems import short_repr
 from infloop.triggers.kinds.base import TriggerKind
-from infloop.triggers.signatures import accepts_secret
+from infloop.triggers.signatures import MIN_SECRET_BYTES, accepts_secret, is_short_secret
 
 if TYPE_CHECKING:
     import argparse
@@ -89,3 +89,9 @@ def _check_secret(trigger: Trigger, plugin: Plugin, report: Report) -> None:
         )
     elif signature is not None and not trigger.secret:
         report.warning("verifyOptional", "nothing proves who sends the requests")
+    elif signature is not None and is_short_secret(signature, trigger.secret or ""):
+        report.warning(
+            "secret",
+            f"has fewer than {MIN_SECRET_BYTES} bytes and can be guessed",
+            "set a longer one here and at the sender with `infloop triggers secret`",
+        )

@@ -15,8 +15,10 @@
     connections   machines with model servers
     providers     who answers a prompt, and which models there are
     folders       directories of this machine, to choose one
+    dev_loops     development loops that run beside: processes, logs, restarts
     costs         what agents and judges have cost
     catalog       node types, file formats and settings, with their JSON Schemas
+    settings      the operator's settings, and where each is from
     doctor        what this machine can confine
     audit         what matters for trust
     measures      the figures that Prometheus reads

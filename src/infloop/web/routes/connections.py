@@ -22,7 +22,10 @@ ConnectionId = Annotated[str, Path(max_length=200)]
 
 
 class ConnectionBody(Body):
-    """A machine. Without `token` the present one stays; an empty one is removed."""
+    """A machine.
+
+    Without `token` the present one stays, unless `host` changes. An empty one is removed.
+    """
 
     id: str | None = None
     label: str
@@ -44,7 +47,10 @@ async def list_connections(app: App) -> ConnectionList:
 
 @ROUTER.post("/api/providers/hermes-local", status_code=201, responses=documented(409))
 async def add_connection(body: ConnectionBody, app: App, who: Who) -> ConnectionDetail:
-    """Add a machine; each of its ports becomes a provider."""
+    """Add a machine; each of its ports becomes a provider.
+
+    The server at a port without a `profile` is asked for its model.
+    """
     return await app.connections.add(body.request(), who)
 
 

@@ -11,8 +11,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from infloop.application.sessions import SESSION_MS
 from infloop.errors import RateLimited
 from infloop.web.credentials import COOKIE, SECURE_COOKIE
+from infloop.web.dependencies import WebDependencies
 from infloop.web.errors import correlation_id, documented
-from infloop.web.pages import LOGIN_PAGE, LOGIN_REFUSED
+from infloop.web.pages import LINK_REFUSED, LOGIN_PAGE, LOGIN_REFUSED
 from infloop.web.routing import Dependencies, router
 
 ROUTER = router("login")
@@ -38,10 +39,22 @@ _WRONG_TOKEN: dict[int | str, dict[str, Any]] = {
 _REDIRECT: dict[int | str, dict[str, Any]] = {303: {"description": "To the page that follows."}}
 
 
-@ROUTER.get("/login", response_class=HTMLResponse, responses=_HTML)
-async def login_page() -> HTMLResponse:
-    """Show the form that asks for the token."""
-    return HTMLResponse(LOGIN_PAGE)
+@ROUTER.get(
+    "/login",
+    response_class=HTMLResponse,
+    responses=_HTML | _REDIRECT | _WRONG_TOKEN | documented(429),
+)
+async def login_page(request: Request, web: Dependencies, code: str = "") -> Response:
+    """Show the form that asks for the token; with the `code` of a link, open a session."""
+    # A browser that fetches a page in advance must not use up the link.
+    if not code or "sec-purpose" in request.headers:
+        return HTMLResponse(LOGIN_PAGE)
+    try:
+        succeeded = await web.logins.use_code(code, correlation_id(request))
+    except RateLimited:
+        web.metrics.limited("login")
+        raise
+    return _logged_in(request, web) if succeeded else HTMLResponse(LINK_REFUSED, 401)
 
 
 @ROUTER.post(
@@ -59,8 +72,11 @@ async def log_in(request: Request, web: Dependencies) -> Response:
     except RateLimited:
         web.metrics.limited("login")
         raise
-    if not succeeded:
-        return HTMLResponse(LOGIN_REFUSED, 401)
+    return _logged_in(request, web) if succeeded else HTMLResponse(LOGIN_REFUSED, 401)
+
+
+def _logged_in(request: Request, web: WebDependencies) -> Response:
+    """Open a session, and lead to the first page."""
     answer = RedirectResponse("/", 303)
     if not web.exposure.open:
         _set_cookie(answer, request, web.sessions.open(), SESSION_MS // 1000)

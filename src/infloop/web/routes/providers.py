@@ -6,7 +6,12 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
-from infloop.application.providers import AgentList, ProfileList, ProviderList
+from infloop.application.providers import (
+    AgentList,
+    ProfileList,
+    ProviderList,
+    ProviderStatusList,
+)
 from infloop.web.errors import documented
 from infloop.web.routing import App, router
 
@@ -19,6 +24,12 @@ ProviderId = Annotated[str, Path(max_length=200)]
 async def list_providers(app: App) -> ProviderList:
     """List the providers that agent nodes can name."""
     return await app.providers.all()
+
+
+@ROUTER.get("/api/providers/status")
+async def list_provider_statuses(app: App) -> ProviderStatusList:
+    """Say which providers are installed and logged in, and what they may do here."""
+    return await app.providers.statuses()
 
 
 @ROUTER.get("/api/providers/{provider_id}/agents", responses=documented(404))

@@ -32,9 +32,14 @@ class ResumeRequest(Body):
 
 
 class RewindRequest(Body):
-    """The step, or the round such as `loop-1[3]`, from which a new run begins."""
+    """The step, or the round such as `loop-1[3]`, from which a new run begins.
+
+    With `currentWorkflow` it goes on with the workflow as it is now, if everything before the step
+    is the same.
+    """
 
     step: str
+    current_workflow: bool = False
 
 
 @ROUTER.get("/api/runs", responses=documented(404))
@@ -72,10 +77,19 @@ async def read_log(
 
 @ROUTER.get("/api/runs/{run_id}/diff", responses=documented(404))
 async def read_diff(
-    run_id: RunId, app: App, step: Annotated[str, Query(max_length=1_000)] = ""
+    run_id: RunId,
+    app: App,
+    step: Annotated[str, Query(max_length=1_000)] = "",
+    everything: Annotated[
+        bool, Query(alias="all", description="With files that a check made or that git ignores.")
+    ] = False,
+    include: Annotated[
+        list[Annotated[str, Field(max_length=300)]] | None,
+        Query(max_length=20, description="Files of that kind to show: paths or patterns."),
+    ] = None,
 ) -> Diff:
-    """Return what a run, or one step or round of it, changed in the directories it worked in."""
-    return await app.history.diff(run_id, step)
+    """Return what a run, or one step or round of it, changed: what `infloop apply` would take."""
+    return await app.history.diff(run_id, step, everything=everything, include=include or ())
 
 
 @ROUTER.post("/api/runs/{run_id}/cancel", status_code=202, responses=documented(404, 409))
@@ -98,7 +112,7 @@ async def resume_run(
 @ROUTER.post("/api/runs/{run_id}/rewind", status_code=202, responses=documented(404, 409))
 async def rewind_run(run_id: RunId, body: RewindRequest, app: App, who: Who) -> StartedRun:
     """Begin a new run from a step of this one, with the files as they were then."""
-    return await app.runs.rewind(run_id, body.step, who)
+    return await app.runs.rewind(run_id, body.step, who, current=body.current_workflow)
 
 
 @ROUTER.get("/api/runs/{workflow_id}/{run_id}", responses=documented(404))

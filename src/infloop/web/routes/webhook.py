@@ -23,7 +23,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
             422: "The inputs do not fit the workflow.",
             429: "Too many requests; `Retry-After` says when to come back.",
             500: "The trigger is misconfigured.",
-            503: "The queue is full; `Retry-After` says when to come back.",
+            503: "The run could not start, or the queue is full. `Retry-After` says when to retry.",
         }.items()
     },
 }

@@ -6,7 +6,8 @@ from typing import Any
 
 from fastapi import Request
 
-from infloop.application.workflows import ProblemList, WorkflowDetail, WorkflowList
+from infloop.application.workflow_overview import WorkflowOverviewList
+from infloop.application.workflows import ProblemList, WorkflowDetail
 from infloop.web.errors import documented
 from infloop.web.routing import App, Who, router
 
@@ -22,9 +23,9 @@ _BODY: dict[str, Any] = {
 
 
 @ROUTER.get("/api/workflows")
-async def list_workflows(app: App) -> WorkflowList:
-    """List all workflows, newest first."""
-    return await app.workflows.all()
+async def list_workflows(app: App) -> WorkflowOverviewList:
+    """List all workflows, newest first, each with its last run."""
+    return await app.workflow_overview.all()
 
 
 @ROUTER.post("/api/workflows", status_code=201, responses=documented(409, 422), openapi_extra=_BODY)

@@ -1,7 +1,8 @@
 """Applies an agent's changes to the user's branch, completely or not at all.
 
-apply     merge, check, write
-merge     three trees into one, or the conflicts
-review    which changes a person has to allow
-rollback  undoes an interrupted apply
+selection  which changes are the result of a run
+apply      merge, check, write
+merge      three trees into one, or the conflicts
+review     which changes a person has to allow
+rollback   undoes an interrupted apply
 """

@@ -1,7 +1,6 @@
 """Applies an agent's changes to the user's tree or to a branch, completely or not at all.
 
-- The changes are the difference between the worktree's first and last snapshot, without ignored
-  files and nested repositories.
+- The changes are those that `selection` chooses between the worktree's first and last snapshot.
 - They go to the user's work tree as uncommitted changes, with index and HEAD untouched, or to a
   branch as one commit, with the work tree untouched.
 - Changes to protected paths are applied only if they are allowed by name, because other programs
@@ -16,7 +15,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,6 +31,7 @@ from infloop.workspace.applying.merge import (
 )
 from infloop.workspace.applying.review import protected_changes
 from infloop.workspace.applying.rollback import PendingApply, recover_repository, roll_back
+from infloop.workspace.applying.selection import Selection, saved_work, select
 from infloop.workspace.snapshots.changes import Change, changes
 from infloop.workspace.snapshots.objects import EXECUTABLE
 from infloop.workspace.snapshots.restore_plan import merge_update
@@ -39,7 +39,7 @@ from infloop.workspace.worktrees import checkout
 from infloop.workspace.worktrees.repository import Repository
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from infloop.workspace.snapshots.restore_plan import ScannedTree, StoredTree
     from infloop.workspace.snapshots.store import SnapshotStore
@@ -55,14 +55,12 @@ class Applied:
 
     - `before` is a snapshot of the user's tree that undoes it, if the tree was changed.
     - `branch` and `commit` are set if a branch was changed.
-    - `left_out` are changed paths that git ignores or that are in a nested repository.
     """
 
     changes: tuple[Change, ...]
     before: str | None = None
     branch: str | None = None
     commit: str | None = None
-    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,50 +73,51 @@ class ProtectedChanges:
 async def apply(
     store: SnapshotStore,
     saved: Saved,
+    selection: Selection | None = None,
     *,
     to_branch: str | None = None,
     message: str | None = None,
     author: str = DEFAULT_AUTHOR,
     allow: Collection[str] = (),
+    named: Mapping[str, str] | None = None,
 ) -> Applied | MergeConflict | ProtectedChanges:
-    """Apply the saved changes of a worktree to the user's tree, or to a new or existing branch.
+    """Apply changes of a saved worktree to the user's tree, or to a new or existing branch.
 
-    `allow` are protected paths that may change; a directory includes everything in it.
+    Without a selection these are all changes that git does not ignore.
+    `allow` are protected paths that may change; a directory includes everything in it. `named` are
+    the paths that the user's git settings name, each with the reason; they are protected too.
     """
     repo = Repository(store.git, Path(saved.repository), Path(saved.common))
-    base, final = await store.stored_tree(saved.base), await store.stored_tree(saved.final)
-    found = await store.trees.leaves(base.files, final.files)
-    apart = (*saved.ignored, *(path.removesuffix(".git") for path in final.metadata.repositories))
-    left_out = tuple(os.fsdecode(each.path) for each in found if _is_within(each.path, apart))
-    wanted = [each for each in found if not _is_within(each.path, apart)]
+    selection = selection or await select(store, saved_work(saved))
+    wanted = selection.chosen
     if not wanted:
-        return Applied((), left_out=left_out)
-    protected = await protected_changes(store.trees, base.files, wanted)
+        return Applied(())
+    protected = await protected_changes(store.trees, selection.base, wanted, named)
     if refused := {path: why for path, why in protected.items() if not _allows(allow, path)}:
         return ProtectedChanges(refused)
     # The lock keeps new objects from being pruned before a ref protects them.
     async with repo.lock(), hold_directory(store.directory, shared=True):
         if to_branch is None:
-            done = await _to_tree(store, repo, base, wanted)
-        else:
-            text = message or f"Apply run {saved.run_id} ({saved.node})"
-            done = await _to_branch(
-                store, repo, saved.commit, wanted, to_branch, _Message(text, author)
-            )
-    return done if isinstance(done, MergeConflict) else replace(done, left_out=left_out)
+            return await _to_tree(store, repo, selection.base, wanted)
+        text = message or f"Apply run {saved.run_id} ({saved.node})"
+        return await _to_branch(
+            store, repo, saved.commit, wanted, to_branch, _Message(text, author)
+        )
 
 
-async def overlapping_edits(store: SnapshotStore, saved: Saved) -> tuple[str, ...]:
-    """Return the files that the agent changed and in which the user has uncommitted changes.
+async def overlapping_edits(
+    store: SnapshotStore, saved: Saved, selection: Selection
+) -> tuple[str, ...]:
+    """Return the files that would be applied and in which the user has uncommitted changes.
 
     Changes that were copied into the worktree do not count, nor do files that equal the agent's.
     """
     repo = Repository(store.git, Path(saved.repository), Path(saved.common))
-    base, final = await store.stored_tree(saved.base), await store.stored_tree(saved.final)
-    touched = {each.path for each in await store.trees.leaves(base.files, final.files)}
+    final = await store.stored_tree(saved.final)
+    touched = {each.path for each in selection.chosen}
     async with store.lock_root(repo.root) as root:
         now = (await store.read(root, keep=False)).stored.files
-    for known in (base.files, final.files):
+    for known in (selection.base, final.files):
         touched &= {each.path for each in await store.trees.leaves(known, now)}
     head = await repo.commit("HEAD") if touched else None
     edits = await checkout.uncommitted_paths(store, repo, head) if head else []
@@ -135,13 +134,13 @@ class _Message(NamedTuple):
 
 
 async def _to_tree(
-    store: SnapshotStore, repo: Repository, base: StoredTree, wanted: Sequence[Difference]
+    store: SnapshotStore, repo: Repository, base: str, wanted: Sequence[Difference]
 ) -> Applied | MergeConflict:
     await recover_repository(store, repo.common)
-    theirs = await edit_tree(store, store.trees, base.files, wanted, to="new")
+    theirs = await edit_tree(store, store.trees, base, wanted, to="new")
     async with store.lock_root(repo.root) as root:
         scan = await store.read(root)
-        merged = await merge(store, store.trees, base.files, scan.stored.files, theirs)
+        merged = await merge(store, store.trees, base, scan.stored.files, theirs)
         if isinstance(merged, MergeConflict):
             return merged
         found = await store.trees.leaves(scan.stored.files, merged)
@@ -244,12 +243,6 @@ async def _copy_commit(store: SnapshotStore, repo: Repository, made: str, parent
 
 def _scratch_files(path: Path, ending: str) -> list[Path]:
     return list(path.parent.glob(f"{path.name}-{ending}"))
-
-
-def _is_within(path: bytes, places: Sequence[str]) -> bool:
-    """Tell whether a path is in `places`, or below one that ends with a slash."""
-    name = os.fsdecode(path)
-    return any(name.startswith(each) if each.endswith("/") else name == each for each in places)
 
 
 def _unsaved_conflicts(now: StoredTree, found: Sequence[Difference]) -> tuple[PathConflict, ...]:

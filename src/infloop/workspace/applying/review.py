@@ -11,6 +11,7 @@ from infloop.policy.protected_paths import (
     changes_scripts,
     is_package_manifest,
     protection_reason,
+    tool_reason,
 )
 from infloop.workspace.snapshots.objects import LINK
 
@@ -21,13 +22,19 @@ if TYPE_CHECKING:
 
 
 async def protected_changes(
-    trees: TreeReader, base: str, differences: Sequence[Difference]
+    trees: TreeReader,
+    base: str,
+    differences: Sequence[Difference],
+    named: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the paths of a change that a person must allow, each with the reason."""
+    """Return the paths of a change that a person must allow, each with the reason.
+
+    `named` are the paths that the user's git settings name, each with the reason.
+    """
     found: dict[str, str] = {}
     for each in differences:
         path = os.fsdecode(each.path)
-        why = protection_reason(path)
+        why = protection_reason(path, named) or (tool_reason(path) if each.new else "")
         if not why and is_package_manifest(path):
             old, new = [await _content(trees, entry) for entry in (each.old, each.new)]
             why = SCRIPTS if changes_scripts(old, new) else ""

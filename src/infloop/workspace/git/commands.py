@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING
 from infloop.errors import MissingPart, StepError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from infloop.workspace.git.program import ProgramResult, RunProgram
 
 OLDEST = (2, 38)
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
 DEADLINE_S = 300.0
+SETTINGS_DEADLINE_S = 10.0
 _MAX_STDERR = 600
 _ROOT = Path("/")
 
@@ -134,6 +135,25 @@ class Git:
         finished = await self.call(context, *args, accept=accept)
         return os.fsdecode(finished.stdout.removesuffix(b"\n"))
 
+    async def settings(
+        self,
+        cwd: Path,
+        environment: Mapping[str, str],
+        *options: str,
+        git_dir: Path | None = None,
+    ) -> bytes:
+        """Return the settings of the user with this environment, as `git config --list` prints.
+
+        Reading settings executes nothing. Each has its origin, its name and its value.
+        """
+        await self.check()
+        context = GitContext(cwd, git_dir=git_dir)
+        args = ("config", "--list", "--null", "--show-origin", *options)
+        finished = await self._start(context, args, None, SETTINGS_DEADLINE_S, environment)
+        if finished.exit_code != 0:
+            raise StepError(f"git config failed in {str(cwd)!r}: {reason(finished)}")
+        return finished.stdout
+
     async def check(self) -> None:
         """Raise MissingPart if git is missing or too old; the result is remembered."""
         if self._checked:
@@ -148,11 +168,18 @@ class Git:
         self._checked = True
 
     async def _start(
-        self, context: GitContext, args: tuple[str, ...], stdin: bytes | None, deadline_s: float
+        self,
+        context: GitContext,
+        args: tuple[str, ...],
+        stdin: bytes | None,
+        deadline_s: float,
+        users: Mapping[str, str] | None = None,
     ) -> ProgramResult:
+        """Run git with our configuration, or with that of the environment `users`."""
         options = [word for setting in _CONFIGURATION for word in ("-c", setting)]
-        argv = ["git", "--no-pager", *options, *args]
-        env = {"PATH": self._path, **_ENVIRONMENT, **context.environment()}
+        argv = ["git", "--no-pager", *(options if users is None else ()), *args]
+        own = _ENVIRONMENT if users is None else {**users, "LC_ALL": "C"}
+        env = {**own, "PATH": self._path, **context.environment()}
         try:
             async with asyncio.timeout(deadline_s):
                 return await self._run(argv, str(context.cwd), env, stdin)

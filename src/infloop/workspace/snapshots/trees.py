@@ -69,6 +69,19 @@ class TreeReader:
         """Return the differences of files and links."""
         return [each for each in await self.differences(old, new) if not _is_about_folder(each)]
 
+    async def successive(self, pairs: Sequence[tuple[str, str]]) -> list[Difference]:
+        """Return the differences of files and links of each pair of trees, one pair after another.
+
+        One process reads them all, so that a run of a thousand steps is read as fast as one of ten.
+        """
+        if not pairs:
+            return []
+        asked = "".join(f"{old} {new}\n" for old, new in pairs).encode()
+        how = ("diff-tree", *_PLAIN, "-r", "-t", "-z", "--raw", "--stdin")
+        answer = await self._git.call(self.context, *how, stdin=asked)
+        found = _differences(answer.stdout.split(b"\0"))
+        return [each for each in found if not _is_about_folder(each)]
+
     async def lines(self, old: str, new: str) -> dict[bytes, LineCounts]:
         """Return the number of changed lines of each file."""
         raw = await self._diff(old, new, "-r", "-z", "--numstat")
@@ -145,7 +158,8 @@ def _write(batch: Batch, entries: Mapping[bytes, PathEntry], above: bytes) -> by
 
 def _differences(tokens: list[bytes]) -> Iterator[Difference]:
     pairs = iter(tokens)
-    for about in pairs:
+    for token in pairs:
+        about = token.rpartition(b"\n")[2]  # several pairs of trees: each is named on a line
         if about:
             old_mode, new_mode, old_id, new_id, _ = about[1:].split(b" ")
             yield Difference(next(pairs), _entry(old_mode, old_id), _entry(new_mode, new_id))

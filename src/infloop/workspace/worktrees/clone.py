@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -99,12 +99,18 @@ class CloneKind:
             return SavedCommits(record.commit, earlier, problem)
 
     def set_owner(self, path: Path) -> None:
-        """Give all files to the children's user."""
+        """Give all files to the children's user.
+
+        A child may work there meanwhile, so every name is looked up in its opened directory, and no
+        link is followed.
+        """
         if self._user is None:
             return
-        for folder, _, files in os.walk(path):
-            for each in (folder, *(f"{folder}/{name}" for name in files)):
-                os.chown(each, *self._user, follow_symlinks=False)
+        for _, _, files, folder in os.fwalk(path):
+            for name in files:
+                with suppress(FileNotFoundError):
+                    os.chown(name, *self._user, dir_fd=folder, follow_symlinks=False)
+            os.chown(folder, *self._user)
 
     def _allow_traversal(self, directory: Path) -> None:
         """Let the children's user pass through our directories, but not list them."""

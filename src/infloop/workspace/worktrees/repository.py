@@ -134,7 +134,7 @@ async def find(git: Git, cwd: Path) -> Repository:
     if inside.exit_code != 0 and "not a git repository" in inside.stderr:
         raise StepError(
             f"{str(cwd)!r} is not in a git repository: run `git init` there and commit, "
-            "or turn the worktree off (useWorktree: false)"
+            "or turn the worktree off (`useWorktree: false`, or `infloop loop --in-place`)"
         )
     bare = "bare repository" in inside.stderr or inside.stdout.strip() == b"false"
     if bare:

@@ -72,7 +72,10 @@ class Worktree:
 
 @dataclass(frozen=True, slots=True)
 class WorktreeInfo:
-    """A worktree in a listing: whether its process is alive, and its saved state."""
+    """A worktree in a listing: whether its process is alive, and its saved state.
+
+    `base` is its snapshot at creation; None until it has one.
+    """
 
     name: str
     run_id: str
@@ -81,6 +84,7 @@ class WorktreeInfo:
     path: str
     status: Status
     created_at_ms: int
+    base: str | None
     saved: Saved | None
 
 
@@ -246,6 +250,16 @@ class Worktrees:
     def list_all(self) -> list[WorktreeInfo]:
         """Return all worktrees, including removed ones with a saved state."""
         return [_listed(record, self._status(record)) for record in self._records.all()]
+
+    async def ignored(self, name: str) -> tuple[str, ...]:
+        """Return the paths in a worktree that git ignores, directories with a slash."""
+        record = self._record(name)
+        if record.stage in ("removing", "removed") and record.saved:
+            return record.saved.ignored
+        if not _is_folder(record.path) or not _is_folder(record.common):
+            return ()
+        repo = self._repository(record)
+        return await checkout.ignored(self.store, repo, Path(record.path), record.commit)
 
     async def prune(self, run_ids: Collection[str] | None = None) -> list[Saved]:
         """Save and remove the worktrees whose process died, of all runs or of some."""
@@ -448,7 +462,7 @@ async def _start_commit(repo: Repository, ref: str | None, *, include_uncommitte
         if head is None:
             raise StepError(
                 f"the repository {str(repo.root)!r} has no commit yet: make a first one, "
-                "or turn the worktree off"
+                "or turn the worktree off (`useWorktree: false`, or `infloop loop --in-place`)"
             )
         return head
     commit = await repo.commit(ref)
@@ -512,6 +526,7 @@ def _listed(record: Record, status: Status) -> WorktreeInfo:
         path=record.path,
         status=status,
         created_at_ms=record.created_at_ms,
+        base=record.base,
         saved=record.saved,
     )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from binascii import a2b_qp
 from typing import TYPE_CHECKING
 
-from infloop.policy.redaction import MIN_LENGTH
+from infloop.policy.leaks.known import MIN_LENGTH, Secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,14 +40,15 @@ _LONGEST_WORD = 15
 _SHORTEST_BASE64 = 32
 
 
-def secret_values(environment: Mapping[str, str]) -> Iterator[str]:
+def secret_values(environment: Mapping[str, str]) -> Iterator[Secret]:
     """Yield the secrets in an environment."""
     for name, given in environment.items():
         value = given.strip()
         if "://" in value:
-            yield from filter(_can_be_found, _passwords(value))
+            for password in filter(_can_be_found, _passwords(value)):
+                yield Secret(f"env:{name}", password)
         elif _names_secret(name.upper()) and not _is_path(value) and _can_be_found(value):
-            yield value
+            yield Secret(f"env:{name}", value)
 
 
 def _names_secret(name: str) -> bool:

@@ -1,0 +1,125 @@
+"""`infloop dev`: from a change on disk to the command that it starts, among 20,000 files.
+
+The command writes down when it was started, so its own start is part of the figure. Without
+debounce both begin as soon as they know of the change; `watchfiles` waits 50 ms for more changes.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmark import Benchmark, Contender, Sample, Target, each, memory, slow
+from program import INFLOOP
+
+CHANGES = 20
+PER_FOLDER = 100
+TOLD = "told"
+CONFIG = """
+root = "project"
+state_file = "state.json"
+debounce_ms = 0
+[watch.files]
+paths = ["**/*.txt"]
+workflow = "tell"
+[hook.tell]
+command = ["sh", "-c", "date +%s.%N >> ../told"]
+output = { inherit = false }
+[workflow.tell]
+steps = [{ action = "run_hook", hook = "tell" }]
+"""
+
+
+def write_files(count: int, folder: Path) -> None:
+    """Make a tree with so many files."""
+    (folder / "devloop.toml").write_text(CONFIG)
+    for number in range(count):
+        file = folder / f"project/d{number // PER_FOLDER}/f{number}.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{number}\n")
+
+
+def measure_infloop(_: int, folder: Path) -> Sample:
+    """Let `infloop dev` watch the tree."""
+    return measure([INFLOOP, "dev"], folder, "watching ")
+
+
+def measure_watchfiles(_: int, folder: Path) -> Sample:
+    """Let `watchfiles` watch it; it runs the command once at the start."""
+    program = str(Path(sys.executable).parent / "watchfiles")
+    tell = f"sh -c 'date +%s.%N >> {folder / TOLD}'"
+    return measure([program, tell, str(folder / "project")], folder, "")
+
+
+def measure(argv: list[str], folder: Path, ready: str) -> Sample:
+    """Change files one after the other; the time is the sum of all delays."""
+    told, delays = folder / TOLD, []
+    told.write_text("")
+    with started(argv, folder, ready) as process:
+        settle(told, 0 if ready else 1)
+        for number in range(CHANGES):
+            seen = len(told.read_text().split())
+            began = time.time()
+            (folder / f"project/d{number}/f{number * PER_FOLDER}.txt").write_text(f"{began}\n")
+            delays.append(float(settle(told, seen + 1)[-1]) - began)
+            time.sleep(0.3)  # a change while the command still runs belongs to the command
+        size = resident(process.pid)
+    delays.sort()
+    return Sample(CHANGES, sum(delays), slow=delays[int(CHANGES * 0.95) - 1], memory=size)
+
+
+@contextmanager
+def started(argv: list[str], folder: Path, ready: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a watcher, once it has said that it is ready."""
+    environment = {"PATH": os.defpath, "HOME": str(folder), "LANG": "C.UTF-8"}
+    environment["INFLOOP_DATA_DIR"] = str(folder / "data")
+    log = folder / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(argv, cwd=folder, env=environment, stdout=output, stderr=output)
+    try:
+        while ready not in log.read_text():
+            time.sleep(0.01)
+        time.sleep(2)  # both read the tree first
+        yield process
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def settle(told: Path, count: int) -> list[str]:
+    """Wait until the command has run so often."""
+    deadline = time.monotonic() + 30
+    while len(lines := told.read_text().split()) < count:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"only {len(lines)} of {count} changes were noticed")
+        time.sleep(0.002)
+    return lines
+
+
+def resident(pid: int) -> float:
+    """Bytes in memory of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return float(pages * os.sysconf("SC_PAGE_SIZE"))
+
+
+DEV, WATCHFILES = "infloop dev", "watchfiles"
+
+BENCHMARK = Benchmark(
+    title="From a change on disk to the command, among 20,000 files",
+    unit="change",
+    contenders=(Contender(DEV, measure_infloop), Contender(WATCHFILES, measure_watchfiles)),
+    targets=(
+        Target("infloop dev, 19 of 20", each(DEV, slow), 0.02, "s"),
+        Target("infloop dev, memory", each(DEV, memory, 1e-6), 60, "MB"),
+    ),
+    size=20_000,
+    quick_size=2_000,
+    rounds=5,
+    quick_rounds=1,
+    prepare=write_files,
+)

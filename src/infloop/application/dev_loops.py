@@ -1,0 +1,90 @@
+"""The development loops that run beside: their processes, logs, and restarts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infloop.application.approvals import IDENTIFIED
+from infloop.application.models import Model
+from infloop.errors import Conflict, Forbidden, NotFound
+from infloop.model.dev.status import DevStatus
+from infloop.store.dev_loops import ask_restart, read_log, running_loops
+
+if TYPE_CHECKING:
+    from infloop.application.caller import Caller
+    from infloop.application.resources import FileResources
+    from infloop.store.dev_loops import RunningLoop
+
+MAX_LINES = 2_000
+
+
+class DevLoopList(Model, kw_only=True):
+    """The loops that run now."""
+
+    loops: list[DevStatus]
+
+
+class DevLog(Model, kw_only=True):
+    """The last lines of a process or hook of a loop."""
+
+    name: str
+    lines: list[str]
+
+
+class DevLoops:
+    """The loops of this data directory."""
+
+    def __init__(self, resources: FileResources) -> None:
+        self._resources = resources
+
+    def all(self) -> DevLoopList:
+        """Return the loops that run now."""
+        return DevLoopList(loops=[loop.status for loop in self._running()])
+
+    def logs(self, name: str, lines: int = 200) -> DevLog:
+        """Return the last lines of a process or hook; raise NotFound without any."""
+        for folder, _ in self._running():
+            if text := read_log(folder, name):
+                kept = text.splitlines()[-min(lines, MAX_LINES) :]
+                return DevLog(name=name, lines=kept)
+        raise NotFound(f"no running development loop has output of {name!r}")
+
+    async def restart(self, name: str, caller: Caller) -> None:
+        """Ask the loop of a process to restart it.
+
+        Raises NotFound, Conflict, and Forbidden for a caller who may be an agent.
+        """
+        if caller.actor.kind not in IDENTIFIED:
+            raise Forbidden(
+                "a server without a token restarts no process: whoever asks may be an agent. Set "
+                "INFLOOP_API_TOKEN, or use the keys of `infloop dev`",
+                "token-needed",
+            )
+        await self.restart_allowed(name, caller)
+
+    async def restart_allowed(self, name: str, caller: Caller) -> None:
+        """Restart a process that `caller` may restart; raise NotFound or Conflict."""
+        loop = self.find(name)
+        await self._resources.audit().record(
+            "dev.restart-requested",
+            caller.actor,
+            correlation_id=caller.correlation_id,
+            details={"process": name},
+        )
+        ask_restart(loop.folder, name)
+
+    def find(self, name: str) -> RunningLoop:
+        """Return the loop that has a process; raise NotFound or Conflict."""
+        found = [
+            loop
+            for loop in self._running()
+            if name in (process.name for process in loop.status.processes)
+        ]
+        if not found:
+            raise NotFound(f"no running development loop has a process {name!r}")
+        if len(found) > 1:
+            raise Conflict(f"{len(found)} development loops have a process {name!r}")
+        return found[0]
+
+    def _running(self) -> list[RunningLoop]:
+        return running_loops(self._resources.folders.dev)

@@ -1,0 +1,33 @@
+"""Whether a run may start with the confinement that this machine gives its children."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from infloop.model.isolation import is_at_least
+
+if TYPE_CHECKING:
+    from infloop.model.values import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """The level at which children run; empty where none can be used, and `reason` says why."""
+
+    level: str
+    reason: str = ""
+
+
+def isolation_refusal(workflow: JsonObject, confinement: Confinement) -> str:
+    """Return why a workflow may not run at this level; empty if it may."""
+    if not confinement.level:
+        return f"no run starts here: {confinement.reason}"
+    wanted = workflow.get("isolation") or "auto"
+    if wanted == "auto" or is_at_least(confinement.level, str(wanted)):
+        return ""
+    return (
+        f"workflow {workflow['id']!r} asks for isolation {wanted!r}, and children run at "
+        f"{confinement.level!r} here; see `infloop doctor`, or remove `isolation` from the "
+        "workflow"
+    )

@@ -1,0 +1,212 @@
+"""Finds known secrets and tokens in a text, in one pass.
+
+One RE2 pattern runs over the text: the keywords of rules, and a few bytes of every known secret.
+Only where it matches, the secrets and the rules are compared. A child can print nothing but
+keywords, so a rule does not read the same long value again for each keyword in it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import re2
+
+from infloop.policy.leaks.known import MIN_LENGTH
+from infloop.policy.leaks.rules import Span, is_boundary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from infloop.policy.leaks.known import Form
+    from infloop.policy.leaks.rules import LeakRule
+
+_ELLIPSIS = "…".encode()
+_MAX_MEMORY = 64 << 20
+_FIRST = 2  # keywords are grouped by their first two bytes
+
+
+# In the first half of a value of at least this many bytes a rule looks for no other value: what it
+# would find there ends where this one does, or half a value later.
+_LONG = 128
+_NO_VALUES: Mapping[str, Span] = {}
+
+
+class Leak(NamedTuple):
+    """A secret in a text, in bytes."""
+
+    start: int
+    end: int
+    detector: str
+
+
+class _Place(NamedTuple):
+    form: Form
+    offset: int
+
+
+class _Keyword(NamedTuple):
+    literal: bytes
+    rule: LeakRule
+    ignores_case: bool
+
+
+class Read(NamedTuple):
+    """A value that a rule has read, whether or not it was a secret."""
+
+    keyword: int
+    rule: LeakRule
+    value: Span
+
+
+class Found(NamedTuple):
+    """The secrets in a part of a text by their start, and what the next part needs to know.
+
+    leaks      the secrets; they may overlap
+    undecided  the first secret that could be longer if the text went on, or the end of the part
+    reads      what the rules have read, in the order of the text
+    """
+
+    leaks: list[Leak]
+    undecided: int
+    reads: list[Read]
+
+
+class LeakFinder:
+    """Finds the forms of known secrets, and what the rules describe."""
+
+    def __init__(self, forms: Iterable[Form], rules: Sequence[LeakRule]) -> None:
+        self._places: dict[bytes, list[_Place]] = {}
+        self._keywords: dict[bytes, list[_Keyword]] = {}
+        for form in forms:
+            for offset in form.offsets:
+                literal = form.text[offset : offset + MIN_LENGTH]
+                self._places.setdefault(literal, []).append(_Place(form, offset))
+        for rule in rules:
+            for word in rule.keywords:
+                keyword = _Keyword(word.encode(), rule, rule.ignores_case)
+                self._keywords.setdefault(keyword.literal[:_FIRST].lower(), []).append(keyword)
+        keywords = [each for group in self._keywords.values() for each in group]
+        exact = {each.literal for each in keywords if not each.ignores_case}
+        any_case = {each.literal for each in keywords if each.ignores_case}
+        self._any = _any_of({*self._places, *exact}, any_case)
+        self._begun_secrets = _beginnings(self._places)
+        self._begun_tokens = _beginnings(
+            each.literal for each in keywords if not each.rule.secret_group
+        )
+        self._longest = max(map(len, (*self._places, *exact)), default=0)
+
+    def __bool__(self) -> bool:
+        return self._any is not None
+
+    def may_contain(self, data: bytes) -> bool:
+        """Tell whether a text needs a closer look."""
+        return self._any is not None and self._any.search(data) is not None
+
+    def find(self, data: bytes) -> list[Leak]:
+        """Return the secrets in a text by their start; they may overlap."""
+        return self.find_between(data, 0, len(data)).leaks
+
+    def find_between(
+        self, data: bytes, start: int, end: int, values: Mapping[str, Span] = _NO_VALUES
+    ) -> Found:
+        """Return the secrets that start in a part of a text.
+
+        A name that a secret is assigned to may be before `start`. `values` is the last value that
+        each rule has read before the text.
+        """
+        leaks: list[Leak] = []
+        reads: list[Read] = []
+        if self._any is None:
+            return Found(leaks, end, reads)
+        shortened = _ELLIPSIS in data
+        at, undecided, last_values = 0, end, dict(values)
+        while (found := self._any.search(data, at)) and (here := found.start()) < end:
+            at = here + 1
+            if here >= start:
+                for form, offset in self._places.get(data[here : here + MIN_LENGTH], ()):
+                    if shortened or not form.only_shortened:
+                        leak, is_open = _common(data, start, here, form, offset)
+                        if is_open:
+                            undecided = min(undecided, leak.start)
+                        if leak.end - leak.start >= form.shortest:
+                            leaks.append(leak)
+            for literal, rule, _ in self._keywords_at(data, here):
+                if here < start and not rule.secret_group:
+                    continue
+                if (last := last_values.get(rule.id)) and _is_in_first_half(here, last):
+                    continue
+                window, is_open = rule.window_end(data, here)
+                if is_open:
+                    name = len(literal) if rule.secret_group else 0
+                    undecided = min(undecided, max(start, here + name))
+                if value := rule.value_at(data, here, window):
+                    last_values[rule.id] = value
+                    reads.append(Read(here, rule, value))
+                    if rule.is_secret(data[value.start : value.end]):
+                        leaks.append(Leak(*value, rule.id))
+        return Found(sorted(leaks, key=_start), undecided, reads)
+
+    def begun_at_end(self, data: bytes) -> int:
+        """Return how many bytes at the end of a text may be the start of a secret."""
+        for size in range(min(len(data), self._longest - 1), 0, -1):
+            end = data[-size:]
+            if end in self._begun_secrets:
+                return size
+            if end in self._begun_tokens and is_boundary(data, len(data) - size):
+                return size
+        return 0
+
+    def _keywords_at(self, data: bytes, at: int) -> Iterator[_Keyword]:
+        for keyword in self._keywords.get(data[at : at + _FIRST].lower(), ()):
+            literal = keyword.literal
+            if keyword.ignores_case:
+                same = data[at : at + len(literal)].lower() == literal
+            else:
+                same = data.startswith(literal, at)
+            if same and keyword.rule.may_start(data, at):
+                yield keyword
+
+
+def _is_in_first_half(at: int, value: Span) -> bool:
+    length = value.end - value.start
+    return length >= _LONG and value.start <= at < value.start + length // 2
+
+
+def _common(data: bytes, start: int, at: int, form: Form, offset: int) -> tuple[Leak, bool]:
+    """Return what a form and a text from `start` on have in common around a place.
+
+    The second result tells whether it may go on after the text.
+    """
+    begin, first = at, offset
+    while begin > start and first and data[begin - 1] == form.text[first - 1]:
+        begin, first = begin - 1, first - 1
+    end, last = at, offset
+    while end < len(data) and last < len(form.text) and data[end] == form.text[last]:
+        end, last = end + 1, last + 1
+    return Leak(begin, end, form.detector), end == len(data) and last < len(form.text)
+
+
+def _beginnings(words: Iterable[bytes]) -> frozenset[bytes]:
+    """Return what a word may begin with; not the word itself."""
+    return frozenset(word[:end] for word in words for end in range(1, len(word)))
+
+
+def _start(leak: Leak) -> int:
+    return leak.start
+
+
+def _any_of(exact: set[bytes], any_case: set[bytes]) -> re2._Regexp[bytes] | None:
+    """Return a pattern for any of the literals.
+
+    They are sorted, because RE2 joins neighbours with a common beginning; without that, its states
+    need too much memory.
+    """
+    parts = [re2.escape(each) for each in sorted(exact)]
+    if any_case:
+        parts.append(b"(?i:" + b"|".join(map(re2.escape, sorted(any_case))) + b")")
+    if not parts:
+        return None
+    options = re2.Options()
+    options.max_mem = _MAX_MEMORY
+    options.never_capture = True
+    return re2.compile(b"|".join(parts), options)

@@ -1,0 +1,36 @@
+"""Development loops that run beside the server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import Path, Query
+
+from infloop.application.dev_loops import MAX_LINES, DevLog, DevLoopList
+from infloop.web.errors import documented
+from infloop.web.routing import App, Who, router
+
+ROUTER = router("development loops")
+
+Name = Annotated[str, Path(max_length=200)]
+
+
+@ROUTER.get("/api/dev")
+async def list_dev_loops(app: App) -> DevLoopList:
+    """List the development loops that run now, with their processes."""
+    return await asyncio.to_thread(app.dev_loops.all)
+
+
+@ROUTER.get("/api/dev/{name}/log", responses=documented(404))
+async def read_dev_log(
+    name: Name, app: App, lines: Annotated[int, Query(ge=1, le=MAX_LINES)] = 200
+) -> DevLog:
+    """Return the last lines of a process or hook."""
+    return await asyncio.to_thread(app.dev_loops.logs, name, lines)
+
+
+@ROUTER.post("/api/dev/{name}/restart", status_code=204, responses=documented(404, 409))
+async def restart_process(name: Name, app: App, who: Who) -> None:
+    """Restart a process; a server without a token does not."""
+    await app.dev_loops.restart(name, who)

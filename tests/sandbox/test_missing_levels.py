@@ -1,0 +1,119 @@
+"""Machines on which no level holds, and on which bubblewrap is broken: what the commands say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.canaries import place
+from support.confinement import need_bubblewrap, need_guard
+from support.parts import missing, ruled_out_if
+from support.server import workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BWRAP = "/usr/bin/bwrap"
+SECCOMP_ACTIONS = "/proc/sys/kernel/seccomp/actions_avail"
+
+only_root = ruled_out_if(os.geteuid() != 0, "only root can change the machine for one process")
+
+
+@pytest.fixture
+def top() -> Iterator[Path]:
+    need_bubblewrap()
+    need_guard()
+    with place() as folder:
+        (folder / "work").mkdir()
+        os.chown(folder / "work", 65534, 65534)
+        (folder / "w.workflow.json").write_text(json.dumps(workflow("w", "touch made")))
+        yield folder
+
+
+def without(paths: dict[str, str], argv: list[str], top: Path, **settings: str) -> tuple[int, str]:
+    """Run a command that sees other files at some paths; return its exit code and output."""
+    binds = "".join(f"mount --bind {source} {path} && " for path, source in paths.items())
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f'{binds} exec "$@"', "sh", *argv],
+        cwd=top / "work",
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(top),
+            "INFLOOP_DATA_DIR": str(top / "data"),
+            "INFLOOP_SERVICE_USER": "nobody",
+            **settings,
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    if "unshare failed" in done.stderr or "mount:" in done.stderr:
+        missing("this machine lets nobody change its mounts")
+    return done.returncode, done.stdout + done.stderr
+
+
+def infloop(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "infloop", *arguments]
+
+
+@only_root
+def test_where_no_level_holds_a_person_has_to_choose_host_by_name(top: Path) -> None:
+    nothing = {BWRAP: "/dev/null", SECCOMP_ACTIONS: "/dev/null"}
+    run = infloop("run", str(top / "w.workflow.json"))
+    code, said = without(nothing, run, top)
+    assert code != 0
+    assert "INFLOOP_ISOLATION=host" in said
+    assert "Traceback" not in said
+    assert not (top / "work/made").exists()
+    code, said = without(nothing, run, top, INFLOOP_ISOLATION="host")
+    assert code == 0, said
+    assert (top / "work/made").exists()
+
+
+@only_root
+def test_the_demo_names_host_itself_where_no_level_holds(top: Path) -> None:
+    nothing = {BWRAP: "/dev/null", SECCOMP_ACTIONS: "/dev/null"}
+    script = (
+        "import asyncio; from infloop.app.sandbox import with_some_isolation as f;"
+        "from infloop.app import settings; print(*asyncio.run(f(settings())))"
+    )
+    code, said = without(nothing, [sys.executable, "-c", script], top)
+    assert code == 0, said
+    assert "isolation='host'" in said
+    assert "no isolation level works here" in said
+
+
+ANSWER = "#!/bin/sh\nfor fd in 4 5 6 7 8 9; do echo '{\"child-pid\": %s}' >&$fd; done 2>&1\n"
+BROKEN = {
+    "garbage": "\x7fELF nothing of the kind",
+    "another program": "#!/bin/sh\necho unknown option >&2; exit 1\n",
+    "a crash": "#!/bin/sh\nkill -SEGV $$\n",
+    "silence": "#!/bin/sh\nexit 0\n",
+    "wrong answers": ANSWER % "x",
+    "a wrong process": ANSWER % "0",
+    "not executable": "",
+}
+
+
+@only_root
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_bubblewrap_is_one_clear_error(top: Path, what: str) -> None:
+    broken = top / "bwrap"
+    broken.write_text(BROKEN[what])
+    broken.chmod(0o644 if what == "not executable" else 0o755)
+    run = infloop("run", str(top / "w.workflow.json"))
+    code, said = without({BWRAP: str(broken)}, run, top, INFLOOP_ISOLATION="sandbox")
+    assert code != 0
+    assert "Traceback" not in said
+    assert "level 'sandbox' does not hold here" in said
+    assert not (top / "work/made").exists()
+    code, said = without({BWRAP: str(broken)}, infloop("doctor"), top)
+    assert "Traceback" not in said
+    assert "guard     holds" in said

@@ -1,0 +1,61 @@
+"""A development loop on a terminal: labels, colours, the status line and its keys."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from infloop.cli.view.dev_lines import keep_colours
+from support.server import environment
+from support.terminal import on_terminal
+
+CONFIG = """
+root = "."
+[watch.none]
+paths = ["x"]
+workflow = "w"
+[process.web]
+command = ["sh", "-c", "printf '\\\\033[35mpink\\\\033[0m \\\\033[2Jclear\\\\n'; exec sleep 77611"]
+[process.worker]
+command = ["sh", "-c", "while :; do echo working; sleep 0.05; done"]
+[workflow.w]
+steps = [{ action = "log", message = "x" }]
+"""
+
+
+def test_keys_restart_mute_and_end_the_loop(tmp_path: Path) -> None:
+    (tmp_path / "devloop.toml").write_text(CONFIG)
+    command = [sys.executable, "-m", "infloop", "dev"]
+    env = {**environment(tmp_path), "TERM": "xterm"}
+    with on_terminal(command, tmp_path, env, columns=120) as terminal:
+        terminal.read_until("1 web running")
+        assert "1-9 choose, r restart, m mute, f follow, q quit" in terminal.read_until("q quit")
+        terminal.read_until("working")
+        shown = terminal.read_until("clear")
+        assert "\x1b[35mpink\x1b[0m clear" in shown
+        assert "\x1b[2J" not in shown
+        terminal.type("r")
+        terminal.read_until("a restart of process web was requested")
+        terminal.read_until("stopped process web")
+        terminal.type("2m")
+        terminal.read_until("2 worker running (muted)")
+        terminal.type("f")
+        terminal.read_until("(alone)")
+        terminal.type("q")
+        assert terminal.end() == 0
+
+
+def test_only_colours_of_a_child_reach_the_terminal() -> None:
+    hostile = {
+        "\x1b[1;31mred\x1b[0m": "\x1b[1;31mred\x1b[0m",
+        "\x1b]0;title\x07x": "x",
+        "\x1b]52;c;aGk=\x1b\\x": "x",
+        "\x1b[2J\x1b[H\x1b[?25lx": "x",
+        "\x1bPq#0\x1b\\x": "x",
+        "\x1bcx\x1b(0": "x",
+        "a\x08\x07b": "a\\x08\\x07b",
+        "\u202eevil": "\\u202eevil",
+        "\x9b31mx": "\\x9b31mx",
+        "tab\there": "tab\there",
+    }
+    assert {text: keep_colours(text) for text in hostile} == hostile
