@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from infloop.model.clock import Clock
     from infloop.model.events import Event
     from infloop.model.values import JsonObject
-    from infloop.providers.approval_requests import AskPerson
+    from infloop.policy.permissions import AskPerson
     from infloop.store.audit.log import AuditLog
     from infloop.store.interfaces.approvals import ApprovalStore
     from infloop.store.interfaces.liveness import Liveness

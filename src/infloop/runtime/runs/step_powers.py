@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from infloop.model.events import NoticeTopic
     from infloop.model.values import JsonObject
     from infloop.nodes.base import Outcome
-    from infloop.providers.approval_requests import AskPerson
+    from infloop.policy.permissions import AskPerson
     from infloop.providers.base import Provider
     from infloop.runtime.confinement.egress_log import EgressDecision
     from infloop.runtime.confinement.fence import ExtraAccess, RunFence
