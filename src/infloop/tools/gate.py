@@ -54,11 +54,15 @@ class RecordCall(Protocol):
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """What a model gets of a call. With a `code` the call failed or was refused."""
+    """What a model gets of a call. With a `code` the call failed or was refused.
+
+    `reason` is for the operator: the rule that refused the call.
+    """
 
     text: str
     code: str = ""
     leaks: tuple[str, ...] = ()
+    reason: str = ""
 
 
 class ToolDefinition(msgspec.Struct, frozen=True):
@@ -221,7 +225,9 @@ class Gate:
     async def _refused(self, name: str, error: ToolError) -> ToolResult:
         details: JsonObject = {"tool": name[:80], "reason": error.detail or str(error)}
         await self._record("tool.refused", error.code, self._leaks.redact(details))
-        return ToolResult(self._leaks.redact(str(error)), error.code)
+        return ToolResult(
+            self._leaks.redact(str(error)), error.code, reason=self._leaks.redact(error.detail)
+        )
 
 
 def cut_text(text: str, limit: int) -> str:
