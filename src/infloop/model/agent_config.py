@@ -19,7 +19,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from infloop.errors import EgressError
 from infloop.model.capabilities import ToolRule
+from infloop.model.hosts import canonical_host
+from infloop.model.url_paths import decoded_segments
 
 TaskKind: TypeAlias = Literal["planning", "coding", "summary"]
 ModelApi: TypeAlias = Literal["openai-compatible", "openai", "anthropic", "gemini"]
@@ -98,6 +101,21 @@ class EgressRule(Table, frozen=True, kw_only=True):
     methods: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
     schemes: tuple[Literal["http", "https", "ws", "wss"], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what could never match, because a wrong rule must not go unnoticed."""
+        try:
+            canonical_host(self.host)
+            if self.path_prefix:
+                decoded_segments(self.path_prefix)
+        except EgressError as error:
+            raise ValueError(str(error)) from None
+        if not self.tool:
+            raise ValueError("`tool` is empty: write a tool, or '*' for every one")
+        if not all(method.isascii() and method.isalpha() for method in self.methods):
+            raise ValueError(f"{list(self.methods)} are not HTTP methods")
+        if not all(0 < port < 1 << 16 for port in self.ports):
+            raise ValueError(f"{list(self.ports)} are not ports")
 
 
 class Egress(Table, frozen=True, kw_only=True):
