@@ -19,7 +19,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from infloop.errors import EgressError
 from infloop.model.capabilities import ToolRule
+from infloop.model.hosts import canonical_host
+from infloop.model.url_paths import decoded_segments
 
 TaskKind: TypeAlias = Literal["planning", "coding", "summary"]
 ModelApi: TypeAlias = Literal["openai-compatible", "openai", "anthropic", "gemini"]
@@ -57,9 +60,12 @@ class Router(Table, frozen=True, kw_only=True):
 class Agent(Table, frozen=True, kw_only=True):
     """What the agent has and how long it works.
 
-    tools          the only tools that it has; all of them if missing
-    max_turns      how often the model is asked for one prompt
-    allow_private  whether tools may reach private addresses that a rule allows
+    tools              the only tools that it has; all of them if missing
+    max_turns          how often the model is asked for one prompt
+    allow_private      whether tools may reach private addresses that an egress rule names
+    search_url         a search engine that answers JSON, with `{query}` and perhaps `{count}`
+    search_key_env     the variable with its key
+    search_key_header  the header for the key; `Authorization: Bearer` if empty
     """
 
     tools: tuple[str, ...] | None = None
@@ -68,7 +74,12 @@ class Agent(Table, frozen=True, kw_only=True):
     allow_private: bool = False
     search_url: str = ""
     search_key_env: str = ""
+    search_key_header: str = ""
     browser_cdp_url: str = ""
+
+    def __post_init__(self) -> None:
+        if self.search_url and "{query}" not in self.search_url:
+            raise ValueError("`search_url` has no {query}")
 
 
 class Secrets(Table, frozen=True, kw_only=True):
@@ -98,6 +109,21 @@ class EgressRule(Table, frozen=True, kw_only=True):
     methods: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
     schemes: tuple[Literal["http", "https", "ws", "wss"], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what could never match, because a wrong rule must not go unnoticed."""
+        try:
+            canonical_host(self.host)
+            if self.path_prefix:
+                decoded_segments(self.path_prefix)
+        except EgressError as error:
+            raise ValueError(str(error)) from None
+        if not self.tool:
+            raise ValueError("`tool` is empty: write a tool, or '*' for every one")
+        if not all(method.isascii() and method.isalpha() for method in self.methods):
+            raise ValueError(f"{list(self.methods)} are not HTTP methods")
+        if not all(0 < port < 1 << 16 for port in self.ports):
+            raise ValueError(f"{list(self.ports)} are not ports")
 
 
 class Egress(Table, frozen=True, kw_only=True):
