@@ -2,8 +2,8 @@
 
 Rules:
 
-- A destination is a scheme, a host and a port, named in advance. A client can have an allowlist
-  instead.
+- A destination is a scheme, a host and a port, named in advance. A client can have a policy
+  for hosts instead.
 - A name is resolved once per connection, all its addresses are checked, and a checked one is
   dialled. The certificate is verified for the name.
 - Redirects are returned and not followed. No cookies, no proxy variables, no retries, no
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import ssl
+from collections.abc import Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,10 +24,10 @@ from infloop.egress.resolve import SystemLookup
 from infloop.errors import EgressError
 from infloop.model.hosts import authority, canonical_host, parse_url
 from infloop.policy.addresses import LOOPBACK, PRIVATE, refused_range
-from infloop.policy.hosts import Allowlist, HostDecision
+from infloop.policy.hosts import HostDecision
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -108,14 +109,14 @@ class Client:
 
     def __init__(
         self,
-        allowed: Sequence[Destination] | Allowlist,
+        allowed: Sequence[Destination] | HostPolicy,
         *,
         lookup: Lookup | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """Allow these destinations; `lookup` and `tls` replace the system's resolver and trust."""
         self._policy: HostPolicy = (
-            allowed if isinstance(allowed, Allowlist) else Destinations(allowed)
+            Destinations(allowed) if isinstance(allowed, Sequence) else allowed
         )
         self._lookup = lookup or SystemLookup()
         self._tls = tls
