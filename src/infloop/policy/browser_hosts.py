@@ -45,8 +45,7 @@ class BrowserHosts:
         # Encrypted HTTP and encrypted WebSockets look the same to a proxy.
         schemes = ("http",) if scheme == "http" else ("https", "wss")
         decisions = [self._decide(f"{each}://{place}") for each in schemes]
-        best = next((each for each in decisions if each.allowed), decisions[0])
-        return best
+        return next((each for each in decisions if each.allowed), decisions[0])
 
     def _decide(self, url: str) -> HostDecision:
         decision = decide_request(self._rules, RULE_NAME, "GET", url)

@@ -30,7 +30,7 @@ class Browser(Protocol):
         """The address of the page when a tool has last looked; empty without a page."""
 
     def started(self) -> AbstractAsyncContextManager[Session]:
-        """Return the open browser; start one if there is none."""
+        """Return the browser, which may have no page yet."""
 
     def session(self) -> AbstractAsyncContextManager[Session]:
         """Return the open browser; ToolError if there is none."""

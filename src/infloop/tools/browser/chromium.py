@@ -47,6 +47,16 @@ _PORT = 3128
 _SHELL = "/bin/sh"
 # The browser reads commands from descriptor 3 and writes answers to 4.
 _SCRIPT = 'exec "$0" --user-data-dir="$TMPDIR/profile" "$@" 3<&0 4>&1 0</dev/null 1>&2'
+_FEATURES = (
+    "BackForwardCache",
+    "DnsOverHttps",
+    "MediaRouter",
+    "NetworkErrorLogging",
+    "OptimizationHints",
+    "Prerender2",
+    "Reporting",
+    "Translate",
+)
 _SWITCHES = (
     "--headless",
     "--remote-debugging-pipe",
@@ -65,8 +75,7 @@ _SWITCHES = (
     "--disable-domain-reliability",
     "--disable-sync",
     "--disable-breakpad",
-    "--disable-features=BackForwardCache,Prerender2,Reporting,NetworkErrorLogging,DnsOverHttps,"
-    "MediaRouter,OptimizationHints,Translate",
+    f"--disable-features={','.join(_FEATURES)}",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     # The proxy resolves names. Loopback is not exempt from it.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from infloop.tools.base import Tool, ToolError, ToolFamily
 from infloop.tools.browser.browser_tool import NOT_STARTED, BrowserTool, Nothing
@@ -19,9 +18,7 @@ if TYPE_CHECKING:
 
     from infloop.sandbox.base import Sandbox
     from infloop.tools.browser.links import BrowserOptions
-
-WriteFile: TypeAlias = Callable[[str, bytes], Awaitable[None]]
-"""Writes a file of the workspace; ToolError for a path that is not in it."""
+    from infloop.tools.workspace.files import Workspace
 
 
 class Close(BrowserTool[Nothing]):
@@ -41,7 +38,7 @@ class Close(BrowserTool[Nothing]):
 class BrowserTools(ToolFamily):
     """A browser that starts with the first page and ends with the agent."""
 
-    def __init__(self, sandbox: Sandbox, options: BrowserOptions, write_file: WriteFile) -> None:
+    def __init__(self, sandbox: Sandbox, options: BrowserOptions, workspace: Workspace) -> None:
         """Start nothing yet. The sandbox must not belong to a single step of a run."""
         self._sandbox = sandbox
         self._options = options
@@ -57,7 +54,7 @@ class BrowserTools(ToolFamily):
             WaitFor(self),
             ReadPage(self),
             RunJs(self),
-            Screenshot(self, write_file),
+            Screenshot(self, workspace),
             Close(self),
         )
 
@@ -74,15 +71,13 @@ class BrowserTools(ToolFamily):
         async with self._one_at_a_time:
             if self._session is None or self._session.ended:
                 await self._end()
-                session = Session(self._sandbox, self._options)
-                await session.open()
-                self._session = session
+                self._session = Session(self._sandbox, self._options)
             yield self._session
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
         async with self._one_at_a_time:
-            if self._session is None:
+            if self._session is None or not (self._session.is_open or self._session.ended):
                 raise ToolError("browser-not-started", NOT_STARTED)
             if reason := self._session.ended:
                 await self._end()

@@ -40,7 +40,6 @@ class Navigate(BrowserTool[NavigateArguments]):
         async with self.browser.started() as session:
             if arguments.allow_private:
                 session.permit_private(url)
-            await session.check("GET", url)
             return await session.navigate(url)
 
 

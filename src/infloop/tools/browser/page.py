@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from infloop.tools.base import ToolError
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 MAX_PAGE_CHARS = 50_000
 """How much text of a page is returned."""
 
-_SETTLE_S = 0.1
+_SETTLE_S = 2.0
 _LOAD_S = 10.0
+_SCRIPT_S = 20.0
 _POLL_S = 0.05
 _LONGEST_TITLE = 500
 _CLICKABLE = (
@@ -47,6 +49,8 @@ _SELECT_ALL = """function () {
   if (this.select) this.select()
   else if (this.isContentEditable) getSelection().selectAllChildren(this)
 }"""
+# Pages submit forms and follow links in tasks of their own, which come before this timer.
+_SETTLE = "new Promise(done => setTimeout(done, 50))"
 _TEXT = f"""(() => {{
   const root = document.body || document.documentElement
   return root ? (root.innerText ?? root.textContent ?? '').slice(0, {MAX_PAGE_CHARS + 1}) : ''
@@ -89,7 +93,9 @@ class Page:
 
     async def settle(self, seconds: float = _LOAD_S) -> None:
         """Wait a moment for a navigation to begin, and until it has loaded or the time is over."""
-        await asyncio.sleep(_SETTLE_S)
+        with suppress(ToolError):  # the world is gone if a navigation has begun
+            await self._value(_SETTLE, timeout_s=_SETTLE_S)
+        await self.place()
         try:
             async with asyncio.timeout(seconds):
                 while self.loading:
@@ -204,12 +210,14 @@ class Page:
         made = await self.call("Page.createIsolatedWorld", frameId=self.target, worldName="tools")
         return int(made["executionContextId"])
 
-    async def _value(self, expression: str) -> object:
+    async def _value(self, expression: str, timeout_s: float = _SCRIPT_S) -> object:
         answer = await self.call(
             "Runtime.evaluate",
             expression=expression,
             contextId=await self._world(),
             returnByValue=True,
+            awaitPromise=True,
+            timeout_s=timeout_s,
         )
         return (answer.get("result") or {}).get("value")
 
@@ -243,7 +251,7 @@ async def _repeat(look: Callable[[], Awaitable[bool]], timeout_s: float) -> bool
     """Look until there is something to see, or the time is over."""
     try:
         async with asyncio.timeout(timeout_s):
-            while not await look():
+            while not await look():  # noqa: ASYNC110  (a page has no event for it)
                 await asyncio.sleep(_POLL_S)
     except TimeoutError:
         return False

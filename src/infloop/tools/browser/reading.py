@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from infloop.tools.browser.browser_tool import Browser
-    from infloop.tools.browser.family import WriteFile
+    from infloop.tools.workspace.files import Workspace
 
-SCREENSHOT = ".infloop-browser/screenshot.png"
+SCREENSHOT = ".browser/screenshot.png"
 _MAX_WAIT_MS = 30_000
 _SCRIPT_S = 20.0
 
@@ -98,9 +99,9 @@ class Screenshot(BrowserTool[ScreenshotArguments]):
     description = "Save a picture of the visible part of the page as PNG. Returns its path."
     arguments = ScreenshotArguments
 
-    def __init__(self, browser: Browser, write_file: WriteFile) -> None:
+    def __init__(self, browser: Browser, workspace: Workspace) -> None:
         super().__init__(browser)
-        self._write_file = write_file
+        self._workspace = workspace
 
     def needs(self, arguments: ScreenshotArguments) -> Sequence[Need]:
         return [Need("write", arguments.path), *super().needs(arguments)]
@@ -110,5 +111,5 @@ class Screenshot(BrowserTool[ScreenshotArguments]):
             await session.check_current()
             picture = await session.page.screenshot()
             await session.check_current()
-            await self._write_file(arguments.path, picture)
+        await asyncio.to_thread(self._workspace.write_bytes, arguments.path, picture)
         return arguments.path

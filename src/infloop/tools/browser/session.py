@@ -45,7 +45,7 @@ _NOWHERE = "127.0.0.1:9"
 
 
 class Session:
-    """A browser with one page. `open` starts it; its owner must close it."""
+    """A browser with one page. It starts with the first page; its owner must close it."""
 
     def __init__(self, sandbox: Sandbox, options: BrowserOptions) -> None:
         self._hosts = BrowserHosts(options.rules)
@@ -77,7 +77,12 @@ class Session:
         assert self._page is not None
         return self._page
 
-    async def open(self) -> None:
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a page."""
+        return self._page is not None
+
+    async def _open(self) -> None:
         """Start the browser; ToolError if that fails, and then nothing of it is left."""
         self._running = asyncio.create_task(self._run())
         try:
@@ -141,12 +146,11 @@ class Session:
         place = parse_request_url(url)
         self._hosts.private.add((place.host, place.port))
 
-    async def check(self, method: str, url: str) -> None:
-        """Return if a page may be asked for; ToolError if not."""
-        await self._guard.check_request(method, url, is_page=True)
-
     async def navigate(self, url: str) -> str:
-        """Open a page that was checked; return a description of it."""
+        """Open a page; return a description of it. The browser starts if the page is allowed."""
+        await self._guard.check_request("GET", url, is_page=True)
+        if self._page is None:
+            await self._open()
         page = self.page
         self._forget()
         page.loading = True
@@ -204,7 +208,8 @@ class Session:
     # -- what the browser says ---------------------------------------------------------------------
 
     def _on_decision(self, decision: Decision) -> None:
-        if decision.verdict == "refused" and decision.host:
+        # The browser sends the token when it is asked for it.
+        if decision.verdict == "refused" and decision.host and decision.cause != "token":
             self._refused_places[decision.host, decision.port] = decision.reason
         self._report(decision)
 
