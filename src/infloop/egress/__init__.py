@@ -19,6 +19,8 @@
     reports            what a proxy reports to its run
     loopback_listener  a listener for children that share this machine's network
 
+    websocket          a WebSocket to a program on this machine
+
     resolve            resolves a name once and checks all its addresses
     dial               connects to one of them
 

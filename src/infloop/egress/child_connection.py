@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     from infloop.egress.limits import ProxyLimits, UploadBudget
     from infloop.egress.reports import Kind, RefusalCause
-    from infloop.egress.resolve import Lookup
+    from infloop.egress.resolve import HostPolicy, Lookup
     from infloop.errors import EgressFailure
     from infloop.model.hosts import HttpUrl, Scheme
-    from infloop.policy.hosts import Allowlist, HostVerdict
+    from infloop.policy.hosts import HostVerdict
     from infloop.policy.routes import Dialect
 
 _WARMED_UP = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
@@ -62,7 +62,7 @@ _STATUS: dict[EgressFailure, int] = {
 class ProxyContext:
     """What all connections of a proxy share. `token` is empty if the listener is private."""
 
-    allowed: Allowlist
+    allowed: HostPolicy
     limits: ProxyLimits
     uploads: UploadBudget
     lookup: Lookup

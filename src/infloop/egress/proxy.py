@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
     from infloop.egress.broker import Broker
     from infloop.egress.reports import RefusalCause
-    from infloop.egress.resolve import Lookup
-    from infloop.policy.hosts import Allowlist
+    from infloop.egress.resolve import HostPolicy, Lookup
 
 _ACCEPTED_AT_ONCE = 64
 _RETRY_S = 0.1
@@ -47,7 +46,7 @@ class Proxy:
 
     def __init__(
         self,
-        allowed: Allowlist,
+        allowed: HostPolicy,
         *,
         token: str,
         on_decision: Callable[[Decision], None],

@@ -1,0 +1,94 @@
+"""The tools of a browser, and the browser that they share."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from infloop.tools.base import Tool, ToolError, ToolFamily
+from infloop.tools.browser.browser_tool import NOT_STARTED, BrowserTool, Nothing
+from infloop.tools.browser.interaction import Click, PressKey, Scroll, Type
+from infloop.tools.browser.navigation import Back, Navigate
+from infloop.tools.browser.reading import ReadPage, RunJs, Screenshot, WaitFor
+from infloop.tools.browser.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from infloop.sandbox.base import Sandbox
+    from infloop.tools.browser.links import BrowserOptions
+    from infloop.tools.workspace.files import Workspace
+
+
+class Close(BrowserTool[Nothing]):
+    name = "browser_close"
+    description = "Close the browser. Closing it again does nothing."
+    arguments = Nothing
+
+    def __init__(self, family: BrowserTools) -> None:
+        super().__init__(family)
+        self._family = family
+
+    async def run(self, arguments: Nothing) -> str:
+        await self._family.close()
+        return "ok"
+
+
+class BrowserTools(ToolFamily):
+    """A browser that starts with the first page and ends with the agent."""
+
+    def __init__(self, sandbox: Sandbox, options: BrowserOptions, workspace: Workspace) -> None:
+        """Start nothing yet. The sandbox must not belong to a single step of a run."""
+        self._sandbox = sandbox
+        self._options = options
+        self._session: Session | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._tools: tuple[Tool[Any], ...] = (
+            Navigate(self),
+            Back(self),
+            Scroll(self),
+            Click(self),
+            Type(self),
+            PressKey(self),
+            WaitFor(self),
+            ReadPage(self),
+            RunJs(self),
+            Screenshot(self, workspace),
+            Close(self),
+        )
+
+    @property
+    def tools(self) -> tuple[Tool[Any], ...]:
+        return self._tools
+
+    @property
+    def address(self) -> str:
+        return self._session.last_url if self._session else ""
+
+    @asynccontextmanager
+    async def started(self) -> AsyncIterator[Session]:
+        async with self._one_at_a_time:
+            if self._session is None or self._session.ended:
+                await self._end()
+                self._session = Session(self._sandbox, self._options)
+            yield self._session
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        async with self._one_at_a_time:
+            if self._session is None or not (self._session.is_open or self._session.ended):
+                raise ToolError("browser-not-started", NOT_STARTED)
+            if reason := self._session.ended:
+                await self._end()
+                raise ToolError("browser-ended", f"{reason}; call browser_navigate to start again")
+            yield self._session
+
+    async def close(self) -> None:
+        async with self._one_at_a_time:
+            await self._end()
+
+    async def _end(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()

@@ -1,0 +1,61 @@
+"""Tools that open pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infloop.errors import EgressError
+from infloop.model.capabilities import Need
+from infloop.policy.egress_rules import parse_request_url
+from infloop.tools.base import Arguments
+from infloop.tools.browser.browser_tool import BrowserTool, Nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class NavigateArguments(Arguments, frozen=True):
+    """`allow_private` asks for permission to reach a private address."""
+
+    url: str
+    allow_private: bool = False
+
+
+class Navigate(BrowserTool[NavigateArguments]):
+    name = "browser_navigate"
+    description = (
+        "Open a web page in the browser, which starts if it is not running. Returns its title and "
+        "URL; read it with browser_read_page. A private address needs allow_private and a "
+        "permission."
+    )
+    arguments = NavigateArguments
+
+    def needs(self, arguments: NavigateArguments) -> Sequence[Need]:
+        url = _canonical(arguments.url)
+        needs = [Need("network-read", url)]
+        return [*needs, Need("private-network", url)] if arguments.allow_private else needs
+
+    async def run(self, arguments: NavigateArguments) -> str:
+        url = _canonical(arguments.url)
+        async with self.browser.started() as session:
+            if arguments.allow_private:
+                session.permit_private(url)
+            return await session.navigate(url)
+
+
+class Back(BrowserTool[Nothing]):
+    name = "browser_back"
+    description = "Return to the page before this one. Returns its title and URL."
+    arguments = Nothing
+
+    async def run(self, arguments: Nothing) -> str:
+        async with self.browser.session() as session:
+            return await session.back()
+
+
+def _canonical(url: str) -> str:
+    """Return a URL in its canonical form; one that cannot be parsed is returned as it is."""
+    try:
+        return str(parse_request_url(url))
+    except EgressError:
+        return url

@@ -1,0 +1,115 @@
+"""Tools that read the page."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from infloop.model.capabilities import Need
+from infloop.tools.base import Arguments, ToolError
+from infloop.tools.browser.browser_tool import BrowserTool, Nothing
+from infloop.tools.browser.page import MAX_PAGE_CHARS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from infloop.tools.browser.browser_tool import Browser
+    from infloop.tools.workspace.files import Workspace
+
+SCREENSHOT = ".browser/screenshot.png"
+_MAX_WAIT_MS = 30_000
+_SCRIPT_S = 20.0
+
+
+class WaitForArguments(Arguments, frozen=True):
+    """A CSS selector, a visible text, or both."""
+
+    selector: str = ""
+    text: str = ""
+    timeout_ms: Annotated[int, Meta(ge=0)] = 10_000
+
+
+class WaitFor(BrowserTool[WaitForArguments]):
+    name = "browser_wait_for"
+    description = (
+        "Wait until a CSS selector matches and a text is visible; at most 30 seconds. Give one of "
+        "them or both."
+    )
+    arguments = WaitForArguments
+
+    async def run(self, arguments: WaitForArguments) -> str:
+        if not (arguments.selector or arguments.text):
+            raise ToolError("bad-arguments", "give a selector, a text, or both")
+        timeout_s = min(arguments.timeout_ms, _MAX_WAIT_MS) / 1000
+        async with self.browser.session() as session:
+            await session.check_current()
+            found = await session.page.wait_for(arguments.selector, arguments.text, timeout_s)
+            described = await session.describe()
+        if not found:
+            raise ToolError("timed-out", f"it did not appear in {timeout_s:g} s")
+        return described
+
+
+class ReadPage(BrowserTool[Nothing]):
+    name = "browser_read_page"
+    description = "Return the title, URL and visible text of the page."
+    arguments = Nothing
+
+    async def run(self, arguments: Nothing) -> str:
+        async with self.browser.session() as session:
+            await session.check_current()
+            text = await session.page.text()
+            described = await session.describe()
+        cut = "\n[… the page is longer …]" if len(text) > MAX_PAGE_CHARS else ""
+        return f"{described}\n\n{text[:MAX_PAGE_CHARS]}{cut}"
+
+
+class RunJsArguments(Arguments, frozen=True):
+    """`expression` is evaluated in the page; a promise is waited for."""
+
+    expression: Annotated[str, Meta(max_length=100_000)]
+
+
+class RunJs(BrowserTool[RunJsArguments]):
+    name = "browser_run_js"
+    description = "Evaluate a JavaScript expression in the page. Returns its value as JSON."
+    arguments = RunJsArguments
+    acts = True
+
+    def needs(self, arguments: RunJsArguments) -> Sequence[Need]:
+        return [Need("execute", arguments.expression), *super().needs(arguments)]
+
+    async def run(self, arguments: RunJsArguments) -> str:
+        async with self.browser.session() as session:
+            await session.check_current()
+            value = await session.page.run_script(arguments.expression, _SCRIPT_S)
+            return f"{await session.act()}\n\n{value[:MAX_PAGE_CHARS]}"
+
+
+class ScreenshotArguments(Arguments, frozen=True):
+    """`path` is a path in the workspace."""
+
+    path: str = SCREENSHOT
+
+
+class Screenshot(BrowserTool[ScreenshotArguments]):
+    name = "browser_screenshot"
+    description = "Save a picture of the visible part of the page as PNG. Returns its path."
+    arguments = ScreenshotArguments
+
+    def __init__(self, browser: Browser, workspace: Workspace) -> None:
+        super().__init__(browser)
+        self._workspace = workspace
+
+    def needs(self, arguments: ScreenshotArguments) -> Sequence[Need]:
+        return [Need("write", arguments.path), *super().needs(arguments)]
+
+    async def run(self, arguments: ScreenshotArguments) -> str:
+        async with self.browser.session() as session:
+            await session.check_current()
+            picture = await session.page.screenshot()
+            await session.check_current()
+        await asyncio.to_thread(self._workspace.write_bytes, arguments.path, picture)
+        return arguments.path
