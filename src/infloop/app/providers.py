@@ -15,6 +15,7 @@ from infloop.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from infloop.app.sandbox import OpenedSandbox
     from infloop.catalog import ProviderFiles
     from infloop.model.provider import ProgramProvider
     from infloop.model.provider import Provider as Manifest
@@ -26,28 +27,27 @@ if TYPE_CHECKING:
     from infloop.tools.gate import Gate
 
 AGENT_SESSIONS_DIR = "agent-sessions"
-AGENT_STATE_DIR = "agent-state"
 
 
 def provider_finder(
-    chosen: Settings, passthrough: tuple[str, ...], user: tuple[int, int] | None
+    chosen: Settings, passthrough: tuple[str, ...], opened: OpenedSandbox
 ) -> Callable[[str, StepServices], Provider]:
     """Return the function that finds a provider by its id; a changed manifest counts at once.
 
-    Children run as `user` if it is set.
+    Children run as the user of the sandbox, if it has one.
     """
     from infloop.providers.context import ProviderContext
     from infloop.providers.transports import make_provider
     from infloop.runtime.confinement.fence import NO_EXTRA_ACCESS
 
     folders = provider_folders(chosen)
-    allowed = passthrough
+    allowed, user = passthrough, opened.user
 
     def environment(passthrough: Sequence[str]) -> dict[str, str]:
         return child_environment(child_source_environment(user), (*allowed, *passthrough), {})
 
     def agent(step: StepServices) -> AgentServices:
-        return _agent_services(chosen, environment(()), step)
+        return _agent_services(chosen, opened, environment(()), step)
 
     def find(provider_id: str, step: StepServices) -> Provider:
         manifest = manifest_of(folders, provider_id)
@@ -75,7 +75,7 @@ def provider_finder(
 
 
 def _agent_services(
-    chosen: Settings, environment: Mapping[str, str], step: StepServices
+    chosen: Settings, opened: OpenedSandbox, environment: Mapping[str, str], step: StepServices
 ) -> AgentServices:
     """Return what the built-in agent of one step is given."""
     from infloop.providers.context import AgentServices
@@ -86,14 +86,14 @@ def _agent_services(
 
         context = ToolContext(
             directory=Path(directory),
+            private=(chosen.data_dir,),
             sandbox=lambda: step.make_sandbox(NO_EXTRA_ACCESS),
+            own_sandbox=opened.sandbox,
             environment=environment,
             variables=os.environ,
             config=chosen.agent_config,
-            state=chosen.data_dir / AGENT_STATE_DIR,
-            protected=(chosen.data_dir,),
-            max_command_ms=chosen.max_command_ms,
-            max_output_bytes=chosen.max_output_bytes,
+            scratch=opened.scratch,
+            user=opened.user,
         )
         return open_toolset(
             context,

@@ -99,7 +99,7 @@ async def open_service(
                     (Path(opened.scratch) if user else chosen.data_dir).resolve() / "homes", user
                 ),
                 environment=environment,
-                find_provider=provider_finder(chosen, passthrough, user),
+                find_provider=provider_finder(chosen, passthrough, opened),
                 egress=EgressRules(
                     chosen.egress_enforce,
                     by_commas(chosen.egress_allowlist),

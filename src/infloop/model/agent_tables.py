@@ -35,7 +35,10 @@ def read_tables(raw: Raw) -> tuple[AgentConfig, list[str]]:
     problems = list(_problems(inspect.type_info(AgentConfig), found, ""))
     if problems:
         return AgentConfig(), problems
-    config = msgspec.convert(found, AgentConfig)
+    try:
+        config = msgspec.convert(found, AgentConfig)
+    except msgspec.ValidationError as error:
+        return AgentConfig(), [str(error)]
     return config, list(_contradictions(config))
 
 
@@ -89,10 +92,11 @@ def _contradictions(config: AgentConfig) -> Iterator[str]:
 
 
 def _address_problem(place: str, address: str, schemes: Sequence[str] = ()) -> Iterator[str]:
-    scheme, separator, rest = address.partition("://")
+    filled = address.replace("{query}", "query").replace("{count}", "1")
+    scheme, separator, rest = filled.partition("://")
     try:
         if address:
-            parse_url(f"http://{rest}" if separator and scheme in schemes else address)
+            parse_url(f"http://{rest}" if separator and scheme in schemes else filled)
     except EgressError:
         yield f"{place}: must be an http or https address without a user or a password"
 

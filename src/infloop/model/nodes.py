@@ -296,6 +296,12 @@ class AgentConfig(FileModel):
         "Idle limit",
         "An agent that prints nothing for this long (ms) is stopped as stalled; 0 means no limit.",
     )
+    session_id: Selector = field(
+        None,
+        "Session",
+        "The agent's own session to continue: the `sessionId` of an earlier step.",
+        template=True,
+    )
     tools: tuple[str, ...] | None = field(
         None,
         "Tools",

@@ -50,6 +50,9 @@ async def perform(step: StepContext, config: JsonObject) -> Outcome:
             f"provider {provider_id!r} has tools of its own, which 'tools' cannot limit; remove "
             "'tools', or use the built-in agent"
         )
+    session_id = as_text(config.get("sessionId")).strip()
+    if session_id.startswith("-"):  # a program would take it for an option
+        return failed(f"sessionId {session_id[:80]!r} is not the id of a session")
     remote = is_remote(provider)
     cwd = step.workdir if remote else await step.directory(config.get("cwd"))
     worktree = "" if remote else await step.worktree(config, cwd)
@@ -67,7 +70,7 @@ async def perform(step: StepContext, config: JsonObject) -> Outcome:
         profile=as_text(config.get("profile")),
         agent=as_text(config.get("agent")).strip(),
         skip_permissions=config.get("skipPermissions") is True,
-        session_id=as_text(config.get("sessionId")),
+        session_id=session_id,
         session_usage=session_usage(config),
         session_cost_usd=session_cost_usd(config),
         idle_timeout_ms=whole_number(config.get("idleTimeoutMs"), 0),

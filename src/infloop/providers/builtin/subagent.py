@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from infloop.model.capabilities import CAPABILITIES, Need, ToolRule
-from infloop.policy.tool_policy import ToolPolicy
+from infloop.model.capabilities import Need
+from infloop.policy.tool_policy import INHERITED_RULES, ToolPolicy
 from infloop.providers.builtin.conversation import SUBAGENT, Conversation, Turns
 from infloop.providers.builtin.instructions import INSTRUCTIONS
 from infloop.tools.base import Arguments, Tool, ToolError, ToolFamily
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from infloop.tools.gate import Gate
 
 MAX_DEPTH = 2
-
-INHERITED = tuple(ToolRule(capability, "allow") for capability in CAPABILITIES)
-"""The rules of a sub-agent: those above it decide."""
 
 
 class SubagentArguments(Arguments, frozen=True):
@@ -59,7 +56,7 @@ class Subagents(ToolFamily):
             raise ToolError(
                 "too-deep", f"there are {MAX_DEPTH} sub-agents below each other already"
             )
-        policy = ToolPolicy(INHERITED, None if tools is None else frozenset(tools))
+        policy = ToolPolicy(INHERITED_RULES, None if tools is None else frozenset(tools))
         gate = self._gates[-1].narrowed(policy)
         self._gates.append(gate)
         try:
