@@ -65,7 +65,7 @@ class ApplyPatch(FileTool[PatchArguments]):
         data = before.data
         if operation.hunks:
             data = patched(as_text(data, path), operation.hunks, path).encode()
-        if operation.move_to:
+        if operation.move_to is not None:
             moved = Change(operation.move_to, data, like=before.status)
             return [moved, Change(path, None, before)]
         return [Change(path, data, before)]
@@ -75,7 +75,7 @@ def _checked(operations: Sequence[FileOperation]) -> list[FileOperation]:
     """Return the operations with the paths as they are opened; no path may be there twice."""
     checked: list[FileOperation] = []
     for each in operations:
-        if isinstance(each, AddFile | DeleteFile) or not each.move_to:
+        if isinstance(each, AddFile | DeleteFile) or each.move_to is None:
             checked.append(each._replace(path=written_path(each.path)))
         else:
             move_to = written_path(each.move_to)
@@ -89,7 +89,7 @@ def _checked(operations: Sequence[FileOperation]) -> list[FileOperation]:
 
 
 def _paths(operation: FileOperation) -> list[str]:
-    if isinstance(operation, AddFile | DeleteFile) or not operation.move_to:
+    if isinstance(operation, AddFile | DeleteFile) or operation.move_to is None:
         return [operation.path]
     return [operation.path, operation.move_to]
 
@@ -106,6 +106,6 @@ def _described(operation: FileOperation) -> str:
         return f"added {operation.path}"
     if isinstance(operation, DeleteFile):
         return f"deleted {operation.path}"
-    if operation.move_to:
+    if operation.move_to is not None:
         return f"moved {operation.path} to {operation.move_to}"
     return f"changed {operation.path}"

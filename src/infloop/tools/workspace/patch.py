@@ -69,7 +69,7 @@ class UpdateFile(NamedTuple):
     """A file that is changed, or moved, or both."""
 
     path: str
-    move_to: str
+    move_to: str | None
     hunks: tuple[Hunk, ...]
 
 
@@ -121,9 +121,8 @@ class _Reader:
             hunks.append(self._hunk(is_first=not hunks))
         if not hunks and not moved:
             raise self._problem("the file is neither changed nor moved")
-        return UpdateFile(
-            path, moved[0].removeprefix(_MOVE).rstrip() if moved else "", tuple(hunks)
-        )
+        move_to = moved[0].removeprefix(_MOVE).rstrip() if moved else None
+        return UpdateFile(path, move_to, tuple(hunks))
 
     def _hunk(self, *, is_first: bool) -> Hunk:
         begin = self._at + 1
