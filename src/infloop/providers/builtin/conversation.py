@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from infloop.errors import AuditError, GuardError
+from infloop.policy.leaks.guard import BLOCKED
 from infloop.providers.base import Done, ProviderNotice, Text, Tool, ToolResult, denied
 from infloop.providers.builtin.models import ModelFailed
 from infloop.providers.http.answers import length_notice
@@ -132,7 +133,7 @@ class Conversation:
             else:
                 result = await self._call(gate, call)
                 text, code = result.text, result.code
-            shown = f"error ({code}): {text}" if code else text
+            shown = f"error ({code}): {text}" if code and text != BLOCKED else text
             returned.append(
                 ToolReturnPart(
                     tool_name=call.tool_name,
@@ -164,7 +165,9 @@ class Conversation:
             await self._emit(denied(name, LIST))
         elif result.leaks:
             found = ", ".join(result.leaks)
-            await self._emit(ProviderNotice(f"[leaks] {name} returned secrets: {found}"))
+            await self._emit(
+                ProviderNotice(f"[leaks] {name} returned secrets: {found}", is_warning=True)
+            )
         shown = f"{result.code}: {result.text}" if result.code else result.text
         await self._emit(ToolResult(one_line(shown, MAX_SUMMARY_CHARS), kind))  # type: ignore[arg-type]
         self._note(call, result)
