@@ -127,7 +127,7 @@ class Gate:
     def definitions(self) -> list[ToolDefinition]:
         """Return the tools that the agent has, as a model sees them."""
         return [
-            ToolDefinition(name, tool.description, msgspec.json.schema(tool.arguments))
+            ToolDefinition(name, tool.description, tool.schema())
             for name, tool in self._tools.items()
             if name == tool.name and is_listed(self._policies, name)
         ]
