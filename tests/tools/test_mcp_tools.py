@@ -1,4 +1,4 @@
-"""Tools of MCP servers, through the gate: programs in the sandbox, servers over HTTP, hostile ones."""
+"""Tools of MCP servers, through the gate: programs, servers over HTTP, hostile ones."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class Gate:
         except ToolError as error:
             outcome, text, detail = error.code, str(error), error.detail
         except EgressError as error:
-            outcome, text = f"network-{error.failure}", str(error)
+            outcome, text, detail = f"network-{error.failure}", str(error), str(error)
         except AuditError:
             raise
         except (StepError, InfloopError) as error:

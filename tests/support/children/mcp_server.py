@@ -11,6 +11,9 @@ import os
 import subprocess
 import sys
 import time
+from typing import Any
+
+Message = dict[str, Any]
 
 
 def main() -> None:
@@ -27,7 +30,7 @@ def main() -> None:
             answer(message, script)
 
 
-def answer(message: dict, script: dict) -> None:
+def answer(message: Message, script: Message) -> None:
     if message["method"] == "initialize":
         reply(
             message,
@@ -44,7 +47,7 @@ def answer(message: dict, script: dict) -> None:
         call(message, params["name"], params.get("arguments") or {}, script)
 
 
-def call(message: dict, name: str, arguments: dict, script: dict) -> None:
+def call(message: Message, name: str, arguments: Message, script: Message) -> None:
     match name:
         case "hang":
             time.sleep(1000)
@@ -88,15 +91,15 @@ def call(message: dict, name: str, arguments: dict, script: dict) -> None:
             text(message, json.dumps(arguments))
 
 
-def text(message: dict, words: str) -> None:
+def text(message: Message, words: str) -> None:
     reply(message, {"content": [{"type": "text", "text": words}]})
 
 
-def reply(message: dict, result: dict) -> None:
+def reply(message: Message, result: Message) -> None:
     say({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
-def say(message: dict) -> None:
+def say(message: Message) -> None:
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
