@@ -7,14 +7,17 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from infloop import cli
+from infloop.model.agent_config import AgentConfig
 from infloop.model.check import check_workflow
 from infloop.model.loop_file.reading import parse_loop_file
 from infloop.model.nodes import NODE_MODELS
@@ -133,6 +136,13 @@ def test_settings_in_the_documents_load(section: Section, tmp_path: Path) -> Non
             file = tmp_path / "infloop.toml"
             file.write_text(block.text)
             load_settings({"INFLOOP_CONFIG": str(file)})
+
+
+@pytest.mark.parametrize("section", having("toml", "agent"), ids=str)
+def test_tables_of_the_agent_in_the_documents_are_right(section: Section) -> None:
+    for block in section.blocks:
+        if block.language == "toml":
+            msgspec.convert(tomllib.loads(block.text), AgentConfig)
 
 
 def write_files(section: Section, folder: Path) -> None:

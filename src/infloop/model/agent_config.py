@@ -14,6 +14,7 @@ An unknown key is an error: a misspelt rule must not leave a guard off.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
@@ -21,8 +22,12 @@ import msgspec
 
 from infloop.errors import EgressError
 from infloop.model.capabilities import ToolRule
-from infloop.model.hosts import canonical_host
+from infloop.model.hosts import canonical_host, parse_url, quoted
 from infloop.model.url_paths import decoded_segments
+
+# Our own fixed patterns: no nested repeats over the same characters.
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)  # noqa: TID251
+_SERVER = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)  # noqa: TID251
 
 TaskKind: TypeAlias = Literal["planning", "coding", "summary"]
 ModelApi: TypeAlias = Literal["openai-compatible", "openai", "anthropic", "gemini"]
@@ -154,9 +159,34 @@ class McpServer(Table, frozen=True, kw_only=True):
     env: tuple[str, ...] = ()
     url: str = ""
 
+    def __post_init__(self) -> None:
+        if bool(self.command) is bool(self.url):
+            raise ValueError("write either `command` or `url`")
+        if self.url and (self.args or self.env):
+            raise ValueError("`args` and `env` belong to a `command`")
+        if not all(_VARIABLE.fullmatch(name) for name in self.env):
+            # A value may be a secret, so it is not repeated.
+            raise ValueError("`env` has something that is not the name of a variable")
+        if self.url:
+            try:
+                parse_url(self.url)
+            except EgressError:
+                # It may contain a password, so it is not repeated.
+                raise ValueError("`url` is not a plain http(s) URL without user") from None
+
 
 class Mcp(Table, frozen=True, kw_only=True):
+    """The servers by name; their names are parts of the names of their tools."""
+
     servers: Mapping[str, McpServer] = {}
+
+    def __post_init__(self) -> None:
+        for name in self.servers:
+            if not _SERVER.fullmatch(name) or "__" in name or name.endswith("_"):
+                raise ValueError(
+                    f"{quoted(name)} cannot be the name of a server: write at most 32 lower-case "
+                    "letters, digits, '-' and single '_', beginning with a letter"
+                )
 
 
 class AgentConfig(Table, frozen=True, kw_only=True):

@@ -131,7 +131,7 @@ class Gate:
     def definitions(self) -> list[ToolDefinition]:
         """Return the tools that the agent has, as a model sees them."""
         return [
-            ToolDefinition(name, tool.description, _schema(tool.arguments))
+            ToolDefinition(name, tool.description, tool.schema())
             for name, tool in self._tools.items()
             if name == tool.name and is_listed(self._policies, name)
         ]
@@ -197,7 +197,7 @@ class Gate:
         except ToolError as error:
             outcome, text, detail = error.code, str(error), error.detail
         except EgressError as error:
-            outcome, text = f"network-{error.failure}", str(error)
+            outcome, text, detail = f"network-{error.failure}", str(error), str(error)
         except AuditError:
             raise
         except (StepError, InfloopError) as error:
@@ -237,14 +237,6 @@ def cut_text(text: str, limit: int) -> str:
     head = limit // 2
     tail = limit - head
     return f"{text[:head]}\n[… {len(text) - limit} characters omitted …]\n{text[-tail:]}"
-
-
-def _schema(arguments: type[Any]) -> dict[str, Any]:
-    """Return the JSON Schema of arguments; APIs want the object itself at the top."""
-    schema = msgspec.json.schema(arguments)
-    others: dict[str, Any] = schema.get("$defs", {})
-    top: dict[str, Any] = others.pop(schema.get("$ref", "").rpartition("/")[2], schema)
-    return {**top, "$defs": others} if others and top is not schema else top
 
 
 def _by_name(tools: Iterable[Tool[Any]]) -> Mapping[str, Tool[Any]]:

@@ -100,8 +100,10 @@ class BuiltinAgent:
         async with AsyncExitStack() as stack:
             subagents = Subagents(model, emit, turns)
             tools = None if request.tools is None else frozenset(request.tools)
-            gate = self._services.open_gate(request.cwd, tools, (subagents,))
+            gate, problems = await self._services.open_tools(request.cwd, tools, (subagents,))
             stack.push_async_callback(gate.close)
+            for problem in problems:
+                await emit(ProviderNotice(f"[tools] {problem}", is_warning=True))
             subagents.attach(gate)
 
             async def save() -> None:
