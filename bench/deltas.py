@@ -59,7 +59,7 @@ async def talking(folder: Path, talker: Talker) -> AsyncIterator[RunService]:
         dependencies = RunDependencies(
             sandbox=sandbox,
             environment=lambda extra=None: dict(extra or {}),
-            find_provider=lambda name, sandbox, ask: talker,
+            find_provider=lambda name, services: talker,
             limits=RunBudget(0, 0),
         )
         try:

@@ -6,6 +6,8 @@
 - An unknown name in the file is an error. An unknown variable is a warning, which every command
   prints: other programs may set variables with this prefix.
 - A setting is one field of `Settings`. `tools/gen_docs.py` writes it into `docs/settings.md`.
+- The tables of the file, such as `[providers.NAME]`, configure the built-in agent
+  (`infloop.model.agent_config`). They name variables that hold keys, never keys.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from infloop.errors import SettingsError
+from infloop.model.agent_config import AgentConfig
 from infloop.model.isolation import RequestedLevel
 from infloop.policy.leaks.modes import LeakMode
 from infloop.policy.spending import Window
@@ -76,6 +79,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     _sources: dict[str, Source] = PrivateAttr(default_factory=dict)
+    _agent_config: AgentConfig = PrivateAttr(default_factory=AgentConfig)
 
     data_dir: Path = Field(
         default_factory=_default_data_dir,
@@ -358,6 +362,17 @@ class Settings(BaseModel):
         """Return where the value of a setting is from."""
         return self._sources.get(name, "default")
 
+    def with_agent_config(self, config: AgentConfig) -> Settings:
+        """Return these settings with other tables."""
+        changed = self.model_copy()
+        changed._agent_config = config  # noqa: SLF001  (its own class)
+        return changed
+
+    @property
+    def agent_config(self) -> AgentConfig:
+        """The tables of the file."""
+        return self._agent_config
+
     @property
     def workflows(self) -> Path:
         return self.workflows_dir or self.data_dir / "workflows"
@@ -392,6 +407,7 @@ def shown_settings(chosen: Settings) -> dict[str, Any]:
     for name in SECRETS:
         values[name] = "set" if values[name] else "not set"
     return {
+        "tables": _shown_tables(chosen.agent_config),
         "values": values,
         "schema": Settings.model_json_schema(),
         "variables": {name: variable(name) for name in values},
@@ -409,7 +425,8 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """Read the file and the environment; the environment takes precedence."""
     env = os.environ if environ is None else environ
     in_file, in_environment = _from_file(env), _from_environment(env)
-    loaded = _validated({**in_file, **in_environment})
+    tables = _agent_tables(in_file)
+    loaded = _validated({**in_file, **in_environment}).with_agent_config(tables)
     from_file: dict[str, Source] = dict.fromkeys(in_file, "file")
     from_environment: dict[str, Source] = dict.fromkeys(in_environment, "environment")
     loaded.note_sources(from_file | from_environment)
@@ -440,6 +457,39 @@ def _from_file(env: Mapping[str, str]) -> dict[str, Any]:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"cannot read {str(path)!r}: {error}") from None
+
+
+def _agent_tables(in_file: dict[str, Any]) -> AgentConfig:
+    """Take the tables out of the file's content. Raises SettingsError with all their problems.
+
+    The mode of the leak guard is a setting too.
+    """
+    if not any(isinstance(value, dict | list) for value in in_file.values()):
+        return AgentConfig()
+    from infloop.model.agent_tables import TABLES, read_tables
+    from infloop.policy.credential_names import name_problems
+    from infloop.policy.leaks.rules import shipped_rules
+
+    raw = {name: in_file.pop(name) for name in TABLES if name in in_file}
+    config, problems = read_tables(raw)
+    for name in [name for name, value in in_file.items() if isinstance(value, dict)]:
+        del in_file[name]
+        near = difflib.get_close_matches(name[:80], TABLES, n=1)
+        hint = f"; did you mean [{near[0]}]?" if near else f"; known are {', '.join(TABLES)}"
+        problems.append(f"[{name[:40]}] is not a table of the settings{hint}")
+    mode = config.security.leaks.mode
+    if mode is not None and in_file.setdefault("leaks_mode", mode) != mode:
+        problems.append("[security.leaks] mode and leaks_mode contradict each other: remove one")
+    problems += name_problems(config, shipped_rules())
+    if problems:
+        raise SettingsError("\n".join(problems))
+    return config
+
+
+def _shown_tables(config: AgentConfig) -> dict[str, Any]:
+    from infloop.model.agent_tables import shown_tables
+
+    return shown_tables(config)
 
 
 def _default_file() -> Path | None:

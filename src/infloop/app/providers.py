@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infloop.app.catalogs import known_providers, provider_folders
@@ -12,34 +13,43 @@ from infloop.policy.environment import child_environment
 from infloop.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from infloop.app.sandbox import OpenedSandbox
     from infloop.catalog import ProviderFiles
     from infloop.model.provider import ProgramProvider
     from infloop.model.provider import Provider as Manifest
-    from infloop.policy.permissions import AskPerson
     from infloop.providers.base import Provider
-    from infloop.runtime.confinement.fence import Credential, ExtraAccess, MakeSandbox
+    from infloop.providers.context import AgentServices
+    from infloop.runtime.confinement.fence import Credential, ExtraAccess
+    from infloop.runtime.runs.dependencies import StepServices
+    from infloop.tools.base import ToolFamily
+    from infloop.tools.gate import Gate
+
+AGENT_SESSIONS_DIR = "agent-sessions"
 
 
 def provider_finder(
-    chosen: Settings, passthrough: tuple[str, ...], user: tuple[int, int] | None
-) -> Callable[[str, MakeSandbox, AskPerson | None], Provider]:
+    chosen: Settings, passthrough: tuple[str, ...], opened: OpenedSandbox
+) -> Callable[[str, StepServices], Provider]:
     """Return the function that finds a provider by its id; a changed manifest counts at once.
 
-    Children run as `user` if it is set.
+    Children run as the user of the sandbox, if it has one.
     """
     from infloop.providers.context import ProviderContext
     from infloop.providers.transports import make_provider
     from infloop.runtime.confinement.fence import NO_EXTRA_ACCESS
 
     folders = provider_folders(chosen)
-    allowed = passthrough
+    allowed, user = passthrough, opened.user
 
     def environment(passthrough: Sequence[str]) -> dict[str, str]:
         return child_environment(child_source_environment(user), (*allowed, *passthrough), {})
 
-    def find(provider_id: str, make_sandbox: MakeSandbox, ask_person: AskPerson | None) -> Provider:
+    def agent(step: StepServices) -> AgentServices:
+        return _agent_services(chosen, opened, environment(()), step)
+
+    def find(provider_id: str, step: StepServices) -> Provider:
         manifest = manifest_of(folders, provider_id)
         if manifest is None:
             raise StepError(
@@ -53,14 +63,54 @@ def provider_finder(
             folder=chosen.providers,
             max_command_ms=chosen.max_command_ms,
             max_api_call_ms=chosen.max_api_call_ms,
-            sandbox=lambda program: make_sandbox(
+            sandbox=lambda program: step.make_sandbox(
                 _extra_access(program, user) if program else NO_EXTRA_ACCESS
             ),
-            ask_person=ask_person,
+            ask_person=step.ask_person,
+            agent=agent(step),
         )
         return make_provider(manifest, context)
 
     return find
+
+
+def _agent_services(
+    chosen: Settings, opened: OpenedSandbox, environment: Mapping[str, str], step: StepServices
+) -> AgentServices:
+    """Return what the built-in agent of one step is given."""
+    from infloop.providers.context import AgentServices
+    from infloop.runtime.confinement.fence import NO_EXTRA_ACCESS
+
+    def open_gate(directory: str, tools: frozenset[str] | None, own: Sequence[ToolFamily]) -> Gate:
+        from infloop.tools.toolset import ToolContext, open_toolset
+
+        context = ToolContext(
+            directory=Path(directory),
+            private=(chosen.data_dir,),
+            sandbox=lambda: step.make_sandbox(NO_EXTRA_ACCESS),
+            own_sandbox=opened.sandbox,
+            environment=environment,
+            variables=os.environ,
+            config=chosen.agent_config,
+            scratch=opened.scratch,
+            user=opened.user,
+        )
+        return open_toolset(
+            context,
+            own,
+            tools=tools,
+            record=step.record_call,
+            leaks=step.leaks,
+            ask=step.ask_person,
+        )
+
+    return AgentServices(
+        config=chosen.agent_config,
+        sessions=chosen.data_dir / AGENT_SESSIONS_DIR,
+        leaks=step.leaks,
+        open_gate=open_gate,
+        reserve=step.reserve,
+    )
 
 
 def _extra_access(manifest: ProgramProvider, user: tuple[int, int] | None) -> ExtraAccess:

@@ -99,7 +99,7 @@ async def open_service(
                     (Path(opened.scratch) if user else chosen.data_dir).resolve() / "homes", user
                 ),
                 environment=environment,
-                find_provider=provider_finder(chosen, passthrough, user),
+                find_provider=provider_finder(chosen, passthrough, opened),
                 egress=EgressRules(
                     chosen.egress_enforce,
                     by_commas(chosen.egress_allowlist),
@@ -163,6 +163,7 @@ def known_secrets(chosen: Settings) -> Callable[[], list[Secret]]:
     """Return a function that returns all secrets of this process at the time of the call."""
     from infloop.application.sessions import KEY_FILE
     from infloop.catalog.secrets import FileSecrets
+    from infloop.policy.credential_names import key_variables
     from infloop.policy.leaks.known import Secret
     from infloop.policy.leaks.variables import secret_values
     from infloop.store.secret_file import read_secret
@@ -189,7 +190,13 @@ def known_secrets(chosen: Settings) -> Callable[[], list[Secret]]:
     ]
     folders = provider_folders(chosen)[:-1]  # the last is shipped with infloop: no secrets
     filed = FileSecrets(triggers, folders, os.environ)
-    return lambda: [*own, *filed.values(), *made_by_server()]
+
+    def configured() -> Iterator[Secret]:
+        """Yield the keys whose variables the tables of the settings name, as they are now."""
+        for _, name in key_variables(chosen.agent_config):
+            yield Secret(f"env:{name}", os.environ.get(name, ""))
+
+    return lambda: [*own, *configured(), *filed.values(), *made_by_server()]
 
 
 def make_approvals(chosen: Settings, store: Store, audit: AuditLog) -> Approvals:

@@ -206,7 +206,8 @@ def _program_of(manifest: AcpProvider | CliProvider) -> str:
 def _login_of(chosen: Settings, manifest: Provider) -> LoginStatus:
     from infloop.application.provider_logins import login_status
 
-    return login_status(manifest, os.environ, home_of(service_user(chosen.service_user)))
+    home = home_of(service_user(chosen.service_user))
+    return login_status(manifest, os.environ, home, chosen.agent_config)
 
 
 async def _models_of(manifest: HttpProvider) -> ModelList:

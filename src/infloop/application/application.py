@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from infloop.application.agents import Agents
     from infloop.application.approvals import Approvals
     from infloop.application.audit import AuditTrail
     from infloop.application.catalog import Catalog
@@ -96,6 +97,12 @@ class FileApplication:
         from infloop.application.folders import Folders
 
         return Folders(self._file_resources)
+
+    @cached_property
+    def agents(self) -> Agents:
+        from infloop.application.agents import Agents
+
+        return Agents(self._file_resources)
 
     @cached_property
     def loops(self) -> Loops:

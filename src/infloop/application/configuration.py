@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Value: TypeAlias = str | int | float | bool | None
 
+IN_TABLE = "In a table of the settings file; `infloop docs agent` explains it."
+
 
 class SettingEntry(Model, kw_only=True):
     """A setting. The value of a secret is `set` or `not set`; `default` is None if it depends."""
@@ -42,6 +44,7 @@ class _Shown(Model, kw_only=True):
     variables: dict[str, str]
     sources: dict[str, Literal["default", "file", "environment", "command line"]]
     unknown: list[str]
+    tables: dict[str, Value]
 
 
 class Configuration:
@@ -63,12 +66,18 @@ class Configuration:
             )
             for field, value in shown.values.items()
         ]
+        entries += [
+            SettingEntry(name=name, value=value, source="file", default=None, description=IN_TABLE)
+            for name, value in shown.tables.items()
+        ]
         return SettingList(settings=entries, unknown=shown.unknown)
 
     def find(self, name: str) -> SettingEntry:
         """Return one setting, by its variable or its name in the file. Raises NotFound."""
         known = {each.name: each for each in self.all().settings}
         prefix = next(iter(known)).partition("_")[0] + "_"
+        if name in known:
+            return known[name]
         wanted = name.upper() if name.upper().startswith(prefix) else prefix + name.upper()
         if wanted in known:
             return known[wanted]

@@ -45,7 +45,8 @@ class LoopRequest:
     """What somebody asks for: a task, and the command that says whether it is done.
 
     An empty `agent` means one that is installed. `include` names ignored files that the worktree
-    needs; with `in_place` there is no worktree.
+    needs; with `in_place` there is no worktree. `profile` is the agent's model, and `tools` are the
+    only tools that the built-in agent has.
     """
 
     task: str
@@ -56,6 +57,8 @@ class LoopRequest:
     check_timeout_ms: int = 600_000
     include: tuple[str, ...] = ()
     in_place: bool = False
+    profile: str = ""
+    tools: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,7 @@ class Loops:
             rounds=request.rounds,
             check_timeout_ms=request.check_timeout_ms,
             worktree=None if request.in_place else worktree,
+            more=_agent_options(request),
         )
         if request.max_cost_usd is not None:
             source["limits"] = {"maxCostUsd": request.max_cost_usd}
@@ -144,6 +148,15 @@ class Loops:
             known_providers=folders.known_providers(),
         )
         return PreparedLoop(bundle, source, agent)
+
+
+def _agent_options(request: LoopRequest) -> JsonObject:
+    chosen: JsonObject = {}
+    if request.profile:
+        chosen["profile"] = request.profile
+    if request.tools is not None:
+        chosen["tools"] = [*request.tools]
+    return chosen
 
 
 def _refuse_unusable(request: LoopRequest) -> None:

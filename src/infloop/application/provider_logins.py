@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from infloop.application.models import Model
-from infloop.model.provider import HttpProvider, ProgramProvider
+from infloop.model.provider import BuiltinProvider, HttpProvider, ProgramProvider
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from infloop.model.agent_config import AgentConfig
     from infloop.model.provider import Provider
 
 
@@ -25,8 +26,12 @@ class LoginStatus(Model, kw_only=True):
     command: str = ""
 
 
-def login_status(provider: Provider, variables: Mapping[str, str], home: Path) -> LoginStatus:
+def login_status(
+    provider: Provider, variables: Mapping[str, str], home: Path, config: AgentConfig
+) -> LoginStatus:
     """Say whether a login is there, by variables and files; their content is not read."""
+    if isinstance(provider, BuiltinProvider):
+        return _agent_keys(config, variables)
     if isinstance(provider, HttpProvider):
         return _api_key(provider, variables)
     if not isinstance(provider, ProgramProvider):
@@ -43,6 +48,17 @@ def login_status(provider: Provider, variables: Mapping[str, str], home: Path) -
         return LoginStatus(status="found", place=str(file), command=command)
     is_known = bool(setup.login_variables or setup.login_files)
     return LoginStatus(status="missing" if is_known else "unknown", command=command)
+
+
+def _agent_keys(config: AgentConfig, variables: Mapping[str, str]) -> LoginStatus:
+    """Say whether the keys of all model providers of the settings are there."""
+    if not config.providers:
+        return LoginStatus(status="missing", command="add [providers.NAME] to infloop.toml")
+    names = [each.api_key_env for each in config.providers.values() if each.api_key_env]
+    missing = [name for name in names if not variables.get(name)]
+    if missing:
+        return LoginStatus(status="missing", command=f"export {missing[0]}=…")
+    return LoginStatus(status="found" if names else "not needed", place=", ".join(names))
 
 
 def _api_key(provider: HttpProvider, variables: Mapping[str, str]) -> LoginStatus:

@@ -18,7 +18,13 @@ from infloop.catalog.agents import agents, has_agent_files
 from infloop.errors import NotFound, UsageError
 from infloop.model.connection import ConnectedProvider
 from infloop.model.isolation import UNCONFINED
-from infloop.model.provider import AcpProvider, CliProvider, HttpProvider, ProgramProvider
+from infloop.model.provider import (
+    AcpProvider,
+    BuiltinProvider,
+    CliProvider,
+    HttpProvider,
+    ProgramProvider,
+)
 
 if TYPE_CHECKING:
     from infloop.application.resources import FileResources
@@ -224,4 +230,6 @@ def _may(provider: Provider, level: str) -> str:
         return ", ".join([*named, f"everything else: {default}"])
     if isinstance(provider, HttpProvider):
         return "answer; it has no tools"
+    if isinstance(provider, BuiltinProvider):
+        return "what [[security.approvals.rules]] allow; every call passes one gate"
     return "play its script"

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 COMMANDS: tuple[tuple[str, str], ...] = (
     ("loop", "let an agent work until a command succeeds"),
+    ("agent", "let infloop's own agent work in a directory, or until a command succeeds"),
     ("new", "write a first workflow"),
     ("run", "run a workflow to its end"),
     ("attach", "watch a run that another process drives"),

@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from infloop.cli.answering import answer_questions
 from infloop.cli.interrupts import CANCELLED, exit_at_once, on_interrupt
 from infloop.cli.view.advice import short
 from infloop.cli.view.plain import JsonView, PlainView
@@ -100,9 +101,17 @@ async def _change_lines(application: Application, run_id: str) -> list[str]:
 
 
 async def watch_runs(
-    application: Application, start: Callable[[], Awaitable[Sequence[WatchedRun]]], *, as_json: bool
+    application: Application,
+    start: Callable[[], Awaitable[Sequence[WatchedRun]]],
+    *,
+    as_json: bool,
+    answers: bool = False,
 ) -> int:
-    """Start runs and show them until all have settled; return the exit code."""
+    """Start runs and show them until all have settled; return the exit code.
+
+    With `answers`, the person at the terminal is asked what the runs wait for.
+    """
+    answers = answers and not as_json and sys.stdin.isatty() and sys.stdout.isatty()
     # Open what drives runs first: until then Ctrl+C ends this process at once.
     await application.runs.isolation()
     displays: list[_Display] = []
@@ -112,10 +121,11 @@ async def watch_runs(
         runs = await start()
         several = len(runs) > 1
         displays += [
-            await _display(application, run, as_json=as_json, several=several) for run in runs
+            await _display(application, run, as_json=as_json, several=several, plain=answers)
+            for run in runs
         ]
         try:
-            codes = await _follow_all(displays, stopping)
+            codes = await _follow_all(displays, stopping, answers=answers)
         except BaseExceptionGroup as group:  # the first error is the reason for the others
             error = group.exceptions[0]
             await _stop(displays, f"it could not be shown any more: {error}")
@@ -153,11 +163,15 @@ async def watch_other(application: Application, run: FollowedRun, *, as_json: bo
 
 
 async def _follow_all(
-    displays: Sequence[_Display], stopping: asyncio.Future[str] | None
+    displays: Sequence[_Display], stopping: asyncio.Future[str] | None, *, answers: bool = False
 ) -> list[int]:
     """Show the runs until they have settled; return the exit code of each."""
     async with asyncio.TaskGroup() as group:
         helpers = [group.create_task(_tick(displays))]
+        if answers:
+            helpers += [
+                group.create_task(answer_questions(each.application, each.run)) for each in displays
+            ]
         if stopping is not None:
             helpers.append(group.create_task(_stop_when(stopping, displays)))
         followed = [group.create_task(each.follow()) for each in displays]
@@ -201,11 +215,16 @@ async def _stop(displays: Sequence[_Display], reason: str) -> None:
 
 
 async def _display(
-    application: Application, run: WatchedRun | FollowedRun, *, as_json: bool, several: bool
+    application: Application,
+    run: WatchedRun | FollowedRun,
+    *,
+    as_json: bool,
+    several: bool,
+    plain: bool = False,
 ) -> _Display:
     loaded = await run.load()
     view: View | None = JsonView() if as_json else None
-    if view is None and not several:
+    if view is None and not several and not plain:
         view = _live_view(application, run, loaded)
     prefix = f"{short(run.run_id)}  " if several else ""
     return _Display(application, run, loaded, view or PlainView(prefix, loaded.started_at))

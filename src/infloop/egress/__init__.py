@@ -2,6 +2,8 @@
 
     client             the server's own HTTP client
     backend            how the client connects
+    model_transport    the client of libraries that speak to model APIs
+    public_hosts       what tools may connect to
     health_checks      whether a server of a development loop is up
 
     proxy              one per run: accepts the connections of children

@@ -2,8 +2,8 @@
 
 Rules:
 
-- A destination is a scheme, a host and a port, named in advance. A client can have a policy
-  for hosts instead.
+- A destination is a scheme, a host and a port, named in advance. A client can have an allowlist
+  or another policy instead, and a check of whole requests that comes before everything else.
 - A name is resolved once per connection, all its addresses are checked, and a checked one is
   dialled. The certificate is verified for the name.
 - Redirects are returned and not followed. No cookies, no proxy variables, no retries, no
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from infloop.policy.addresses import Address
 
 Content: TypeAlias = "bytes | AsyncIterator[bytes] | None"
+
+CheckRequest: TypeAlias = Callable[[str, str], None]
+"""Gets the method and URL of a request before its host is resolved; raises to refuse it."""
 
 _MAX_CONNECTIONS = 100
 _IDLE_S = 30.0
@@ -111,6 +114,7 @@ class Client:
         self,
         allowed: Sequence[Destination] | HostPolicy,
         *,
+        check_request: CheckRequest | None = None,
         lookup: Lookup | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -118,6 +122,7 @@ class Client:
         self._policy: HostPolicy = (
             Destinations(allowed) if isinstance(allowed, Sequence) else allowed
         )
+        self._check_request = check_request
         self._lookup = lookup or SystemLookup()
         self._tls = tls
         self._pool: httpcore2.AsyncConnectionPool | None = None
@@ -169,6 +174,8 @@ class Client:
         """
         if self._pool is None:
             raise EgressError("this client is closed")
+        if self._check_request is not None:
+            self._check_request(method, url)
         place = parse_url(url)
         ruling = self._policy.judge(place.host, place.port, place.scheme)
         if not ruling.allowed:

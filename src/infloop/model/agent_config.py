@@ -60,9 +60,12 @@ class Router(Table, frozen=True, kw_only=True):
 class Agent(Table, frozen=True, kw_only=True):
     """What the agent has and how long it works.
 
-    tools          the only tools that it has; all of them if missing
-    max_turns      how often the model is asked for one prompt
-    allow_private  whether tools may reach private addresses that a rule allows
+    tools              the only tools that it has; all of them if missing
+    max_turns          how often the model is asked for one prompt
+    allow_private      whether tools may reach private addresses that an egress rule names
+    search_url         a search engine that answers JSON, with `{query}` and perhaps `{count}`
+    search_key_env     the variable with its key
+    search_key_header  the header for the key; `Authorization: Bearer` if empty
     """
 
     tools: tuple[str, ...] | None = None
@@ -71,7 +74,12 @@ class Agent(Table, frozen=True, kw_only=True):
     allow_private: bool = False
     search_url: str = ""
     search_key_env: str = ""
+    search_key_header: str = ""
     browser_cdp_url: str = ""
+
+    def __post_init__(self) -> None:
+        if self.search_url and "{query}" not in self.search_url:
+            raise ValueError("`search_url` has no {query}")
 
 
 class Secrets(Table, frozen=True, kw_only=True):

@@ -259,7 +259,7 @@ class AgentConfig(FileModel):
 
     loop_names: ClassVar[Mapping[str, str]] = {"agent": "actAs"}
     loop_defaults: ClassVar[JsonObject] = {"useWorktree": True}
-    protective_fields = frozenset({"useWorktree"})
+    protective_fields = frozenset({"useWorktree", "tools"})
 
     provider_id: str = field("claude", "Provider", "The id of a provider manifest.")
     prompt: str = field("", "Prompt", "What the agent is asked to do.", template=True, file=True)
@@ -295,6 +295,17 @@ class AgentConfig(FileModel):
         0,
         "Idle limit",
         "An agent that prints nothing for this long (ms) is stopped as stalled; 0 means no limit.",
+    )
+    session_id: Selector = field(
+        None,
+        "Session",
+        "The agent's own session to continue: the `sessionId` of an earlier step.",
+        template=True,
+    )
+    tools: tuple[str, ...] | None = field(
+        None,
+        "Tools",
+        "The only tools that the built-in agent has, by name; all of them if missing.",
     )
     continue_session: Flag = field(
         default=False,

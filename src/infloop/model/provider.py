@@ -287,7 +287,17 @@ class ScriptedProvider(ProviderBase):
     script: str = field("", "Script", "The file of turns, in the folder of this file.")
 
 
-Provider: TypeAlias = CliProvider | AcpProvider | HttpProvider | ScriptedProvider
+class BuiltinProvider(ProviderBase):
+    """infloop's own agent: a model of the settings' tables, and tools behind one gate."""
+
+    model_config = ConfigDict(
+        title="Provider: built-in agent", **required("id", "label", "description", "transport")
+    )
+
+    transport: Literal["builtin"] = field("builtin", "Transport", "builtin")
+
+
+Provider: TypeAlias = CliProvider | AcpProvider | HttpProvider | ScriptedProvider | BuiltinProvider
 """All manifests."""
 
 _PROVIDERS: Mapping[str, type[ProviderBase]] = {

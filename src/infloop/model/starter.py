@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from infloop.model.nodes import NODE_MODELS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from infloop.model.values import JsonObject
 
 STARTER = """\
@@ -69,6 +71,41 @@ def starter_loop_file(agent: str, check: str) -> str:
     return STARTER % {"agent": agent, "check": check}
 
 
+def agent_workflow(
+    *,
+    workflow_id: str,
+    step: str,
+    agent: str,
+    prompt: str,
+    profile: str,
+    session: str,
+    tools: Sequence[str] | None,
+) -> JsonObject:
+    """Return a strict workflow with one step: an agent answers a prompt in the directory itself."""
+    chosen: JsonObject = {"providerId": agent, "prompt": "{{inputs.task}}", "useWorktree": False}
+    if profile:
+        chosen["profile"] = profile
+    if session:
+        chosen["sessionId"] = session
+    if tools is not None:
+        chosen["tools"] = [*tools]
+    return {
+        "id": workflow_id,
+        "name": " ".join(prompt.split())[:MAX_NAME_CHARS],
+        "strict": True,
+        "inputs": [
+            {
+                "name": "task",
+                "type": "text",
+                "default": prompt,
+                "description": "What the agent should do.",
+            }
+        ],
+        "nodes": [new_node("start", "start"), new_node("agent", step, timeoutMs=0, **chosen)],
+        "edges": [{"source": "start", "target": step}],
+    }
+
+
 def loop_workflow(
     *,
     workflow_id: str,
@@ -78,16 +115,19 @@ def loop_workflow(
     rounds: int,
     check_timeout_ms: int,
     worktree: JsonObject | None,
+    more: JsonObject | None = None,
 ) -> JsonObject:
     """Return a strict loop: a command is run, and an agent works until it succeeds.
 
     `worktree` says how the worktree is made in which both work; None means the directory itself.
+    `more` is added to the configuration of the agent.
     """
     shared: JsonObject = {"useWorktree": False}
     if worktree is not None:
         shared = {"useWorktree": True, "worktree": "work", **worktree}
     prompt = LOOP_PROMPT % check
-    work = new_node("agent", "work", providerId=agent, prompt=prompt, timeoutMs=0, **shared)
+    chosen: JsonObject = {"providerId": agent, "prompt": prompt, "timeoutMs": 0, **(more or {})}
+    work = new_node("agent", "work", **chosen, **shared)
     command: JsonObject = {"cmd": check, "timeoutMs": check_timeout_ms, "mustRun": True, **shared}
     checking = new_node("condition", "check", kind="command", command=command)
     rounds_node = new_node("loop", "rounds", maxIterations=rounds, checkFirst=True)

@@ -24,6 +24,7 @@ from infloop.providers.base import (
     ToolResult,
     Usage,
     is_remote,
+    uses_tools,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +44,15 @@ async def perform(step: StepContext, config: JsonObject) -> Outcome:
     if not prompt.strip() or not provider_id:
         return failed("invalid agent config: a provider and a prompt are needed")
     provider = step.provider(provider_id)
+    tools = _tools(config)
+    if tools is not None and not uses_tools(provider):
+        return failed(
+            f"provider {provider_id!r} has tools of its own, which 'tools' cannot limit; remove "
+            "'tools', or use the built-in agent"
+        )
+    session_id = as_text(config.get("sessionId")).strip()
+    if session_id.startswith("-"):  # a program would take it for an option
+        return failed(f"sessionId {session_id[:80]!r} is not the id of a session")
     remote = is_remote(provider)
     cwd = step.workdir if remote else await step.directory(config.get("cwd"))
     worktree = "" if remote else await step.worktree(config, cwd)
@@ -60,10 +70,11 @@ async def perform(step: StepContext, config: JsonObject) -> Outcome:
         profile=as_text(config.get("profile")),
         agent=as_text(config.get("agent")).strip(),
         skip_permissions=config.get("skipPermissions") is True,
-        session_id=as_text(config.get("sessionId")),
+        session_id=session_id,
         session_usage=session_usage(config),
         session_cost_usd=session_cost_usd(config),
         idle_timeout_ms=whole_number(config.get("idleTimeoutMs"), 0),
+        tools=tools,
     )
     timeout_ms = whole_number(config.get("timeoutMs"), 0)
     async with step.workspace.snapshots(cwd) as snapshots:
@@ -78,6 +89,12 @@ async def perform(step: StepContext, config: JsonObject) -> Outcome:
     if outcome.error and config.get("onRateLimit") == "wait":
         until = answer.rate_limited_until_ms or 0
     return Outcome(outcome.handle, outcome.outputs, outcome.error, snapshots.tree, until)
+
+
+def _tools(config: JsonObject) -> tuple[str, ...] | None:
+    """Return the only tools that the agent has; None for all of them."""
+    listed = config.get("tools")
+    return tuple(map(as_text, listed)) if isinstance(listed, list) else None
 
 
 async def ask_provider(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from infloop.model.capabilities import ToolAnswer, ToolRule
+from infloop.model.capabilities import CAPABILITIES, ToolAnswer, ToolRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,6 +40,12 @@ DEFAULT_RULES: tuple[ToolRule, ...] = (
     ToolRule("network-read", "allow"),
 )
 """What holds without any configuration."""
+
+
+INHERITED_RULES: tuple[ToolRule, ...] = tuple(
+    ToolRule(capability, "allow") for capability in CAPABILITIES
+)
+"""The rules of a policy that only narrows the list of tools: those above it decide."""
 
 
 class ToolPolicy(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@
     cli/               transport `cli`: an agent that is a program
     acp/               transport `acp`: an agent that speaks the Agent Client Protocol
     http/              transport `http`: a model behind an HTTP API
+    builtin/           transport `builtin`: infloop's own agent, with tools behind one gate
     scripted           transport `scripted`: plays a file of turns, for demos, documents and tests
     shipped/           the manifests that come with infloop
 

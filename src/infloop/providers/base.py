@@ -81,6 +81,7 @@ class Request(msgspec.Struct, frozen=True):
                       the total of the session; `session_cost_usd` is their cost
     idle_timeout_ms   an agent that prints nothing for this long is stopped as stalled; 0 means
                       no limit
+    tools             the only tools of infloop that the agent has; None for all of them
     """
 
     prompt: str
@@ -99,6 +100,7 @@ class Request(msgspec.Struct, frozen=True):
     session_usage: Usage = NO_USAGE
     session_cost_usd: float = 0.0
     idle_timeout_ms: int = 0
+    tools: tuple[str, ...] | None = None
 
     @property
     def requested_model(self) -> str:
@@ -241,6 +243,20 @@ class RemoteProvider(Protocol):
 def is_remote(provider: Provider) -> bool:
     """Say whether a provider works in no directory, so that `cwd` and worktrees mean nothing."""
     return isinstance(provider, RemoteProvider) and provider.is_remote
+
+
+@runtime_checkable
+class ToolUser(Protocol):
+    """An agent that uses infloop's own tools, and keeps its sessions outside of any home."""
+
+    @property
+    def uses_tools(self) -> bool:
+        """Whether it does."""
+
+
+def uses_tools(provider: Provider) -> bool:
+    """Say whether a provider uses infloop's own tools."""
+    return isinstance(provider, ToolUser) and provider.uses_tools
 
 
 class Answer:

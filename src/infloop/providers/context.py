@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Protocol
 from infloop.providers.programs import program_variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
+    from infloop.model.agent_config import AgentConfig
     from infloop.model.provider import ProgramProvider
+    from infloop.policy.leaks.guard import LeakGuard
     from infloop.policy.permissions import AskPerson
+    from infloop.providers.base import Usage
+    from infloop.providers.prices import PriceList
+    from infloop.providers.request_bound import RequestBound
     from infloop.sandbox.base import Sandbox
+    from infloop.tools.base import ToolFamily
+    from infloop.tools.gate import Gate
 
 
 class ProviderEnvironment(Protocol):
@@ -21,6 +28,47 @@ class ProviderEnvironment(Protocol):
 
     def __call__(self, passthrough: Sequence[str]) -> dict[str, str]:
         """Return the base variables and those that a manifest names."""
+
+
+class OpenAnswer(Protocol):
+    """A request to a model that was reserved in the ledger."""
+
+    def settle(self, usage: Usage, *, complete: bool) -> None:
+        """Set what it used; without `complete` the most that it can cost is charged."""
+
+
+class ReserveRequest(Protocol):
+    """Reserves the requests to models of one step."""
+
+    def __call__(self, bound: RequestBound, prices: PriceList) -> Awaitable[OpenAnswer]:
+        """Hold what a request can cost, as soon as there is room. Raises BudgetError."""
+
+
+class OpenGate(Protocol):
+    """Opens the tools of an agent."""
+
+    def __call__(
+        self, directory: str, tools: frozenset[str] | None, own: Sequence[ToolFamily]
+    ) -> Gate:
+        """Return the tools for a directory: only those named, or all; `own` are the caller's."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentServices:
+    """What the built-in agent is given.
+
+    config     the tables of the settings
+    sessions   the folder of its sessions
+    leaks      removes secrets from what is stored
+    open_gate  opens its tools
+    reserve    reserves its requests in the ledger
+    """
+
+    config: AgentConfig
+    sessions: Path
+    leaks: LeakGuard
+    open_gate: OpenGate
+    reserve: ReserveRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +83,7 @@ class ProviderContext:
                      hosts, home files and credential that the manifest lists
     ask_person       requests a person's approval; None if nobody can be asked
     max_api_call_ms  the longest time that the operator gives a call of an HTTP provider
+    agent            what the built-in agent is given; None if there is none here
     """
 
     environment: ProviderEnvironment
@@ -44,6 +93,7 @@ class ProviderContext:
     sandbox: Callable[[ProgramProvider | None], Sandbox]
     ask_person: AskPerson | None = None
     max_api_call_ms: int = 3_600_000
+    agent: AgentServices | None = None
 
     def program(self, provider_id: str) -> str:
         """Return the program that the operator named for a provider; empty for the manifest's."""

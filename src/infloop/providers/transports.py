@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from infloop.model.provider import AcpProvider, CliProvider, HttpProvider, ScriptedProvider
+from infloop.model.provider import (
+    AcpProvider,
+    BuiltinProvider,
+    CliProvider,
+    HttpProvider,
+    ScriptedProvider,
+)
 
 if TYPE_CHECKING:
     from infloop.model.provider import Provider as Manifest
@@ -35,5 +41,9 @@ def make_provider(manifest: Manifest, context: ProviderContext) -> Provider:
             from infloop.providers.scripted import scripted_provider
 
             return scripted_provider(manifest, context)
+        case BuiltinProvider():
+            from infloop.providers.builtin.agent import builtin_provider
+
+            return builtin_provider(manifest, context)
         case _:
             assert_never(manifest)

@@ -54,11 +54,15 @@ class RecordCall(Protocol):
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """What a model gets of a call. With a `code` the call failed or was refused."""
+    """What a model gets of a call. With a `code` the call failed or was refused.
+
+    `reason` is for the operator: the rule that refused the call.
+    """
 
     text: str
     code: str = ""
     leaks: tuple[str, ...] = ()
+    reason: str = ""
 
 
 class ToolDefinition(msgspec.Struct, frozen=True):
@@ -127,7 +131,7 @@ class Gate:
     def definitions(self) -> list[ToolDefinition]:
         """Return the tools that the agent has, as a model sees them."""
         return [
-            ToolDefinition(name, tool.description, msgspec.json.schema(tool.arguments))
+            ToolDefinition(name, tool.description, _schema(tool.arguments))
             for name, tool in self._tools.items()
             if name == tool.name and is_listed(self._policies, name)
         ]
@@ -221,7 +225,9 @@ class Gate:
     async def _refused(self, name: str, error: ToolError) -> ToolResult:
         details: JsonObject = {"tool": name[:80], "reason": error.detail or str(error)}
         await self._record("tool.refused", error.code, self._leaks.redact(details))
-        return ToolResult(self._leaks.redact(str(error)), error.code)
+        return ToolResult(
+            self._leaks.redact(str(error)), error.code, reason=self._leaks.redact(error.detail)
+        )
 
 
 def cut_text(text: str, limit: int) -> str:
@@ -231,6 +237,14 @@ def cut_text(text: str, limit: int) -> str:
     head = limit // 2
     tail = limit - head
     return f"{text[:head]}\n[… {len(text) - limit} characters omitted …]\n{text[-tail:]}"
+
+
+def _schema(arguments: type[Any]) -> dict[str, Any]:
+    """Return the JSON Schema of arguments; APIs want the object itself at the top."""
+    schema = msgspec.json.schema(arguments)
+    others: dict[str, Any] = schema.get("$defs", {})
+    top: dict[str, Any] = others.pop(schema.get("$ref", "").rpartition("/")[2], schema)
+    return {**top, "$defs": others} if others and top is not schema else top
 
 
 def _by_name(tools: Iterable[Tool[Any]]) -> Mapping[str, Tool[Any]]:

@@ -121,6 +121,7 @@ async def run_loop(
     *,
     as_json: bool,
     on_started: OnStarted | None = None,
+    answers: bool = False,
 ) -> int:
     """Run a loop in a directory and show it until it has settled."""
     from infloop import app
@@ -140,4 +141,5 @@ async def run_loop(
             directory,
             as_json=as_json,
             on_started=on_started,
+            answers=answers,
         )

@@ -93,8 +93,12 @@ async def run_workflow(
     *,
     as_json: bool,
     on_started: OnStarted | None = None,
+    answers: bool = False,
 ) -> int:
-    """Start a run of a checked workflow and show it until it has settled."""
+    """Start a run of a checked workflow and show it until it has settled.
+
+    With `answers`, the person at the terminal is asked what the run waits for.
+    """
     from infloop.application.caller import COMMAND_LINE
     from infloop.application.runs.watched_run import WatchedRun
     from infloop.cli.watching import watch_runs
@@ -106,7 +110,7 @@ async def run_workflow(
             on_started(started.run_id)
         return [await application.live.watch(started)]
 
-    return await watch_runs(application, start, as_json=as_json)
+    return await watch_runs(application, start, as_json=as_json, answers=answers)
 
 
 async def _recover(application: Application) -> None:

@@ -15,8 +15,10 @@ from infloop.runtime.runs.redaction import Redactor
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from infloop.policy.leaks.guard import LeakGuard
     from infloop.policy.permissions import AskPerson
     from infloop.providers.base import Provider
+    from infloop.providers.context import ReserveRequest
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.confinement.fence import MakeSandbox
     from infloop.runtime.confinement.homes import Homes
@@ -27,9 +29,28 @@ if TYPE_CHECKING:
     from infloop.sandbox.keepers.child_records import ChildRecords
     from infloop.store.audit.log import AuditLog
     from infloop.store.dev_loops import RunningLoop
+    from infloop.tools.gate import RecordCall
 
-    FindProvider = Callable[[str, MakeSandbox, AskPerson | None], Provider]
+    FindProvider = Callable[[str, "StepServices"], Provider]
     """Returns the provider with an id, for one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepServices:
+    """What a provider may use of the run of its step.
+
+    make_sandbox  makes a sandbox for its children
+    ask_person    asks a person; None if nobody can be asked
+    record_call   writes a tool call to the audit log
+    reserve       reserves a request to a model in the ledger
+    leaks         removes secrets
+    """
+
+    make_sandbox: MakeSandbox
+    ask_person: AskPerson | None
+    record_call: RecordCall
+    reserve: ReserveRequest
+    leaks: LeakGuard
 
 
 @dataclass(frozen=True, slots=True)

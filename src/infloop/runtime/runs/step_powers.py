@@ -9,14 +9,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from infloop.errors import AuditError
+from infloop.model.audit import SYSTEM
 from infloop.model.events import Notice
 from infloop.nodes import NODE_TYPES
 from infloop.nodes.base import NO_WORKSPACE, StepContext
-from infloop.providers.base import BoundedProvider
+from infloop.providers.base import BoundedProvider, uses_tools
 from infloop.runtime.approvals import AskingStep
 from infloop.runtime.confinement.egress_log import EgressLog
 from infloop.runtime.confinement.fence import NO_EXTRA_ACCESS
 from infloop.runtime.confinement.homes import SessionHomeProvider
+from infloop.runtime.runs.dependencies import StepServices
 from infloop.runtime.runs.redaction import leak_notice
 from infloop.runtime.spending.broker_usage import BrokerUsage
 from infloop.runtime.spending.ledger import MeteredProvider
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from infloop.runtime.runs.shared import SharedResources
     from infloop.runtime.workspaces import RunWorkspace
     from infloop.sandbox.base import Sandbox
+    from infloop.tools.gate import ToolEvent
 
 
 class RunPowers:
@@ -95,6 +99,21 @@ class RunPowers:
         details: JsonObject = {"path": perform.path, "detectors": [*detectors]}
         self.shared.audit.note("leak.found", self.run, outcome=mode, details=details)
 
+    async def record_call(self, event: ToolEvent, outcome: str, details: JsonObject) -> None:
+        """Write a tool call of an agent to the audit log; raise AuditError if that fails."""
+        audit = self.dependencies.audit
+        if audit is None:
+            raise AuditError("there is no audit log")
+        await audit.record(
+            event,
+            SYSTEM,
+            outcome=outcome,
+            correlation_id=self.run.correlation_id,
+            run_id=self.run.id,
+            workflow_id=self.run.workflow_id,
+            details=details,
+        )
+
     def report_egress(self, decision: EgressDecision) -> None:
         """Write a decision about connections to the audit log and the event bus, redacted."""
         redact = self.dependencies.redactor.secrets.redact
@@ -140,10 +159,16 @@ class StepPowers:
         """Return a provider whose calls are in the ledger."""
         run, perform = self._run, self._perform
         dependencies, usage = run.dependencies, BrokerUsage()
-        make_sandbox = partial(self.sandbox, usage=usage)
-        found = dependencies.find_provider(provider_id, make_sandbox, self._ask())
+        services = StepServices(
+            make_sandbox=partial(self.sandbox, usage=usage),
+            ask_person=self._ask(),
+            record_call=run.record_call,
+            reserve=usage.reserve,
+            leaks=dependencies.redactor.secrets,
+        )
+        found = dependencies.find_provider(provider_id, services)
         bounded = found if isinstance(found, BoundedProvider) else None
-        if dependencies.homes and run.fence.confines:
+        if dependencies.homes and run.fence.confines and not uses_tools(found):
             home_exists = partial(dependencies.homes.exists, run.run.id, perform.node)
             found = SessionHomeProvider(found, home_exists)
         return MeteredProvider(

@@ -10,6 +10,8 @@ Rules
   * Under a cap, each call through the broker first holds the most that it can cost. An answer with
     usage settles that. Without usage (the agent hung up, the answer broke off), the most that it
     can have cost is charged.
+  * The built-in agent makes its calls itself. They are reserved and counted in the same way
+    (`reserve`).
   * When a cap is spent, no further call passes and the step ends. While calls in progress hold the
     rest of a cap, further calls wait.
 """
@@ -19,9 +21,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from infloop.egress.broker import AdmittedCall, CallRefused
+from infloop.errors import BudgetError
 from infloop.policy.routes import FREE_ROUTES
 from infloop.providers.base import NO_USAGE, Usage
 from infloop.providers.http.dialects import dialect_of
@@ -43,11 +46,42 @@ class _Estimate(NamedTuple):
     usd: float
 
 
+class Counter(Protocol):
+    """Counts the usage of one answer, as `UsageMeter` does."""
+
+    usage: Usage
+    over: bool
+    is_complete: bool
+
+    def finish(self, *, sent: bool) -> None:
+        """Note, once, that the answer ended or broke off."""
+
+
+class CountedAnswer:
+    """An answer whose usage the built-in agent reports."""
+
+    def __init__(self, on_over: Callable[[], None]) -> None:
+        self.usage = NO_USAGE
+        self.over = self.is_complete = False
+        self._on_over = on_over
+
+    def settle(self, usage: Usage, *, complete: bool) -> None:
+        """Set what it used; without `complete` the most that it can cost is charged."""
+        if not self.over:
+            self.usage, self.is_complete = usage, complete
+            self.finish(sent=True)
+
+    def finish(self, *, sent: bool) -> None:
+        if not self.over:
+            self.over = True
+            self._on_over()
+
+
 @dataclass(slots=True, eq=False)
 class _Answer:
     """One answer that passes the broker; without a limit it has no estimate."""
 
-    meter: UsageMeter
+    meter: Counter
     prices: Estimator
     estimate: _Estimate | None = None
 
@@ -175,6 +209,26 @@ class BrokerUsage:
                 self._answer_over.set()
                 raise CallRefused(402, reason)
             return AdmittedCall(self._start_answer(api, prices, estimate), estimate.bound.body)
+
+    async def reserve(self, bound: RequestBound, prices: PriceList) -> CountedAnswer:
+        """Hold what a request of the built-in agent can cost; raise BudgetError if it may not.
+
+        What its earlier requests held is released first.
+        """
+        if reason := await self.refusal():
+            raise BudgetError(reason)
+        estimator = Estimator(prices, self._unpriced_usd_per_mtok)
+        estimate: _Estimate | None = None
+        if self._hold is not None:
+            # In a thread: the first price takes half a second of reading.
+            usd = await asyncio.to_thread(estimator.highest_price_usd, bound)
+            if reason := await self._hold(usd):
+                raise BudgetError(reason)
+            estimate = _Estimate(bound, usd)
+        counted = CountedAnswer(self._answer_over.set)
+        self.has_calls = True
+        self._answers.append(_Answer(counted, estimator, estimate))
+        return counted
 
     def _start_answer(
         self, api: DialectName, prices: Estimator, estimate: _Estimate | None = None

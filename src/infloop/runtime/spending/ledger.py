@@ -35,7 +35,15 @@ from infloop.policy.spending import (
     used_up,
     window_start,
 )
-from infloop.providers.base import NO_USAGE, Cost, Done, ProviderNotice, Usage, is_remote
+from infloop.providers.base import (
+    NO_USAGE,
+    Cost,
+    Done,
+    ProviderNotice,
+    Usage,
+    is_remote,
+    uses_tools,
+)
 from infloop.runtime.spending.broker_usage import assumed_message, unreported_message
 from infloop.store.interfaces.ledger import Bill, CallFilter, Cap, CapReached, NewCall
 from infloop.store.interfaces.liveness import dead_owners
@@ -376,6 +384,10 @@ class MeteredProvider:
     @property
     def is_remote(self) -> bool:
         return is_remote(self._provider)
+
+    @property
+    def uses_tools(self) -> bool:
+        return uses_tools(self._provider)
 
     async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
         """Yield the parts of the answer; raise BudgetError if a cap is used up."""

@@ -17,26 +17,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from infloop.tools.base import ToolFamily
+from infloop.tools.workspace.apply_patch import ApplyPatch
 from infloop.tools.workspace.edit import Edit
 from infloop.tools.workspace.files import Workspace, open_workspace
 from infloop.tools.workspace.list import List
 from infloop.tools.workspace.read import Read
+from infloop.tools.workspace.search import Search
 from infloop.tools.workspace.write import Write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from infloop.tools.base import Tool
     from infloop.tools.workspace.tool import FileTool
 
 __all__ = ["TOOLS", "Workspace", "WorkspaceTools", "open_workspace"]
 
-TOOLS: tuple[type[FileTool[Any]], ...] = (Read, Write, List, Edit)
+TOOLS: tuple[type[FileTool[Any]], ...] = (Read, Write, List, Search, Edit, ApplyPatch)
 
 
 class WorkspaceTools(ToolFamily):
-    """The tools for one workspace, which belongs to the caller."""
+    """The tools for one workspace, which belongs to the caller.
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._tools = tuple(tool(workspace) for tool in TOOLS)
+    A search leaves out the files for which `may_read` is false: it names no files, so no rule about
+    a file decides about it.
+    """
+
+    def __init__(
+        self, workspace: Workspace, may_read: Callable[[str], bool] = lambda path: True
+    ) -> None:
+        self._tools = tuple(tool(workspace, may_read) for tool in TOOLS)
 
     @property
     def tools(self) -> tuple[Tool[Any], ...]:

@@ -68,12 +68,14 @@ class Change(NamedTuple):
     - Without `data` it is removed.
     - It must still be what was read `before`; without that it must not exist yet.
     - With `overwrite` it may be anything.
+    - A new file gets the mode and owner of `like`.
     """
 
     path: str
     data: bytes | None
     before: FileVersion | None = None
     overwrite: bool = False
+    like: os.stat_result | None = None
 
 
 class Entry(NamedTuple):
@@ -201,7 +203,9 @@ class Workspace:
         if data is None:
             return _Staged(change, directory, name, b"")
         with _refusing(path):
-            return _Staged(change, directory, name, _write_new(directory, data, there))
+            return _Staged(
+                change, directory, name, _write_new(directory, data, there or change.like)
+            )
 
     def _commit(self, item: _Staged) -> None:
         _check_replaceable(item.directory, item.name, item.change)

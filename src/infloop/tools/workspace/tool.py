@@ -11,15 +11,21 @@ from infloop.tools.base import A, Tool, ToolError
 from infloop.workspace.threads import in_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from infloop.tools.workspace.files import Workspace
     from infloop.workspace.threads import Stop
 
 
 class FileTool(Tool[A], Generic[A]):
-    """A tool that works on the files of one workspace."""
+    """A tool that works on the files of one workspace.
 
-    def __init__(self, workspace: Workspace) -> None:
+    `may_read` tells about a file that the call did not name whether its contents may be shown.
+    """
+
+    def __init__(self, workspace: Workspace, may_read: Callable[[str], bool]) -> None:
         self.workspace = workspace
+        self.may_read = may_read
 
     async def run(self, arguments: A) -> str:
         """Do it in a thread, which has ended when this returns."""
