@@ -166,7 +166,7 @@ async def open_toolset(
     families: list[ToolFamily] = [_Closing(workspace)]
     try:
         for make in FAMILIES:
-            families.append(await make(parts))
+            families.append(await make(parts))  # noqa: PERF401  (those before it are closed)
         gate = Gate([*families, *own], policies, record=record, leaks=leaks, ask=ask)
     except BaseException:
         for family in reversed(families):
