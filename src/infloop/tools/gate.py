@@ -141,11 +141,12 @@ class Gate:
 
         Raises AuditError if the call cannot be recorded: then it did not run.
         """
+        call: _Call | None = None
         try:
             call = self._parse(name, arguments)
             await self._permit(call)
         except ToolError as error:
-            return await self._refused(name, error)
+            return await self._refused(name, call, error)
         await self._record("tool.called", "started", call.details)
         return await self._run(call)
 
@@ -222,8 +223,9 @@ class Gate:
         code = "" if outcome == "succeeded" else outcome
         return ToolResult(cut_text(shown, self._max_text_chars), code, leaks)
 
-    async def _refused(self, name: str, error: ToolError) -> ToolResult:
-        details: JsonObject = {"tool": name[:80], "reason": error.detail or str(error)}
+    async def _refused(self, name: str, call: _Call | None, error: ToolError) -> ToolResult:
+        known: JsonObject = call.details if call else {"tool": name[:80]}
+        details: JsonObject = {**known, "reason": error.detail or str(error)}
         await self._record("tool.refused", error.code, self._leaks.redact(details))
         return ToolResult(
             self._leaks.redact(str(error)), error.code, reason=self._leaks.redact(error.detail)

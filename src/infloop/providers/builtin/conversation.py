@@ -139,7 +139,6 @@ class Conversation:
                     tool_name=call.tool_name,
                     content=shown,
                     tool_call_id=call.tool_call_id,
-                    outcome="failed" if code else "success",
                 )
             )
         self._add(returned)
