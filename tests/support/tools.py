@@ -9,16 +9,20 @@ from infloop.policy.leaks.guard import LeakGuard
 from infloop.policy.permissions import PermissionDecision
 from infloop.policy.tool_policy import DEFAULT_RULES, ToolPolicy
 from infloop.tools.gate import MAX_TEXT_CHARS, Gate
+from infloop.tools.workspace import WorkspaceTools, open_workspace
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
 
+    from infloop.lowlevel.link_free import OpenBeneath
     from infloop.model.approval import Question
     from infloop.model.capabilities import ToolRule
     from infloop.model.values import JsonObject
     from infloop.policy.permissions import AskPerson
     from infloop.tools.base import ToolFamily
     from infloop.tools.gate import ToolEvent
+    from infloop.tools.workspace import Workspace
 
 
 class AuditEntry(NamedTuple):
@@ -71,3 +75,43 @@ async def gate_for(
         yield gate
     finally:
         await gate.close()
+
+
+class FileBench(NamedTuple):
+    """The file tools behind a gate."""
+
+    gate: Gate
+    workspace: Workspace
+    audit: AuditList
+    directory: Path
+
+    async def text(self, tool: str, **arguments: object) -> str:
+        """Call a tool that must succeed; return its text."""
+        result = await self.gate.call(tool, arguments)  # type: ignore[arg-type]
+        assert not result.code, (result.code, result.text)
+        return result.text
+
+    async def code(self, tool: str, **arguments: object) -> str:
+        """Call a tool; return the code of its failure, or nothing."""
+        result = await self.gate.call(tool, arguments)  # type: ignore[arg-type]
+        assert not result.code or str(self.directory.parent) not in result.text
+        return result.code
+
+
+@asynccontextmanager
+async def file_bench(
+    directory: Path,
+    *,
+    rules: Sequence[ToolRule] = (),
+    ask: AskPerson | None = None,
+    opener: OpenBeneath | None = None,
+    private: Sequence[Path] = (),
+) -> AsyncIterator[FileBench]:
+    """Open the file tools on a workspace."""
+    directory.mkdir(exist_ok=True)
+    audit = AuditList()
+    chosen = {"opener": opener} if opener else {}
+    with open_workspace(directory, private=private, **chosen) as workspace:
+        tools = WorkspaceTools(workspace)
+        async with gate_for(tools, rules=rules, ask=ask, record=audit) as gate:
+            yield FileBench(gate, workspace, audit, directory)
