@@ -330,10 +330,12 @@ def test_a_wrong_table_is_an_error(servers: dict[str, Any], message: str) -> Non
 
 
 class HttpServer:
-    """A server over HTTP; `stream` answers with events."""
+    """A server over HTTP; `stream` answers with events, `hangs` does not answer calls."""
 
-    def __init__(self, *, stream: bool = False) -> None:
+    def __init__(self, *, stream: bool = False, hangs: bool = False) -> None:
         self.stream = stream
+        self.hangs = hangs
+        self.left = False
         self.heads: list[str] = []
         self.methods: list[str] = []
 
@@ -342,6 +344,9 @@ class HttpServer:
         message = json.loads(body)
         self.heads.append(head.decode())
         self.methods.append(message["method"])
+        if message["method"] == "tools/call" and self.hangs:
+            self.left = not await reader.read()
+            return
         if "id" not in message:
             writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
             return
@@ -395,6 +400,21 @@ async def test_a_server_over_http_is_called(
     assert served.methods[:3] == ["initialize", "notifications/initialized", "tools/list"]
     assert all("\r\nmcp-session-id: s-1\r\n" in head for head in served.heads[1:])
     assert "\r\nmcp-protocol-version: " in served.heads[2]
+
+
+async def test_a_call_that_is_not_answered_over_http_is_abandoned(
+    folder: Path, sandbox: Sandbox
+) -> None:
+    served = HttpServer(hangs=True)
+    async with far_side(served) as far:
+        server = McpServer(url=f"http://far.test:{far.port}/mcp")
+        limits = {"allow_private": True, "call_s": 1.0}
+        async with bench(folder, sandbox, server=server, limits=limits) as bot:
+            result = await bot.call("act")
+            assert result.code == "mcp-failed"
+            assert "it did not answer within 1 s" in result.text
+            await eventually_async(lambda: served.left)
+    assert served.methods[-1] == "notifications/cancelled"
 
 
 async def test_a_permission_to_send_is_not_one_for_new_tools(

@@ -83,8 +83,17 @@ class Agent(Table, frozen=True, kw_only=True):
     browser_cdp_url: str = ""
 
     def __post_init__(self) -> None:
-        if self.search_url and "{query}" not in self.search_url:
+        if not self.search_url:
+            return
+        if "{query}" not in self.search_url:
             raise ValueError("`search_url` has no {query}")
+        fixed = self.search_url.partition("{")[0]
+        try:
+            parse_url(fixed)
+        except EgressError:
+            fixed = ""
+        if fixed.count("/") < 3:  # otherwise a query could name another host
+            raise ValueError("`search_url` does not begin with http(s)://host/")
 
 
 class Secrets(Table, frozen=True, kw_only=True):
