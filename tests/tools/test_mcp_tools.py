@@ -314,7 +314,9 @@ def test_descriptions_have_no_characters_that_nobody_sees() -> None:
         ({"bot": {"url": "https://a.test/", "env": ["A"]}}, "belong to a `command`"),
         ({"bot": {"url": "https://user:sk-123456@a.test/"}}, "not a plain"),
         ({"bot": {"command": "x", "cwd": "/"}}, "unknown field"),
-        ({"bot": {"command": "x", "env": ["KEY=sk-123456"]}}, "not the name of a variable"),
+        ({"bot": {"command": "x", "env": ["KEY=sk-123456"]}}, "else than names of variables"),
+        ({"bot": {"url": "https://a.test/", "token_env": "sk-123456"}}, "else than names"),
+        ({"bot": {"command": "x", "token_env": "A"}}, "belongs to a `url`"),
         ({"Bot": {"command": "x"}}, "cannot be the name"),
         ({"a__b": {"command": "x"}}, "cannot be the name"),
         ({"a_": {"command": "x"}}, "cannot be the name"),
@@ -400,6 +402,22 @@ async def test_a_server_over_http_is_called(
     assert served.methods[:3] == ["initialize", "notifications/initialized", "tools/list"]
     assert all("\r\nmcp-session-id: s-1\r\n" in head for head in served.heads[1:])
     assert "\r\nmcp-protocol-version: " in served.heads[2]
+
+
+async def test_the_token_of_a_server_is_read_from_its_variable(
+    folder: Path, sandbox: Sandbox
+) -> None:
+    served = HttpServer()
+    async with far_side(served) as far:
+        server = McpServer(url=f"http://far.test:{far.port}/mcp", token_env="BOT_TOKEN")
+        limits: dict[str, Any] = {"allow_private": True}
+        async with bench(folder, sandbox, server=server, limits=limits) as bot:
+            assert bot.family.problems == ["MCP server bot: the variable BOT_TOKEN is not set"]
+        assert far.untouched
+        limits["variables"] = {"BOT_TOKEN": "the-token"}
+        async with bench(folder, sandbox, server=server, limits=limits) as bot:
+            assert not bot.family.problems
+    assert all("\r\nauthorization: Bearer the-token\r\n" in head for head in served.heads)
 
 
 async def test_a_call_that_is_not_answered_over_http_is_abandoned(

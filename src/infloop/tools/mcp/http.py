@@ -34,10 +34,16 @@ _ACCEPTED = 202
 
 @asynccontextmanager
 async def http_streams(
-    requests: ToolRequests, tool: str, url: str, *, timeout_s: float, private_ok: bool
+    requests: ToolRequests,
+    tool: str,
+    url: str,
+    *,
+    token: str,
+    timeout_s: float,
+    private_ok: bool,
 ) -> AsyncGenerator[Streams]:
     """Yield the streams to a server; `timeout_s` limits each wait for it."""
-    posts = _Posts(requests, tool, url, timeout_s=timeout_s, private_ok=private_ok)
+    posts = _Posts(requests, tool, url, token=token, timeout_s=timeout_s, private_ok=private_ok)
     try:
         yield posts.inbox, Outbox(posts.start)
     finally:
@@ -48,12 +54,20 @@ class _Posts:
     """The requests to one server that have not been answered."""
 
     def __init__(
-        self, requests: ToolRequests, tool: str, url: str, *, timeout_s: float, private_ok: bool
+        self,
+        requests: ToolRequests,
+        tool: str,
+        url: str,
+        *,
+        token: str,
+        timeout_s: float,
+        private_ok: bool,
     ) -> None:
         self.inbox = Inbox()
         self._requests = requests
         self._tool = tool
         self._url = url
+        self._token = token
         self._timeout_s = timeout_s
         self._private_ok = private_ok
         self._session = ""
@@ -128,6 +142,8 @@ class _Posts:
             "accept": "application/json, text/event-stream",
             "content-type": "application/json",
         }
+        if self._token:
+            headers["authorization"] = f"Bearer {self._token}"
         if self._session:
             headers[_SESSION_HEADER] = self._session
         if isinstance(item.metadata, ClientMessageMetadata) and item.metadata.headers:
