@@ -314,7 +314,9 @@ def test_descriptions_have_no_characters_that_nobody_sees() -> None:
         ({"bot": {"url": "https://a.test/", "env": ["A"]}}, "belong to a `command`"),
         ({"bot": {"url": "https://user:sk-123456@a.test/"}}, "not a plain"),
         ({"bot": {"command": "x", "cwd": "/"}}, "unknown field"),
-        ({"bot": {"command": "x", "env": ["KEY=sk-123456"]}}, "not the name of a variable"),
+        ({"bot": {"command": "x", "env": ["KEY=sk-123456"]}}, "else than names of variables"),
+        ({"bot": {"url": "https://a.test/", "token_env": "sk-123456"}}, "else than names"),
+        ({"bot": {"command": "x", "token_env": "A"}}, "belongs to a `url`"),
         ({"Bot": {"command": "x"}}, "cannot be the name"),
         ({"a__b": {"command": "x"}}, "cannot be the name"),
         ({"a_": {"command": "x"}}, "cannot be the name"),
@@ -330,10 +332,12 @@ def test_a_wrong_table_is_an_error(servers: dict[str, Any], message: str) -> Non
 
 
 class HttpServer:
-    """A server over HTTP; `stream` answers with events."""
+    """A server over HTTP; `stream` answers with events, `hangs` does not answer calls."""
 
-    def __init__(self, *, stream: bool = False) -> None:
+    def __init__(self, *, stream: bool = False, hangs: bool = False) -> None:
         self.stream = stream
+        self.hangs = hangs
+        self.left = False
         self.heads: list[str] = []
         self.methods: list[str] = []
 
@@ -342,6 +346,9 @@ class HttpServer:
         message = json.loads(body)
         self.heads.append(head.decode())
         self.methods.append(message["method"])
+        if message["method"] == "tools/call" and self.hangs:
+            self.left = not await reader.read()
+            return
         if "id" not in message:
             writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
             return
@@ -395,6 +402,37 @@ async def test_a_server_over_http_is_called(
     assert served.methods[:3] == ["initialize", "notifications/initialized", "tools/list"]
     assert all("\r\nmcp-session-id: s-1\r\n" in head for head in served.heads[1:])
     assert "\r\nmcp-protocol-version: " in served.heads[2]
+
+
+async def test_the_token_of_a_server_is_read_from_its_variable(
+    folder: Path, sandbox: Sandbox
+) -> None:
+    served = HttpServer()
+    async with far_side(served) as far:
+        server = McpServer(url=f"http://far.test:{far.port}/mcp", token_env="BOT_TOKEN")
+        limits: dict[str, Any] = {"allow_private": True}
+        async with bench(folder, sandbox, server=server, limits=limits) as bot:
+            assert bot.family.problems == ["MCP server bot: the variable BOT_TOKEN is not set"]
+        assert far.untouched
+        limits["variables"] = {"BOT_TOKEN": "the-token"}
+        async with bench(folder, sandbox, server=server, limits=limits) as bot:
+            assert not bot.family.problems
+    assert all("\r\nauthorization: Bearer the-token\r\n" in head for head in served.heads)
+
+
+async def test_a_call_that_is_not_answered_over_http_is_abandoned(
+    folder: Path, sandbox: Sandbox
+) -> None:
+    served = HttpServer(hangs=True)
+    async with far_side(served) as far:
+        server = McpServer(url=f"http://far.test:{far.port}/mcp")
+        limits = {"allow_private": True, "call_s": 1.0}
+        async with bench(folder, sandbox, server=server, limits=limits) as bot:
+            result = await bot.call("act")
+            assert result.code == "mcp-failed"
+            assert "it did not answer within 1 s" in result.text
+            await eventually_async(lambda: served.left)
+    assert served.methods[-1] == "notifications/cancelled"
 
 
 async def test_a_permission_to_send_is_not_one_for_new_tools(

@@ -83,8 +83,17 @@ class Agent(Table, frozen=True, kw_only=True):
     browser_cdp_url: str = ""
 
     def __post_init__(self) -> None:
-        if self.search_url and "{query}" not in self.search_url:
+        if not self.search_url:
+            return
+        if "{query}" not in self.search_url:
             raise ValueError("`search_url` has no {query}")
+        fixed = self.search_url.partition("{")[0]
+        try:
+            parse_url(fixed)
+        except EgressError:
+            fixed = ""
+        if fixed.count("/") < 3:  # otherwise a query could name another host
+            raise ValueError("`search_url` does not begin with http(s)://host/")
 
 
 class Secrets(Table, frozen=True, kw_only=True):
@@ -151,22 +160,27 @@ class Security(Table, frozen=True, kw_only=True):
 class McpServer(Table, frozen=True, kw_only=True):
     """An MCP server: a program that starts in the sandbox, or an address.
 
-    env  names of variables that the program gets
+    env        names of variables that the program gets
+    token_env  the variable with the token for the address
     """
 
     command: str = ""
     args: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     url: str = ""
+    token_env: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.command) is bool(self.url):
             raise ValueError("write either `command` or `url`")
         if self.url and (self.args or self.env):
             raise ValueError("`args` and `env` belong to a `command`")
-        if not all(_VARIABLE.fullmatch(name) for name in self.env):
-            # A value may be a secret, so it is not repeated.
-            raise ValueError("`env` has something that is not the name of a variable")
+        if self.token_env and not self.url:
+            raise ValueError("`token_env` belongs to a `url`")
+        names = (*self.env, self.token_env) if self.token_env else self.env
+        if not all(_VARIABLE.fullmatch(name) for name in names):
+            # It may be a secret, so it is not repeated.
+            raise ValueError("`env` or `token_env` has something else than names of variables")
         if self.url:
             try:
                 parse_url(self.url)

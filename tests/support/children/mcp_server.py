@@ -59,7 +59,7 @@ def call(message: Message, name: str, arguments: Message, script: Message) -> No
             while True:
                 sys.stdout.write("x" * 65536)
         case "flood":
-            for number in range(20_000):
+            for number in range(2_000):
                 say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": 1}})
                 say({"jsonrpc": "2.0", "id": f"s{number}", "method": "sampling/createMessage"})
                 print("no JSON at all", flush=False)

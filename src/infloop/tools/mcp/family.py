@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from infloop.sandbox.base import ChildRequest
@@ -35,6 +35,7 @@ class McpHost:
     cwd            their working directory
     environment    makes their environment from the names that a server's table has
     requests       how servers with an address are reached
+    variables      the operator's own variables, for tokens of such servers
     known          which definitions of tools were used before
     allow_private  whether a server's address may be private: the operator's setting
     """
@@ -44,6 +45,7 @@ class McpHost:
     environment: Callable[[Sequence[str]], Mapping[str, str]]
     requests: ToolRequests
     known: KnownTools
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     allow_private: bool = False
     start_s: float = START_S
     call_s: float = CALL_S
@@ -66,6 +68,9 @@ class McpTools(ToolFamily):
 
     async def add(self, name: str, server: McpServer, host: McpHost) -> None:
         """Open a server and add its tools, or a problem."""
+        if server.token_env and not host.variables.get(server.token_env):
+            self.problems.append(f"MCP server {name}: the variable {server.token_env} is not set")
+            return
         connection = Connection(
             _open_streams(name, server, host), start_s=host.start_s, call_s=host.call_s
         )
@@ -102,10 +107,12 @@ async def open_mcp_tools(servers: Mapping[str, McpServer], host: McpHost) -> Mcp
 
 def _open_streams(name: str, server: McpServer, host: McpHost) -> OpenStreams:
     if server.url:
+        token = host.variables.get(server.token_env, "")
         return lambda: http_streams(
             host.requests,
             f"mcp_{name}",
             server.url,
+            token=token,
             timeout_s=host.call_s,
             private_ok=host.allow_private,
         )

@@ -42,20 +42,24 @@ class Inbox:
         self._pings = 0
         self._ended = False
 
-    async def put(self, data: bytes | str) -> None:
-        """Take a message as it came; what is not a message for the session is dropped."""
+    async def put(self, data: bytes | str) -> bool:
+        """Take a message as it came, and return whether it is an answer.
+
+        What is not a message for the session is dropped.
+        """
         try:
             message = types.jsonrpc_message_adapter.validate_json(data, by_name=False)
         except (ValidationError, RecursionError):
-            return
+            return False
         if isinstance(message, types.JSONRPCNotification):
             self.tools_changed |= message.method == "notifications/tools/list_changed"
-            return
+            return False
         if isinstance(message, types.JSONRPCRequest):
             self._pings += 1
             if message.method != "ping" or self._pings > MAX_PINGS:
-                return
+                return False
         await self._queue.put(SessionMessage(message))
+        return not isinstance(message, types.JSONRPCRequest)
 
     async def put_error(self, request: types.RequestId, reason: str) -> None:
         """Answer a request of the session with an error of our own."""
