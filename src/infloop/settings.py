@@ -433,6 +433,19 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     return loaded
 
 
+def load_or_defaults(environ: Mapping[str, str] | None = None) -> tuple[Settings, str]:
+    """Return the settings, or if they are wrong the defaults and the reason.
+
+    The data directory is the one that is named, if that is possible.
+    """
+    env = os.environ if environ is None else environ
+    try:
+        return load_settings(env), ""
+    except SettingsError as error:
+        named = env.get(variable("data_dir"), "")
+        return _validated({"data_dir": named} if named else {}), str(error)
+
+
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     """Return a sentence about each variable that is named like a setting and is none.
 

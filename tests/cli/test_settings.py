@@ -56,7 +56,7 @@ def test_every_command_warns_of_a_misspelt_variable_and_goes_on(
     )
     assert done.stderr.count("is not a setting") == len(MISSPELT)
     if command == ("doctor",):
-        assert "advice: INFLOOP_ISOLATON is not a setting" in done.stdout
+        assert "warn  settings.unknown: INFLOOP_ISOLATON is not a setting" in done.stdout
     assert TOKEN not in done.stdout + done.stderr
 
 

@@ -114,7 +114,7 @@ def test_no_command_works_in_a_shared_data_directory(tmp_path: Path) -> None:
         refused(tmp_path),
         refused(tmp_path, "--token", "auto"),
         infloop(tmp_path, "runs", code=2).stderr,
-        infloop(tmp_path, "doctor").stdout,
+        infloop(tmp_path, "doctor", code=1).stdout,
     ):
         assert f"chmod go-w {data}" in said
         assert "Traceback" not in said

@@ -490,11 +490,12 @@ def test_a_short_secret_that_exists_still_counts_and_is_warned_about(tmp_path: P
         assert client.ask("PUT", path, {**shown, "name": "renamed"}).status == 200
         said = (tmp_path / "stderr").read_text()
         assert "the secret of trigger 'old' is short enough to be guessed" in said
-        advice = client.get("/api/doctor").json()["advice"]
-        assert ["renamed" in each["problem"] for each in advice] == [True]
+        checks = client.get("/api/doctor").json()["checks"]
+        warned = [each["message"] for each in checks if each["id"] == "triggers.secrets"]
+        assert ["renamed" in each for each in warned] == [True]
     assert "can be guessed" in infloop(tmp_path, "triggers").stdout
-    advised = json.loads(infloop(tmp_path, "doctor", "--json").stdout)["advice"]
-    assert any("'renamed'" in each["problem"] for each in advised)
+    checks = json.loads(infloop(tmp_path, "doctor", "--json").stdout)["checks"]
+    assert any("'renamed'" in each["message"] for each in checks)
 
 
 @pytest.mark.parametrize(

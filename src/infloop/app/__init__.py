@@ -16,7 +16,14 @@ dev           opens a development loop
 
 from infloop.app.detached import DetachedStartError, run_detached
 from infloop.app.dev import load_dev_file, open_dev
-from infloop.app.process import ignores_hangup, no_colour, run_async, settings, started_in
+from infloop.app.process import (
+    ignores_hangup,
+    no_colour,
+    run_async,
+    settings,
+    settings_or_defaults,
+    started_in,
+)
 from infloop.app.sandbox import with_some_isolation
 from infloop.app.server import Server, open_mcp, open_server, server_exposure
 from infloop.app.use_cases import open_application, open_files
@@ -38,6 +45,7 @@ __all__ = [
     "run_detached",
     "server_exposure",
     "settings",
+    "settings_or_defaults",
     "started_in",
     "with_some_isolation",
 ]

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from infloop.errors import SettingsError
-from infloop.settings import NO_HOME, Settings, home_directory, load_settings
+from infloop.settings import (
+    NO_HOME,
+    Settings,
+    home_directory,
+    load_or_defaults,
+    load_settings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -23,6 +29,11 @@ _HANGUP_BIT = 1
 def settings() -> Settings:
     """Return the operator's settings."""
     return load_settings()
+
+
+def settings_or_defaults() -> tuple[Settings, str]:
+    """Return the settings; or the defaults, and why the settings cannot be read."""
+    return load_or_defaults()
 
 
 def run_async(main: Coroutine[object, object, Result]) -> Result:

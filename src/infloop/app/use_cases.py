@@ -37,8 +37,11 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def open_files(chosen: Settings) -> AsyncIterator[FileApplication]:
-    """Open the use cases that work with files alone, for a command that needs no store."""
+async def open_files(chosen: Settings, config_error: str = "") -> AsyncIterator[FileApplication]:
+    """Open the use cases that work with files alone, for a command that needs no store.
+
+    `config_error` says why the settings could not be read.
+    """
     from infloop import __version__
     from infloop.application.application import FileApplication
     from infloop.application.resources import FileResources
@@ -56,7 +59,10 @@ async def open_files(chosen: Settings) -> AsyncIterator[FileApplication]:
                 confinement=partial(confinement_here, chosen),
                 version_of=version_of,
                 login_of=partial(_login_of, chosen),
+                agent_config=chosen.agent_config,
+                is_set=_is_set,
                 settings=partial(shown_settings, chosen),
+                config_error=config_error,
                 build=partial(build_python_file, chosen),
                 machine=ThisMachine(chosen),
             )
@@ -115,6 +121,8 @@ async def open_application(chosen: Settings) -> AsyncIterator[Application]:
                 confinement=partial(confinement_here, chosen),
                 version_of=version_of,
                 login_of=partial(_login_of, chosen),
+                agent_config=chosen.agent_config,
+                is_set=_is_set,
                 settings=partial(shown_settings, chosen),
             )
         )
@@ -192,6 +200,8 @@ def driving_resources(
         confinement=confinement,
         version_of=version_of,
         login_of=partial(_login_of, chosen),
+        agent_config=chosen.agent_config,
+        is_set=_is_set,
         settings=partial(shown_settings, chosen),
     )
 
@@ -201,6 +211,10 @@ def _program_of(manifest: AcpProvider | CliProvider) -> str:
 
     named = os.environ.get(program_variable(manifest.id)) or manifest.bin
     return shutil.which(named) or ""
+
+
+def _is_set(name: str) -> bool:
+    return bool(os.environ.get(name))
 
 
 def _login_of(chosen: Settings, manifest: Provider) -> LoginStatus:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from infloop.application.triggers import Triggers
     from infloop.application.workflow_overview import WorkflowOverview
     from infloop.application.workflows import Workflows
+    from infloop.model.agent_config import AgentConfig
     from infloop.model.clock import Clock
     from infloop.model.values import JsonObject
 
@@ -61,6 +62,20 @@ class FileApplication:
         values = self._file_resources.settings()["values"]
         assert isinstance(values, dict)
         return values
+
+    @property
+    def agent_config(self) -> AgentConfig:
+        """The tables of the settings."""
+        return self._file_resources.agent_config
+
+    @property
+    def config_error(self) -> str:
+        """Why the settings could not be read and are the defaults; empty if they were."""
+        return self._file_resources.config_error
+
+    def is_set(self, variable: str) -> bool:
+        """Tell whether a variable has a value."""
+        return self._file_resources.is_set(variable)
 
     @cached_property
     def audit(self) -> AuditTrail:

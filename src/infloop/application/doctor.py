@@ -1,4 +1,4 @@
-"""What this machine can confine, and the proof by attack."""
+"""What this machine can confine, the proof by attack, and what should be changed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infloop import __version__
+from infloop.application.checks import Check, error, in_order, ok, warn
+from infloop.application.checks.agent import check_agent
+from infloop.application.checks.machine import (
+    check_clock,
+    check_data,
+    check_programs,
+    check_providers,
+)
+from infloop.application.checks.settings import check_settings
 from infloop.application.isolation import describe_isolation
 from infloop.application.models import Model
 from infloop.errors import SettingsError
@@ -28,7 +37,6 @@ from infloop.sandbox.levels.host import HostSandbox
 from infloop.sandbox.levels.keeper_sandbox import SandboxOptions
 from infloop.sandbox.promises import PROMISES
 from infloop.sandbox.self_check.battery import self_check
-from infloop.store.data_directory import refuse_shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,15 +75,8 @@ class AttackReport(Model, kw_only=True):
     findings: list[Finding]
 
 
-class Advice(Model, kw_only=True):
-    """Something that should be changed, and how."""
-
-    problem: str
-    fix: str
-
-
 class DoctorReport(Model, kw_only=True):
-    """What is installed, which levels hold, what the attacks found, and what should be changed.
+    """What is installed, which levels hold, what the attacks found, and all other checks.
 
     `isolation` says how runs with these settings run their children. `children_run_as` is the uid
     of children at the first of these levels at which it is not ours.
@@ -86,7 +87,12 @@ class DoctorReport(Model, kw_only=True):
     children_run_as: int | None
     levels: list[LevelReport]
     attacks: list[AttackReport]
-    advice: list[Advice]
+    checks: list[Check]
+
+    def failed(self, *, strict: bool) -> bool:
+        """Tell whether something is wrong; if `strict`, whether a warning is there too."""
+        bad = ("error", "warn") if strict else ("error",)
+        return any(each.status in bad for each in self.checks)
 
 
 def promises() -> dict[str, str]:
@@ -94,68 +100,92 @@ def promises() -> dict[str, str]:
     return {str(name): text for name, text in PROMISES.items()}
 
 
-async def advise(application: FileApplication) -> list[Advice]:
-    """Return what should be changed about settings, data, triggers and development loops."""
-    advice = [
-        Advice(problem=unknown, fix="unset the variable, or correct its name")
-        for unknown in application.configuration.all().unknown
-    ]
-    chosen = application.settings
-    if chosen["api_token"] != "set":  # noqa: S105  (a word for a secret)
-        advice.append(
-            Advice(
-                problem="the server has no token: all programs of your user may use it",
-                fix="start it with `infloop serve --token auto`, or set INFLOOP_API_TOKEN",
-            )
-        )
-    try:
-        refuse_shared(Path(str(chosen["data_dir"])))
-    except SettingsError as error:
-        problem, _, fix = str(error).rpartition("; ")
-        advice.append(Advice(problem=problem, fix=fix))
-    advice.extend(
-        Advice(
-            problem=f"the secret of trigger {name!r} is short enough to be guessed",
-            fix="set a longer one here and at the sender with `infloop triggers secret`",
-        )
-        for name in await application.triggers.short_secrets()
-    )
-    advice.extend(
-        Advice(
-            problem=(
-                f"the development loop in {loop.root!r} takes events ({', '.join(loop.events)}): "
-                "all programs of your user can read the token of its children and send them"
-            ),
-            fix="give each event a pattern, and `events = […]` to the children that need the token",
-        )
-        for loop in application.dev_loops.all().loops
-        if loop.events
-    )
-    return advice
-
-
 async def examine(
     application: FileApplication, levels: Sequence[Level] = LEVELS, *, attack: bool = False
 ) -> DoctorReport:
     """Try each level; with `attack`, run the whole battery at those that hold."""
     chosen = application.settings
-    advice = await advise(application)
     with _options(str(chosen["service_user"])) as options:
         versions = await _versions()
         checks = [await check_level(level, options) for level in levels]
         attacks = [await _attack(each.level, options) for each in checks if attack and each.holds]
+        open_here = await _not_covered(str(chosen["isolation"]), checks, options)
     users = [children_user(level, options) for level in levels]
+    isolation = _isolation(str(chosen["isolation"]), checks, options)
     return DoctorReport(
         versions=versions,
-        isolation=_isolation(str(chosen["isolation"]), checks, options),
+        isolation=isolation,
         children_run_as=next((user[0] for user in users if user), None),
         levels=[
             LevelReport(level=check.level, holds=check.holds, reason=check.reason)
             for check in checks
         ],
         attacks=[_report(each) for each in attacks],
-        advice=advice,
+        checks=in_order(await _checks(application, isolation, checks, open_here)),
     )
+
+
+async def _checks(
+    application: FileApplication,
+    isolation: str,
+    levels: Sequence[LevelCheck],
+    not_covered: Sequence[str],
+) -> list[Check]:
+    """Check everything but the levels themselves."""
+    chosen, config = application.settings, application.agent_config
+    broken = application.config_error
+    fix = "correct the file or the variable that is named; `infloop settings` lists the settings"
+    found = [
+        error("config.parse", broken, fix) if broken else ok("config.parse", "it can be read"),
+        *_isolation_checks(str(chosen["isolation"]), isolation, levels, not_covered),
+        *check_agent(config, str(chosen["leaks_mode"]), application.is_set),
+        *check_data(Path(str(chosen["data_dir"])), int(str(chosen["min_free_disk_bytes"]))),
+        check_clock(application.clock.now_ms()),
+        *check_programs(
+            config.agent.browser_cdp_url,
+            confines=any(each.holds and each.level != UNCONFINED for each in levels),
+        ),
+        *await check_providers(application.providers, has_model=bool(config.providers)),
+    ]
+    return [*found, *await check_settings(application)]
+
+
+def _isolation_checks(
+    requested: str, isolation: str, levels: Sequence[LevelCheck], not_covered: Sequence[str]
+) -> Iterator[Check]:
+    """Say which level runs use and what is open there."""
+    confining = _confining(requested, levels)
+    fix = "install bubblewrap (`apt-get install bubblewrap`); `infloop doctor` says what is missing"
+    if confining:
+        yield ok("isolation.level", isolation)
+        if not_covered:
+            yield warn("isolation.promises", " ".join(not_covered), "run `infloop docs security`")
+        else:
+            yield ok("isolation.promises", "the level promises here all that it can")
+    elif requested == UNCONFINED:
+        yield warn("isolation.level", isolation, "unset INFLOOP_ISOLATION")
+    elif len(levels) == len(LEVELS):
+        yield error("isolation.level", isolation or f"level {requested!r} does not hold", fix)
+
+
+def _confining(requested: str, levels: Sequence[LevelCheck]) -> list[LevelCheck]:
+    """Return the levels that runs would use, if they confine."""
+    used = [each for each in levels if each.holds and requested in ("auto", each.level)]
+    return [each for each in used if each.level != UNCONFINED]
+
+
+async def _not_covered(
+    requested: str, levels: Sequence[LevelCheck], options: SandboxOptions
+) -> Sequence[str]:
+    """Return what the level of runs does not promise on this machine."""
+    for each in _confining(requested, levels)[:1]:
+        user = children_user(each.level, options)
+        sandbox = open_level(each.level, replace(options, user=user))
+        try:
+            return sandbox.not_covered
+        finally:
+            await sandbox.close()
+    return ()
 
 
 def _isolation(requested: str, checks: Sequence[LevelCheck], options: SandboxOptions) -> str:

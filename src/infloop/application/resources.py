@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from infloop.catalog import ProviderFiles, WorkflowCatalog
     from infloop.catalog.lookup import CatalogLookup
     from infloop.catalog.python_files import Built
+    from infloop.model.agent_config import AgentConfig
     from infloop.model.check.context import Machine
     from infloop.model.clock import Clock
     from infloop.model.provider import AcpProvider, CliProvider, HttpProvider, Provider
@@ -86,6 +87,8 @@ class FileResources:
 
     `audit` opens the log at the first call. `program_of` returns the path of an agent's program,
     or an empty text if it is not installed; `version_of` asks a program for its version.
+    `agent_config` has the tables of the settings, and `is_set` tells whether a variable has a
+    value; `config_error` says why the settings could not be read and are the defaults.
     `confinement` finds the level at which children run. `build` builds a workflow file in Python; a
     server has none, so that nothing there runs such a file. `machine` is what a check looks up:
     programs, directories. `firing` and `scheduler` exist in a server.
@@ -101,6 +104,9 @@ class FileResources:
     version_of: Callable[[str, Sequence[str]], Awaitable[str]]
     login_of: Callable[[Provider], LoginStatus]
     settings: Callable[[], JsonObject]
+    agent_config: AgentConfig
+    is_set: Callable[[str], bool]
+    config_error: str = ""
     build: Callable[[str], Awaitable[Built]] | None = None
     machine: Machine | None = None
     firing: TriggerFiring | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.store.sqlite.store import open_sqlite_store
+from infloop.store.sqlite.store import database_error, open_sqlite_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,3 +19,8 @@ async def open_store(data_dir: Path, clock: Callable[[], int]) -> Store:
     `clock` returns the time in milliseconds, for heartbeats.
     """
     return await open_sqlite_store(data_dir, clock)
+
+
+def why_unreadable(data_dir: Path) -> str:
+    """Return why the store of a data directory cannot be read; empty if it can or is new."""
+    return database_error(data_dir)

@@ -1,15 +1,19 @@
-"""Say what this machine can confine, and prove it by attack.
+"""Check this machine and the settings, and prove by attack what is confined.
 
-Without --attack, each isolation level is tried briefly, and what is missing is named. With it, a
+Each isolation level is tried briefly, and what is missing is named. Then come the checks: settings,
+rules, keys by name, data directory, database, disk, programs, browser. Each has an id, says ok,
+warn or error, and what to do. They also run where the settings are broken. With --attack, a
 battery of attacks runs at each level that works. It shows what an agent could reach on this machine
 (in the environment, files, processes, sockets, network and kernel), and whether that is what the
 level promises. Nothing is harmed: only canaries are attacked.
 
   infloop doctor
+  infloop doctor --strict
   infloop doctor --attack --level sandbox
   infloop doctor --attack --json
 
-The exit code is 1 when a promise does not hold.
+The exit code is 1 when a check says error or a promise does not hold; with --strict, also when a
+check says warn.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--level", choices=LEVELS, metavar="LEVEL", help=f"only this one: {', '.join(LEVELS)}"
     )
+    parser.add_argument("--strict", action="store_true", help="fail for warnings too")
     add_json(parser)
 
 
@@ -48,7 +53,8 @@ async def _doctor(args: argparse.Namespace) -> int:
     from infloop.cli.view.terminal import json_line
 
     levels: Sequence[Level] = (args.level,) if args.level else LEVELS
-    async with app.open_files(app.settings()) as application:
+    chosen, broken = app.settings_or_defaults()
+    async with app.open_files(chosen, broken) as application:
         report = await examine(application, levels, attack=args.attack)
     if args.json:
         print(json_line(to_json(report)))
@@ -56,7 +62,8 @@ async def _doctor(args: argparse.Namespace) -> int:
         for line in _lines(report):
             print(line)
     refused = bool(args.level) and not report.levels[0].holds
-    return 1 if refused or not all(attack.holds for attack in report.attacks) else 0
+    held = all(attack.holds for attack in report.attacks)
+    return 1 if refused or not held or report.failed(strict=args.strict) else 0
 
 
 def _lines(report: DoctorReport) -> Iterator[str]:
@@ -72,10 +79,11 @@ def _lines(report: DoctorReport) -> Iterator[str]:
     for attack in report.attacks:
         yield ""
         yield from _attack_lines(attack)
-    if report.advice:
-        yield ""
-    for advice in report.advice:
-        yield f"advice: {one_line(advice.problem)}; {one_line(advice.fix)}"
+    yield ""
+    for check in report.checks:
+        yield f"{check.status:<6}{check.id}: {one_line(check.message)}"
+        if check.fix:
+            yield f"      fix: {one_line(check.fix)}"
 
 
 def _attack_lines(attack: AttackReport) -> Iterator[str]:

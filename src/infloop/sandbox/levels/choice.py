@@ -28,7 +28,6 @@ from infloop.sandbox.self_check.battery import QUICK, self_check
 
 if TYPE_CHECKING:
     from infloop.model.isolation import Level, RequestedLevel
-    from infloop.sandbox.base import Sandbox
     from infloop.sandbox.levels.keeper_sandbox import KeeperSandbox, SandboxOptions
 
 _MAX_CHECKS = 3
@@ -96,7 +95,7 @@ def user_without_rights() -> tuple[int, int] | None:
     return entry.pw_uid, entry.pw_gid
 
 
-def open_level(level: Level, options: SandboxOptions) -> Sandbox:
+def open_level(level: Level, options: SandboxOptions) -> KeeperSandbox:
     """Return a sandbox of this level.
 
     Raises MissingPart, naming what this machine lacks, and SettingsError where root needs to name

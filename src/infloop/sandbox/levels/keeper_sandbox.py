@@ -56,6 +56,11 @@ class KeeperSandbox(ABC):
         run as root and the level confines, but not root.
         """
 
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What this level does not promise on this machine, as sentences."""
+        return ()
+
     async def run(
         self,
         request: ChildRequest,

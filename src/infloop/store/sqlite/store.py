@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from infloop.store.interfaces.run_log import OUTPUT_CAP
@@ -58,3 +60,16 @@ async def open_sqlite_store(
         changes=changes,
         close=close,
     )
+
+
+def database_error(data_dir: Path) -> str:
+    """Return why the database cannot be read; empty if it can, or is not there yet."""
+    file = data_dir / DATABASE_FILE
+    try:
+        if not file.exists():
+            return ""
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except (OSError, sqlite3.Error) as error:
+        return str(error)
+    return ""
