@@ -88,6 +88,13 @@ CASES = (
         node={"tools": ["fs_read"]},
     ),
     Case("a write to others", Use("a2a_send", {"url": HERE, "message": "x"}), "error (denied)"),
+    Case("a destructive command", Use("shell", {"command": "rm -rf build"}), "error (denied)"),
+    Case(
+        "an allowed command",
+        Use("shell", {"command": "echo $((6 * 7)); env"}),
+        "42",
+        {"security": {"approvals": {"rules": [{"capability": "execute", "answer": "allow"}]}}},
+    ),
     Case("a private address", fetch(f"{HERE}/docs/a"), "error (network-refused)"),
     Case("a private agent", Use("a2a_discover", {"url": HERE}), "error (network-refused)"),
     Case("a model that allows itself", fetch(f"{HERE}/docs/a", **PRIVATE), "error (denied)"),
@@ -378,7 +385,8 @@ async def test_every_tool_passes_the_gate_on_every_route(tmp_path: Path) -> None
         called = here.audited("tool.called")
         assert {each["tool"] for each in called} == {"subagent"}
         assert not [*here.folder.iterdir()]
-        families = {"fs_", "apply_patch", "web_", "a2a_", "browser_", "mcp_bot__", "subagent"}
+        families = {"fs_", "apply_patch", "shell", "process_", "web_", "a2a_", "browser_"}
+        families |= {"mcp_bot__", "subagent"}
         assert {each for each in families if any(name.startswith(each) for name in offered)} == (
             families
         )

@@ -96,6 +96,7 @@ def _agent_services(
             variables=os.environ,
             config=chosen.agent_config,
             known_tools=chosen.data_dir / KNOWN_TOOLS_FILE,
+            max_command_ms=chosen.max_command_ms,
             scratch=opened.scratch,
             user=opened.user,
         )

@@ -39,16 +39,17 @@ _USUAL_SCHEMES = ("https", "wss")
 class ToolContext:
     """Everything that the families of one step are given.
 
-    directory    the step's working directory: its worktree, if it has one
-    private      folders of which tools see nothing, such as the data directory
-    sandbox      makes the step's sandbox
-    own_sandbox  the sandbox of a child that brings its own proxy, such as a browser
-    environment  makes the environment of a child, with the variables that are named
-    variables    the operator's own variables, for the keys that the configuration names
-    config       the tables of the settings
-    known_tools  the file that remembers which tools of MCP servers were used
-    scratch      where unconfined children get their directories
-    user         the uid and gid of children, if root has named a user
+    directory       the step's working directory: its worktree, if it has one
+    private         folders of which tools see nothing, such as the data directory
+    sandbox         makes the step's sandbox
+    own_sandbox     the sandbox of a child that brings its own proxy, such as a browser
+    environment     makes the environment of a child, with the variables that are named
+    variables       the operator's own variables, for the keys that the configuration names
+    config          the tables of the settings
+    known_tools     the file that remembers which tools of MCP servers were used
+    max_command_ms  the operator's limit for every command
+    scratch         where unconfined children get their directories
+    user            the uid and gid of children, if root has named a user
     """
 
     directory: Path
@@ -59,6 +60,7 @@ class ToolContext:
     variables: Mapping[str, str]
     config: AgentConfig
     known_tools: Path
+    max_command_ms: int
     scratch: str
     user: tuple[int, int] | None = None
 
@@ -83,6 +85,15 @@ MakeFamily: TypeAlias = "Callable[[_Parts], Awaitable[ToolFamily]]"
 async def files(parts: _Parts) -> ToolFamily:
     """Return the tools for files."""
     return WorkspaceTools(parts.workspace, parts.may_read)
+
+
+async def shell(parts: _Parts) -> ToolFamily:
+    """Return the tools for commands and processes."""
+    from infloop.tools.shell import Commands, ShellTools
+
+    context, directory = parts.context, parts.workspace.directory
+    environment = context.environment(())
+    return ShellTools(Commands(context.sandbox(), directory, environment, context.max_command_ms))
 
 
 async def web(parts: _Parts) -> ToolFamily:
@@ -125,6 +136,7 @@ async def mcp(parts: _Parts) -> ToolFamily:
         environment=context.environment,
         requests=ToolRequests(config.security.egress.rules),
         known=KnownTools(context.known_tools),
+        variables=context.variables,
         allow_private=config.agent.allow_private,
     )
     opened = await open_mcp_tools(config.mcp.servers, host)
@@ -132,7 +144,7 @@ async def mcp(parts: _Parts) -> ToolFamily:
     return opened
 
 
-FAMILIES: tuple[MakeFamily, ...] = (files, web, browser, mcp)
+FAMILIES: tuple[MakeFamily, ...] = (files, shell, web, browser, mcp)
 """All families."""
 
 
