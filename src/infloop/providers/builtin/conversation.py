@@ -82,7 +82,7 @@ class Conversation:
         self._instructions = instructions
         self._is_subagent = is_subagent
         self._on_turn = on_turn
-        self._needs_newline = False
+        self._needs_newline = self._has_spoken = False
         self._seen: set[str] = set()
         self._results: Counter[tuple[str, str]] = Counter()
 
@@ -155,7 +155,7 @@ class Conversation:
             raise GuardError(
                 f"a tool call cannot be recorded, so it was not made: {error}"
             ) from None
-        self._needs_newline = True
+        self._needs_newline = self._has_spoken
         if result.code == "denied":
             remedy = NOBODY if "nobody can be asked" in result.text else RULES
             why = f"; {result.reason}" if result.reason else ""
@@ -192,6 +192,7 @@ class Conversation:
         if self._needs_newline:
             self._needs_newline = False
             text = f"\n{text}"
+        self._has_spoken = True
         await self._emit(Text(text))
 
     def _add(self, parts: Sequence[ModelRequestPart]) -> None:
