@@ -26,8 +26,8 @@ from infloop.model.parsing import parse_workflow
 from infloop.model.schema import FileModel, part_model
 from infloop.settings import Settings, load_settings, variable
 from infloop.tools import shell, workspace
-from infloop.tools.web import family as web
 from infloop.tools.base import Tool
+from infloop.tools.web import family as web
 from support.paths import ROOT
 
 DOCS = ROOT / "docs"
