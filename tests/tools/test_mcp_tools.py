@@ -81,7 +81,7 @@ async def bench(
         lambda names: child_environment(VARIABLES, names, {}),
         ToolRequests(rules, lookup=always("127.0.0.1")),
         KnownTools(folder.parent / "data" / "mcp-tools.json"),
-        **(limits or {}),
+        **{"start_s": 120.0, **(limits or {})},
     )
     person = person or Person(allows=True)
     family = await open_mcp_tools({"bot": server}, host)
