@@ -121,18 +121,14 @@ def _cleaned(value: Any, key: str, depth: int) -> Any:
     if not depth:
         raise UnusableTool("the schema of its arguments is too deep")
     if isinstance(value, dict):
-        for name in value:
-            _check_plain(name)
+        if not all(map(_is_visible, "".join(value))):
+            raise UnusableTool("the schema of its arguments has control characters")
         return {name: _cleaned(inner, name, depth - 1) for name, inner in value.items()}
     if isinstance(value, list):
         return [_cleaned(inner, "", depth - 1) for inner in value]
     if isinstance(value, str):
         if key in _TEXT_KEYS:
             return plain_text(value, MAX_DESCRIPTION_CHARS)
-        _check_plain(value)
+        if plain_text(value, len(value)) != value:
+            raise UnusableTool("the schema of its arguments has control characters")
     return value
-
-
-def _check_plain(text: str) -> None:
-    if not all(map(_is_visible, text)):
-        raise UnusableTool("the schema of its arguments has control characters")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from infloop.tools.mcp.known_tools import KnownTools
     from infloop.tools.mcp.streams import OpenStreams
 
-START_S, CALL_S = 30.0, 120.0
+START_S, CALL_S = 60.0, 120.0
 
 
 @dataclass(frozen=True, slots=True)
