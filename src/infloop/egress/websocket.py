@@ -11,6 +11,7 @@ import base64
 import hashlib
 import os
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from infloop.errors import EgressError
@@ -48,7 +49,7 @@ class WebSocket:
                 try:
                     await _shake_hands(reader, writer, authority(address, port), target)
                 except BaseException:
-                    writer.close()
+                    await _close(writer)
                     raise
         except (OSError, EOFError, asyncio.LimitOverrunError) as error:
             where = authority(address, port)
@@ -64,7 +65,7 @@ class WebSocket:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._writer.close()
+        await _close(self._writer)
 
     def send(self, text: str) -> None:
         """Send a text message."""
@@ -120,6 +121,12 @@ class WebSocket:
         repeated = (mask * (size // 4 + 1))[:size]
         masked = int.from_bytes(data, "big") ^ int.from_bytes(repeated, "big")
         self._writer.write(head + mask + masked.to_bytes(size, "big"))
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 async def _shake_hands(

@@ -128,11 +128,10 @@ class Page:
     async def click(self, wanted: str) -> None:
         """Click what a selector or a visible text names."""
         node = await self._find(wanted, _CLICKABLE)
-        await self.call("DOM.scrollIntoViewIfNeeded", objectId=node)
-        try:
+        quads: list[list[float]] = []
+        with suppress(ToolError):  # what is hidden has no place on the page
+            await self.call("DOM.scrollIntoViewIfNeeded", objectId=node)
             quads = (await self.call("DOM.getContentQuads", objectId=node)).get("quads") or []
-        except ToolError:
-            quads = []
         if not quads:
             raise ToolError("not-visible", f"{wanted[:200]!r} is not visible on the page")
         corners = quads[0]
