@@ -36,6 +36,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from pydantic.fields import FieldInfo
 
 from infloop import cli
+from infloop.application.checks import CHECKS
 from infloop.mcp_server.toolbox import UTILITIES
 from infloop.model import nodes, plugin, trigger, workflow
 from infloop.model.audit import ACTORS, EVENTS
@@ -153,6 +154,11 @@ def metrics(_: str) -> str:
     return table(("metric", "type", "labels", "meaning"), rows)
 
 
+def checks(_: str) -> str:
+    """Return the checks of `infloop doctor`."""
+    return table(("id", "meaning"), [(f"`{name}`", meaning) for name, meaning in CHECKS.items()])
+
+
 PARTS: Mapping[str, Callable[[str], str]] = {
     "node": node,
     "steps": steps,
@@ -162,6 +168,7 @@ PARTS: Mapping[str, Callable[[str], str]] = {
     "audit": audit,
     "tools": tools,
     "metrics": metrics,
+    "checks": checks,
 }
 
 Row = tuple[str, str, str, str, str]
