@@ -204,6 +204,8 @@ def agent(
     on_rate_limit: Literal["fail", "wait"] | None = None,
     rate_limit_max_wait: Duration | None = None,
     idle_timeout: Duration | None = None,
+    session: str | None = None,
+    tools: list[str] | tuple[str, ...] | None = None,
     continue_session: bool | None = None,
     skip_permissions: bool | None = None,
     next: Jump = ...,
@@ -231,6 +233,9 @@ def agent(
     rate_limit_max_wait   A usage limit that is lifted later fails the step.
     idle_timeout          An agent that prints nothing for this long (ms) is stopped as stalled; 0
                           means no limit.
+    session               The agent's own session to continue: the `sessionId` of an earlier step.
+    tools                 The only tools that the built-in agent has, by name; all of them if
+                          missing.
     continue_session      In a loop, the next round continues the agent's own session if it can.
     skip_permissions      Add the manifest's dangerousArgs: the agent acts without asking.
     """
@@ -438,6 +443,27 @@ def judge(
     provider       Who judges; claude if empty.
     """
     return _step("judge", locals(), ("next", "on_error"))
+
+
+def approval(
+    question: str,
+    *,
+    id: str | None = None,
+    label: str | None = None,
+    details: str | None = None,
+    timeout: Duration | None = None,
+    next: Jump = ...,
+    on_error: Jump = ...,
+) -> Step:
+    """Waits until a person allows or denies something.
+
+    question   What a person allows or denies, in one line.
+    id         Its name; references use it.
+    label      What the console shows instead of the id.
+    details    What the person should know, such as a diff.
+    timeout    Without an answer until then it is denied; 0 means the server's time.
+    """
+    return _step("approval", locals(), ("next", "on_error"))
 
 
 def note(

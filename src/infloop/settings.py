@@ -477,7 +477,8 @@ def _agent_tables(in_file: dict[str, Any]) -> AgentConfig:
 
     The mode of the leak guard is a setting too.
     """
-    if not any(isinstance(value, dict | list) for value in in_file.values()):
+    known = AgentConfig.__struct_fields__
+    if not any(name in known or isinstance(value, dict) for name, value in in_file.items()):
         return AgentConfig()
     from infloop.model.agent_tables import TABLES, read_tables
     from infloop.policy.credential_names import name_problems

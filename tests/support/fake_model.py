@@ -1,9 +1,9 @@
 """A model API on loopback that says what a test tells it to.
 
-It speaks what agents speak: Anthropic's Messages, OpenAI's Responses and Chat Completions, as a
-stream or in one piece. Each request that offers tools takes the next turn, and the last turn is
-repeated; a request without tools (for a title, say) is answered with a word and takes none. A turn
-can be a function of the request.
+It speaks what agents speak: Anthropic's Messages, OpenAI's Responses and Chat Completions, and
+Gemini's content, as a stream or in one piece. Each request that offers tools takes the next turn,
+and the last turn is repeated; a request without tools (for a title, say) is answered with a word
+and takes none. A turn can be a function of the request.
 
     async with FakeModel([Say("I will write it."), Use("Write", {...})], [Say("DONE")]) as model:
         ... ANTHROPIC_BASE_URL=model.url ...
@@ -110,7 +110,7 @@ class FakeModel:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             asked = await read_request(reader)
-            speak = DIALECTS.get(asked.path.partition("?")[0])
+            speak = dialect_of(asked.path.partition("?")[0])
             if speak is None:
                 writer.write(whole_answer(404, {"error": {"message": "there is nothing here"}}))
             else:
@@ -129,7 +129,7 @@ class FakeModel:
             return
         said = [Say(turn.text)] if isinstance(turn, Hang) else turn
         speech = speak(said, str(asked.body.get("model")), len(self.asked))
-        if not asked.body.get("stream"):
+        if not asked.body.get("stream") and "alt=sse" not in asked.path:
             writer.write(whole_answer(200, speech.whole))
             return
         writer.write(head(200, {"content-type": "text/event-stream"}))
@@ -173,7 +173,7 @@ def whole_answer(status: int, body: Json, headers: Mapping[str, str] | None = No
 async def _send(writer: asyncio.StreamWriter, events: Iterable[Event]) -> None:
     for name, data in events:
         text = data if isinstance(data, str) else json.dumps(data)
-        writer.write(f"event: {name}\ndata: {text}\n\n".encode())
+        writer.write((f"event: {name}\n" if name else "").encode() + f"data: {text}\n\n".encode())
         await writer.drain()
 
 
@@ -290,6 +290,37 @@ def chat(said: Sequence[Say | Use], model: str, number: int) -> Speech:
     return Speech(stream, [("message", last), ("message", "[DONE]")], whole)
 
 
+def gemini(said: Sequence[Say | Use], model: str, number: int) -> Speech:
+    """Gemini's content."""
+    chunks: list[list[Json]] = []
+    for one in said:
+        if isinstance(one, Say):
+            chunks += [[{"text": piece}] for piece in one.pieces]
+        else:
+            chunks.append([{"functionCall": {"name": one.name, "args": one.input}}])
+    usage = {
+        "promptTokenCount": READ,
+        "cachedContentTokenCount": CACHED,
+        "candidatesTokenCount": WRITTEN,
+        "totalTokenCount": READ + WRITTEN,
+    }
+
+    def event(parts: list[Json], **more: Any) -> Event:
+        content = {"role": "model", "parts": parts}
+        return "", {"candidates": [{"content": content, "index": 0, **more}], "modelVersion": model}
+
+    _, last = event([{"text": ""}], finishReason="STOP")
+    assert isinstance(last, dict)
+    parts = [part for chunk in chunks for part in chunk]
+    _, whole = event(parts, finishReason="STOP")
+    assert isinstance(whole, dict)
+    return Speech(
+        [event(chunk) for chunk in chunks],
+        [("", {**last, "usageMetadata": usage})],
+        {**whole, "usageMetadata": usage},
+    )
+
+
 def _typed(name: str, **data: Any) -> Event:
     return name, {"type": name, **data}
 
@@ -305,3 +336,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "/v1/responses": responses,
     "/v1/chat/completions": chat,
 }
+
+
+def dialect_of(path: str) -> Dialect | None:
+    return gemini if path.endswith("GenerateContent") else DIALECTS.get(path)

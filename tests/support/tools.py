@@ -5,23 +5,27 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from infloop.model.capabilities import ToolRule
 from infloop.policy.leaks.guard import LeakGuard
 from infloop.policy.permissions import PermissionDecision
 from infloop.policy.tool_policy import DEFAULT_RULES, ToolPolicy
 from infloop.tools.gate import MAX_TEXT_CHARS, Gate
+from infloop.tools.shell import Commands, ShellTools
 from infloop.tools.workspace import WorkspaceTools, open_workspace
+from support.canaries import place
+from support.confinement import new_directory, sandbox_at
+from support.processes import ENV
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
     from infloop.lowlevel.link_free import OpenBeneath
     from infloop.model.approval import Question
-    from infloop.model.capabilities import ToolRule
     from infloop.model.values import JsonObject
     from infloop.policy.permissions import AskPerson
     from infloop.tools.base import ToolFamily
-    from infloop.tools.gate import ToolEvent
+    from infloop.tools.gate import ToolEvent, ToolResult
     from infloop.tools.workspace import Workspace
 
 
@@ -115,3 +119,41 @@ async def file_bench(
         tools = WorkspaceTools(workspace)
         async with gate_for(tools, rules=rules, ask=ask, record=audit) as gate:
             yield FileBench(gate, workspace, audit, directory)
+
+
+class ShellBench(NamedTuple):
+    """The tools for commands behind a gate."""
+
+    gate: Gate
+    directory: Path
+    outside: Path
+    audit: AuditList
+
+    async def text(self, tool: str, **arguments: object) -> str:
+        """Call a tool that must succeed; return its text."""
+        result = await self.gate.call(tool, arguments)  # type: ignore[arg-type]
+        assert not result.code, (result.code, result.text)
+        return result.text
+
+    async def result(self, tool: str, **arguments: object) -> ToolResult:
+        """Call a tool."""
+        return await self.gate.call(tool, arguments)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def shell_bench(
+    level: str,
+    *,
+    env: Mapping[str, str] | None = None,
+    rules: Sequence[ToolRule] = (ToolRule("execute", "allow"),),
+    ask: AskPerson | None = None,
+    max_command_ms: int = 600_000,
+) -> AsyncIterator[ShellBench]:
+    """Open the tools for commands at a level; they may run anything unless `rules` are given."""
+    with place() as top:
+        work, outside = new_directory(top / "work"), new_directory(top / "outside")
+        audit = AuditList()
+        async with sandbox_at(level, top) as sandbox:
+            commands = Commands(sandbox, str(work), env or ENV, max_command_ms)
+            async with gate_for(ShellTools(commands), rules=rules, ask=ask, record=audit) as gate:
+                yield ShellBench(gate, work, outside, audit)

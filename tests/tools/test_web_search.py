@@ -105,6 +105,18 @@ async def test_the_rules_hold_for_the_engine_too() -> None:
         assert far.untouched
 
 
-def test_an_address_without_a_place_for_the_query_is_an_error() -> None:
-    with pytest.raises(msgspec.ValidationError, match=r"has no \{query}"):
-        msgspec.convert({"agent": {"search_url": "https://engine.test/"}}, AgentConfig)
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("https://engine.test/", r"has no \{query}"),
+        ("https://{query}.test/", "does not begin"),
+        ("https://engine.test{query}", "does not begin"),
+        ("https://user:word@engine.test/{query}", "does not begin"),
+        ("file:///{query}", "does not begin"),
+    ],
+)
+def test_an_address_in_which_a_query_could_choose_the_host_is_an_error(
+    url: str, message: str
+) -> None:
+    with pytest.raises(msgspec.ValidationError, match=message):
+        msgspec.convert({"agent": {"search_url": url}}, AgentConfig)

@@ -13,20 +13,21 @@ from infloop.policy.environment import child_environment
 from infloop.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from infloop.app.sandbox import OpenedSandbox
     from infloop.catalog import ProviderFiles
     from infloop.model.provider import ProgramProvider
     from infloop.model.provider import Provider as Manifest
     from infloop.providers.base import Provider
-    from infloop.providers.context import AgentServices
+    from infloop.providers.context import AgentServices, ProviderEnvironment
     from infloop.runtime.confinement.fence import Credential, ExtraAccess
     from infloop.runtime.runs.dependencies import StepServices
     from infloop.tools.base import ToolFamily
-    from infloop.tools.gate import Gate
+    from infloop.tools.toolset import Toolset
 
 AGENT_SESSIONS_DIR = "agent-sessions"
+KNOWN_TOOLS_FILE = "known-mcp-tools.json"
 
 
 def provider_finder(
@@ -47,7 +48,7 @@ def provider_finder(
         return child_environment(child_source_environment(user), (*allowed, *passthrough), {})
 
     def agent(step: StepServices) -> AgentServices:
-        return _agent_services(chosen, opened, environment(()), step)
+        return _agent_services(chosen, opened, environment, step)
 
     def find(provider_id: str, step: StepServices) -> Provider:
         manifest = manifest_of(folders, provider_id)
@@ -75,13 +76,15 @@ def provider_finder(
 
 
 def _agent_services(
-    chosen: Settings, opened: OpenedSandbox, environment: Mapping[str, str], step: StepServices
+    chosen: Settings, opened: OpenedSandbox, environment: ProviderEnvironment, step: StepServices
 ) -> AgentServices:
     """Return what the built-in agent of one step is given."""
     from infloop.providers.context import AgentServices
     from infloop.runtime.confinement.fence import NO_EXTRA_ACCESS
 
-    def open_gate(directory: str, tools: frozenset[str] | None, own: Sequence[ToolFamily]) -> Gate:
+    async def open_tools(
+        directory: str, tools: frozenset[str] | None, own: Sequence[ToolFamily]
+    ) -> Toolset:
         from infloop.tools.toolset import ToolContext, open_toolset
 
         context = ToolContext(
@@ -92,10 +95,12 @@ def _agent_services(
             environment=environment,
             variables=os.environ,
             config=chosen.agent_config,
+            known_tools=chosen.data_dir / KNOWN_TOOLS_FILE,
+            max_command_ms=chosen.max_command_ms,
             scratch=opened.scratch,
             user=opened.user,
         )
-        return open_toolset(
+        return await open_toolset(
             context,
             own,
             tools=tools,
@@ -108,7 +113,7 @@ def _agent_services(
         config=chosen.agent_config,
         sessions=chosen.data_dir / AGENT_SESSIONS_DIR,
         leaks=step.leaks,
-        open_gate=open_gate,
+        open_tools=open_tools,
         reserve=step.reserve,
     )
 

@@ -184,19 +184,17 @@ def known_secrets(chosen: Settings) -> Callable[[], list[Secret]]:
             with suppress(StoreError):
                 yield Secret("server", read_secret(file) or "")
 
-    own = [
-        *secret_values(os.environ),
-        *(Secret(f"setting:{name}", getattr(chosen, name)) for name in SECRETS),
-    ]
+    own = [Secret(f"setting:{name}", getattr(chosen, name)) for name in SECRETS]
     folders = provider_folders(chosen)[:-1]  # the last is shipped with infloop: no secrets
     filed = FileSecrets(triggers, folders, os.environ)
 
-    def configured() -> Iterator[Secret]:
-        """Yield the keys whose variables the tables of the settings name, as they are now."""
+    def in_environment() -> Iterator[Secret]:
+        """Yield the variables that are secrets, also those that the tables of the settings name."""
+        yield from secret_values(os.environ)
         for _, name in key_variables(chosen.agent_config):
             yield Secret(f"env:{name}", os.environ.get(name, ""))
 
-    return lambda: [*own, *configured(), *filed.values(), *made_by_server()]
+    return lambda: [*own, *in_environment(), *filed.values(), *made_by_server()]
 
 
 def make_approvals(chosen: Settings, store: Store, audit: AuditLog) -> Approvals:

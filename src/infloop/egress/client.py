@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 Content: TypeAlias = "bytes | AsyncIterator[bytes] | None"
 
+Tls: TypeAlias = ssl.SSLContext
+"""Which certificates are trusted."""
+
 CheckRequest: TypeAlias = Callable[[str, str], None]
 """Gets the method and URL of a request before its host is resolved; raises to refuse it."""
 
@@ -116,7 +119,7 @@ class Client:
         *,
         check_request: CheckRequest | None = None,
         lookup: Lookup | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
     ) -> None:
         """Allow these destinations; `lookup` and `tls` replace the system's resolver and trust."""
         self._policy: HostPolicy = (

@@ -14,6 +14,7 @@ An unknown key is an error: a misspelt rule must not leave a guard off.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
@@ -21,8 +22,12 @@ import msgspec
 
 from infloop.errors import EgressError
 from infloop.model.capabilities import ToolRule
-from infloop.model.hosts import canonical_host
+from infloop.model.hosts import canonical_host, parse_url, quoted
 from infloop.model.url_paths import decoded_segments
+
+# Our own fixed patterns: no nested repeats over the same characters.
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)  # noqa: TID251
+_SERVER = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)  # noqa: TID251
 
 TaskKind: TypeAlias = Literal["planning", "coding", "summary"]
 ModelApi: TypeAlias = Literal["openai-compatible", "openai", "anthropic", "gemini"]
@@ -78,8 +83,17 @@ class Agent(Table, frozen=True, kw_only=True):
     browser_cdp_url: str = ""
 
     def __post_init__(self) -> None:
-        if self.search_url and "{query}" not in self.search_url:
+        if not self.search_url:
+            return
+        if "{query}" not in self.search_url:
             raise ValueError("`search_url` has no {query}")
+        fixed = self.search_url.partition("{")[0]
+        try:
+            parse_url(fixed)
+        except EgressError:
+            fixed = ""
+        if fixed.count("/") < 3:  # otherwise a query could name another host
+            raise ValueError("`search_url` does not begin with http(s)://host/")
 
 
 class Secrets(Table, frozen=True, kw_only=True):
@@ -146,17 +160,47 @@ class Security(Table, frozen=True, kw_only=True):
 class McpServer(Table, frozen=True, kw_only=True):
     """An MCP server: a program that starts in the sandbox, or an address.
 
-    env  names of variables that the program gets
+    env        names of variables that the program gets
+    token_env  the variable with the token for the address
     """
 
     command: str = ""
     args: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     url: str = ""
+    token_env: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.command) is bool(self.url):
+            raise ValueError("write either `command` or `url`")
+        if self.url and (self.args or self.env):
+            raise ValueError("`args` and `env` belong to a `command`")
+        if self.token_env and not self.url:
+            raise ValueError("`token_env` belongs to a `url`")
+        names = (*self.env, self.token_env) if self.token_env else self.env
+        if not all(_VARIABLE.fullmatch(name) for name in names):
+            # It may be a secret, so it is not repeated.
+            raise ValueError("`env` or `token_env` has something else than names of variables")
+        if self.url:
+            try:
+                parse_url(self.url)
+            except EgressError:
+                # It may contain a password, so it is not repeated.
+                raise ValueError("`url` is not a plain http(s) URL without user") from None
 
 
 class Mcp(Table, frozen=True, kw_only=True):
+    """The servers by name; their names are parts of the names of their tools."""
+
     servers: Mapping[str, McpServer] = {}
+
+    def __post_init__(self) -> None:
+        for name in self.servers:
+            if not _SERVER.fullmatch(name) or "__" in name or name.endswith("_"):
+                raise ValueError(
+                    f"{quoted(name)} cannot be the name of a server: write at most 32 lower-case "
+                    "letters, digits, '-' and single '_', beginning with a letter"
+                )
 
 
 class AgentConfig(Table, frozen=True, kw_only=True):

@@ -80,10 +80,6 @@ def _contradictions(config: AgentConfig) -> Iterator[str]:
             near = difflib.get_close_matches(route.provider[:80], config.providers, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             yield f"[router.{kind}] provider: there is no such table below [providers]{hint}"
-    for name, server in config.mcp.servers.items():
-        if bool(server.command) == bool(server.url):
-            yield f"[mcp.servers.{name[:40]}] needs either 'command' or 'url'"
-        yield from _address_problem(f"[mcp.servers.{name[:40]}] url", server.url)
     yield from _address_problem("[agent] search_url", config.agent.search_url)
     yield from _address_problem("[agent] browser_cdp_url", config.agent.browser_cdp_url, _CDP)
     for key in ("max_turns", "max_output_tokens"):

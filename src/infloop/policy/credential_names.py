@@ -20,12 +20,20 @@ _SOME = 3
 
 
 def key_variables(config: AgentConfig) -> Iterator[tuple[str, str]]:
-    """Yield each place of the configuration that names a variable, and the name."""
+    """Yield each place of the configuration that names a variable with a key, and the name."""
     for name, provider in config.providers.items():
         if provider.api_key_env:
             yield f"[providers.{name}] api_key_env", provider.api_key_env
     if config.agent.search_key_env:
         yield "[agent] search_key_env", config.agent.search_key_env
+    for name, server in config.mcp.servers.items():
+        if server.token_env:
+            yield f"[mcp.servers.{name}] token_env", server.token_env
+
+
+def _named_variables(config: AgentConfig) -> Iterator[tuple[str, str]]:
+    """Yield also the variables that programs get, which may hold anything."""
+    yield from key_variables(config)
     for name, server in config.mcp.servers.items():
         for variable in server.env:
             yield f"[mcp.servers.{name}] env", variable
@@ -34,7 +42,7 @@ def key_variables(config: AgentConfig) -> Iterator[tuple[str, str]]:
 def name_problems(config: AgentConfig, rules: Sequence[LeakRule]) -> Iterator[str]:
     """Yield what is wrong with the names of variables. No problem shows the text."""
     guard = LeakGuard((), rules)
-    for place, name in key_variables(config):
+    for place, name in _named_variables(config):
         if looks_like_key(name, guard):
             yield (
                 f"{place}: this looks like a key. Put the key into an environment variable and the "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from infloop.providers.request_bound import RequestBound
     from infloop.sandbox.base import Sandbox
     from infloop.tools.base import ToolFamily
-    from infloop.tools.gate import Gate
+    from infloop.tools.toolset import Toolset
 
 
 class ProviderEnvironment(Protocol):
@@ -44,13 +44,13 @@ class ReserveRequest(Protocol):
         """Hold what a request can cost, as soon as there is room. Raises BudgetError."""
 
 
-class OpenGate(Protocol):
+class OpenTools(Protocol):
     """Opens the tools of an agent."""
 
     def __call__(
         self, directory: str, tools: frozenset[str] | None, own: Sequence[ToolFamily]
-    ) -> Gate:
-        """Return the tools for a directory: only those named, or all; `own` are the caller's."""
+    ) -> Awaitable[Toolset]:
+        """Open the tools for a directory: only those named, or all; `own` are the caller's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ class AgentServices:
     config     the tables of the settings
     sessions   the folder of its sessions
     leaks      removes secrets from what is stored
-    open_gate  opens its tools
+    open_tools opens its tools
     reserve    reserves its requests in the ledger
     """
 
     config: AgentConfig
     sessions: Path
     leaks: LeakGuard
-    open_gate: OpenGate
+    open_tools: OpenTools
     reserve: ReserveRequest
 
 

@@ -61,6 +61,16 @@ class Tool(ABC, Generic[A]):
         this is cancelled, nothing of the call keeps running.
         """
 
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of the arguments, as a model gets it.
+
+        APIs want the object itself at the top, not a reference to it.
+        """
+        schema = msgspec.json.schema(self.arguments)
+        others: dict[str, Any] = schema.get("$defs", {})
+        top: dict[str, Any] = others.pop(schema.get("$ref", "").rpartition("/")[2], schema)
+        return {**top, "$defs": others} if others and top is not schema else top
+
     def summary(self, arguments: A) -> str:
         """Return the call in one line, for a person."""
         return ", ".join(dict.fromkeys(need.subject for need in self.needs(arguments)))

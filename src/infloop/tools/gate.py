@@ -131,7 +131,7 @@ class Gate:
     def definitions(self) -> list[ToolDefinition]:
         """Return the tools that the agent has, as a model sees them."""
         return [
-            ToolDefinition(name, tool.description, _schema(tool.arguments))
+            ToolDefinition(name, tool.description, tool.schema())
             for name, tool in self._tools.items()
             if name == tool.name and is_listed(self._policies, name)
         ]
@@ -141,11 +141,12 @@ class Gate:
 
         Raises AuditError if the call cannot be recorded: then it did not run.
         """
+        call: _Call | None = None
         try:
             call = self._parse(name, arguments)
             await self._permit(call)
         except ToolError as error:
-            return await self._refused(name, error)
+            return await self._refused(name, call, error)
         await self._record("tool.called", "started", call.details)
         return await self._run(call)
 
@@ -197,7 +198,7 @@ class Gate:
         except ToolError as error:
             outcome, text, detail = error.code, str(error), error.detail
         except EgressError as error:
-            outcome, text = f"network-{error.failure}", str(error)
+            outcome, text, detail = f"network-{error.failure}", str(error), str(error)
         except AuditError:
             raise
         except (StepError, InfloopError) as error:
@@ -222,8 +223,9 @@ class Gate:
         code = "" if outcome == "succeeded" else outcome
         return ToolResult(cut_text(shown, self._max_text_chars), code, leaks)
 
-    async def _refused(self, name: str, error: ToolError) -> ToolResult:
-        details: JsonObject = {"tool": name[:80], "reason": error.detail or str(error)}
+    async def _refused(self, name: str, call: _Call | None, error: ToolError) -> ToolResult:
+        known: JsonObject = call.details if call else {"tool": name[:80]}
+        details: JsonObject = {**known, "reason": error.detail or str(error)}
         await self._record("tool.refused", error.code, self._leaks.redact(details))
         return ToolResult(
             self._leaks.redact(str(error)), error.code, reason=self._leaks.redact(error.detail)
@@ -237,14 +239,6 @@ def cut_text(text: str, limit: int) -> str:
     head = limit // 2
     tail = limit - head
     return f"{text[:head]}\n[… {len(text) - limit} characters omitted …]\n{text[-tail:]}"
-
-
-def _schema(arguments: type[Any]) -> dict[str, Any]:
-    """Return the JSON Schema of arguments; APIs want the object itself at the top."""
-    schema = msgspec.json.schema(arguments)
-    others: dict[str, Any] = schema.get("$defs", {})
-    top: dict[str, Any] = others.pop(schema.get("$ref", "").rpartition("/")[2], schema)
-    return {**top, "$defs": others} if others and top is not schema else top
 
 
 def _by_name(tools: Iterable[Tool[Any]]) -> Mapping[str, Tool[Any]]:

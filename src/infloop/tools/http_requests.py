@@ -26,10 +26,9 @@ from infloop.policy.egress_rules import REFUSAL, decide_request
 from infloop.tools.base import ToolError
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import AsyncGenerator, Mapping, Sequence
 
-    from infloop.egress.client import Response
+    from infloop.egress.client import Response, Tls
     from infloop.egress.resolve import Lookup
     from infloop.model.agent_config import EgressRule
     from infloop.model.capabilities import Capability
@@ -55,7 +54,7 @@ class ToolRequests:
         rules: Sequence[EgressRule],
         *,
         lookup: Lookup | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
     ) -> None:
         """Hold requests to `rules`; `lookup` and `tls` replace the system's resolver and trust."""
         self._rules = tuple(rules)

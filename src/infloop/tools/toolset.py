@@ -7,7 +7,7 @@ may use.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from infloop.errors import StepError
 from infloop.model.capabilities import ToolRule
@@ -20,7 +20,7 @@ from infloop.tools.workspace import WorkspaceTools, open_workspace
 from infloop.tools.workspace.tool import reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from infloop.model.agent_config import AgentConfig, EgressRule
@@ -39,49 +39,64 @@ _USUAL_SCHEMES = ("https", "wss")
 class ToolContext:
     """Everything that the families of one step are given.
 
-    directory    the step's working directory: its worktree, if it has one
-    private      folders of which tools see nothing, such as the data directory
-    sandbox      makes the step's sandbox
-    own_sandbox  the sandbox of a child that brings its own proxy, such as a browser
-    environment  the environment of children
-    variables    the operator's own variables, for the keys that the configuration names
-    config       the tables of the settings
-    scratch      where unconfined children get their directories
-    user         the uid and gid of children, if root has named a user
+    directory       the step's working directory: its worktree, if it has one
+    private         folders of which tools see nothing, such as the data directory
+    sandbox         makes the step's sandbox
+    own_sandbox     the sandbox of a child that brings its own proxy, such as a browser
+    environment     makes the environment of a child, with the variables that are named
+    variables       the operator's own variables, for the keys that the configuration names
+    config          the tables of the settings
+    known_tools     the file that remembers which tools of MCP servers were used
+    max_command_ms  the operator's limit for every command
+    scratch         where unconfined children get their directories
+    user            the uid and gid of children, if root has named a user
     """
 
     directory: Path
     private: tuple[Path, ...]
     sandbox: Callable[[], Sandbox]
     own_sandbox: Sandbox
-    environment: Mapping[str, str]
+    environment: Callable[[Sequence[str]], Mapping[str, str]]
     variables: Mapping[str, str]
     config: AgentConfig
+    known_tools: Path
+    max_command_ms: int
     scratch: str
     user: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What families share: the files, and the policies that decide about files nobody named."""
+    """What families share: the files, the policies that decide about files nobody named, and what a
+    person should know."""
 
     context: ToolContext
     workspace: Workspace
     policies: tuple[ToolPolicy, ...]
+    problems: list[str]
 
     def may_read(self, path: str) -> bool:
         return decide_call(self.policies, (reading(path),)).answer == "allow"
 
 
-MakeFamily: TypeAlias = "Callable[[_Parts], ToolFamily]"
+MakeFamily: TypeAlias = "Callable[[_Parts], Awaitable[ToolFamily]]"
 
 
-def files(parts: _Parts) -> ToolFamily:
+async def files(parts: _Parts) -> ToolFamily:
     """Return the tools for files."""
     return WorkspaceTools(parts.workspace, parts.may_read)
 
 
-def web(parts: _Parts) -> ToolFamily:
+async def shell(parts: _Parts) -> ToolFamily:
+    """Return the tools for commands and processes."""
+    from infloop.tools.shell import Commands, ShellTools
+
+    context, directory = parts.context, parts.workspace.directory
+    environment = context.environment(())
+    return ShellTools(Commands(context.sandbox(), directory, environment, context.max_command_ms))
+
+
+async def web(parts: _Parts) -> ToolFamily:
     """Return the tools for the web and for other agents."""
     from infloop.tools.web.family import WebTools
     from infloop.tools.web.search import SearchEndpoint
@@ -93,7 +108,7 @@ def web(parts: _Parts) -> ToolFamily:
     return WebTools(requests, search if agent.search_url else None)
 
 
-def browser(parts: _Parts) -> ToolFamily:
+async def browser(parts: _Parts) -> ToolFamily:
     """Return the tools of a browser."""
     from infloop.tools.browser.family import BrowserTools
     from infloop.tools.browser.links import BrowserOptions
@@ -102,18 +117,45 @@ def browser(parts: _Parts) -> ToolFamily:
     options = BrowserOptions(
         rules=context.config.security.egress.rules,
         cdp_url=context.config.agent.browser_cdp_url,
-        path=context.environment.get("PATH", ""),
+        path=context.environment(()).get("PATH", ""),
         scratch=context.scratch,
         user=context.user,
     )
     return BrowserTools(context.own_sandbox, options, parts.workspace)
 
 
-FAMILIES: tuple[MakeFamily, ...] = (files, web, browser)
+async def mcp(parts: _Parts) -> ToolFamily:
+    """Return the tools of MCP servers, which start now."""
+    from infloop.tools.mcp.family import McpHost, open_mcp_tools
+    from infloop.tools.mcp.known_tools import KnownTools
+
+    context, config = parts.context, parts.context.config
+    host = McpHost(
+        sandbox=context.sandbox(),
+        cwd=str(context.directory),
+        environment=context.environment,
+        requests=ToolRequests(config.security.egress.rules),
+        known=KnownTools(context.known_tools),
+        variables=context.variables,
+        allow_private=config.agent.allow_private,
+    )
+    opened = await open_mcp_tools(config.mcp.servers, host)
+    parts.problems.extend(opened.problems)
+    return opened
+
+
+FAMILIES: tuple[MakeFamily, ...] = (files, shell, web, browser, mcp)
 """All families."""
 
 
-def open_toolset(
+class Toolset(NamedTuple):
+    """The gate of one agent, and what a person should know about its tools."""
+
+    gate: Gate
+    problems: list[str]
+
+
+async def open_toolset(
     context: ToolContext,
     own: Sequence[ToolFamily] = (),
     *,
@@ -121,8 +163,8 @@ def open_toolset(
     record: RecordCall,
     leaks: LeakGuard,
     ask: AskPerson | None,
-) -> Gate:
-    """Return the gate of one agent: its tools are those of all families and `own`.
+) -> Toolset:
+    """Open the tools of one agent: those of all families and `own`. Its owner closes the gate.
 
     The operator's list and `tools` are the only ones that it has. The operator's rules come before
     the default ones. Raises StepError if the directory cannot be opened.
@@ -132,9 +174,17 @@ def open_toolset(
         workspace = open_workspace(context.directory, private=context.private)
     except OSError as error:
         raise StepError(f"{str(context.directory)!r} cannot be opened: {error.strerror}") from None
-    parts = _Parts(context, workspace, policies)
-    families = [_Closing(workspace), *(make(parts) for make in FAMILIES), *own]
-    return Gate(families, policies, record=record, leaks=leaks, ask=ask)
+    parts = _Parts(context, workspace, policies, [])
+    families: list[ToolFamily] = [_Closing(workspace)]
+    try:
+        for make in FAMILIES:
+            families.append(await make(parts))  # noqa: PERF401  (those before it are closed)
+        gate = Gate([*families, *own], policies, record=record, leaks=leaks, ask=ask)
+    except BaseException:
+        for family in reversed(families):
+            await family.close()
+        raise
+    return Toolset(gate, parts.problems)
 
 
 class _Closing(ToolFamily):

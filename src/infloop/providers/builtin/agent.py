@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from infloop.errors import StepError
 from infloop.lowlevel.uncancelled import wait_uncancelled
+from infloop.policy.leaks.known import Secret
 from infloop.providers.base import Done, ProviderNotice, Session
 from infloop.providers.builtin.conversation import Conversation, Turns
 from infloop.providers.builtin.instructions import INSTRUCTIONS, JUDGE, project_notes
@@ -80,6 +81,7 @@ class BuiltinAgent:
         config = self._services.config
         profile = request.model or request.profile
         chosen = choose_model(config, profile, self._variables)
+        self._services.leaks.add([Secret(f"env:{chosen.key_variable}", chosen.key)])
         async with open_model(
             chosen,
             self._services.reserve,
@@ -100,8 +102,10 @@ class BuiltinAgent:
         async with AsyncExitStack() as stack:
             subagents = Subagents(model, emit, turns)
             tools = None if request.tools is None else frozenset(request.tools)
-            gate = self._services.open_gate(request.cwd, tools, (subagents,))
+            gate, problems = await self._services.open_tools(request.cwd, tools, (subagents,))
             stack.push_async_callback(gate.close)
+            for problem in problems:
+                await emit(ProviderNotice(f"[tools] {problem}", is_warning=True))
             subagents.attach(gate)
 
             async def save() -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from infloop.errors import AuditError, GuardError
+from infloop.policy.leaks.guard import BLOCKED
 from infloop.providers.base import Done, ProviderNotice, Text, Tool, ToolResult, denied
 from infloop.providers.builtin.models import ModelFailed
 from infloop.providers.http.answers import length_notice
@@ -81,7 +82,7 @@ class Conversation:
         self._instructions = instructions
         self._is_subagent = is_subagent
         self._on_turn = on_turn
-        self._needs_newline = False
+        self._needs_newline = self._has_spoken = False
         self._seen: set[str] = set()
         self._results: Counter[tuple[str, str]] = Counter()
 
@@ -132,13 +133,12 @@ class Conversation:
             else:
                 result = await self._call(gate, call)
                 text, code = result.text, result.code
-            shown = f"error ({code}): {text}" if code else text
+            shown = f"error ({code}): {text}" if code and text != BLOCKED else text
             returned.append(
                 ToolReturnPart(
                     tool_name=call.tool_name,
                     content=shown,
                     tool_call_id=call.tool_call_id,
-                    outcome="failed" if code else "success",
                 )
             )
         self._add(returned)
@@ -155,7 +155,7 @@ class Conversation:
             raise GuardError(
                 f"a tool call cannot be recorded, so it was not made: {error}"
             ) from None
-        self._needs_newline = True
+        self._needs_newline = self._has_spoken
         if result.code == "denied":
             remedy = NOBODY if "nobody can be asked" in result.text else RULES
             why = f"; {result.reason}" if result.reason else ""
@@ -164,7 +164,9 @@ class Conversation:
             await self._emit(denied(name, LIST))
         elif result.leaks:
             found = ", ".join(result.leaks)
-            await self._emit(ProviderNotice(f"[leaks] {name} returned secrets: {found}"))
+            await self._emit(
+                ProviderNotice(f"[leaks] {name} returned secrets: {found}", is_warning=True)
+            )
         shown = f"{result.code}: {result.text}" if result.code else result.text
         await self._emit(ToolResult(one_line(shown, MAX_SUMMARY_CHARS), kind))  # type: ignore[arg-type]
         self._note(call, result)
@@ -190,6 +192,7 @@ class Conversation:
         if self._needs_newline:
             self._needs_newline = False
             text = f"\n{text}"
+        self._has_spoken = True
         await self._emit(Text(text))
 
     def _add(self, parts: Sequence[ModelRequestPart]) -> None:

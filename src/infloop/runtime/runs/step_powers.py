@@ -89,6 +89,7 @@ class RunPowers:
             workspace=workspace.for_step(perform, self.loop.post) if workspace else NO_WORKSPACE,
             dev_loops=dependencies.dev_loops,
             warn=step.warn,
+            ask_person=step.ask_person,
         )
         return NODE_TYPES[perform.node_type](context, perform.config)
 
@@ -161,7 +162,7 @@ class StepPowers:
         dependencies, usage = run.dependencies, BrokerUsage()
         services = StepServices(
             make_sandbox=partial(self.sandbox, usage=usage),
-            ask_person=self._ask(),
+            ask_person=self.ask_person(),
             record_call=run.record_call,
             reserve=usage.reserve,
             leaks=dependencies.redactor.secrets,
@@ -180,7 +181,7 @@ class StepPowers:
             bounded,
         )
 
-    def _ask(self) -> AskPerson | None:
+    def ask_person(self) -> AskPerson | None:
         """Return the function with which the step asks a person; None if nobody is asked."""
         run, perform = self._run, self._perform
         if run.dependencies.approvals is None:

@@ -31,28 +31,34 @@ DISCOVER_TIMEOUT_S = 20.0
 _METHOD_NOT_FOUND, _VERSION_NOT_SUPPORTED = -32601, -32009
 _NOT_FOUND = 404
 
-Url = Annotated[str, msgspec.Meta(max_length=8192)]
-Id = Annotated[str, msgspec.Meta(max_length=200)]
 AllowPrivate = Annotated[
     bool, msgspec.Meta(description="Ask for permission to reach a private address.")
 ]
 
 
 class A2aDiscoverArguments(Arguments, frozen=True):
-    """Any URL of the agent's host."""
+    """An agent to look for."""
 
-    url: Url
+    url: Annotated[str, msgspec.Meta(max_length=8192, description="Any URL of the agent's host.")]
     allow_private: AllowPrivate = False
 
 
 class A2aSendArguments(Arguments, frozen=True):
-    """The address from the agent's card, and the message; the ids continue a conversation."""
+    """A message to an agent."""
 
-    url: Url
-    message: Annotated[str, msgspec.Meta(min_length=1, max_length=100_000)]
-    context_id: Id = ""
-    task_id: Id = ""
-    timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=600_000)] = 120_000
+    url: Annotated[
+        str, msgspec.Meta(max_length=8192, description="The address from the agent's card.")
+    ]
+    message: Annotated[
+        str, msgspec.Meta(min_length=1, max_length=100_000, description="What to say to the agent.")
+    ]
+    context_id: Annotated[
+        str, msgspec.Meta(max_length=200, description="The conversation to continue.")
+    ] = ""
+    task_id: Annotated[str, msgspec.Meta(max_length=200, description="The task to continue.")] = ""
+    timeout_ms: Annotated[
+        int, msgspec.Meta(ge=1, le=600_000, description="How long to wait for the answer.")
+    ] = 120_000
     allow_private: AllowPrivate = False
 
 

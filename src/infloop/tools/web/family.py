@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from infloop.tools.web.search import SearchEndpoint
 
 
+TOOLS: tuple[type[Tool[Any]], ...] = (WebFetch, WebSearch, A2aDiscover, A2aSend)
+"""All tools of this package."""
+
+
 class WebTools(ToolFamily):
     """Tools that send requests; they keep nothing open between calls."""
 

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
 
 class WebFetchArguments(Arguments, frozen=True):
-    """See the descriptions of the fields."""
+    """A page to get."""
 
     url: Annotated[str, msgspec.Meta(description="An http or https URL.", max_length=8192)]
-    timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=120_000)] = 20_000
+    timeout_ms: Annotated[
+        int, msgspec.Meta(ge=1, le=120_000, description="How long it may take altogether.")
+    ] = 20_000
     max_bytes: Annotated[
         int, msgspec.Meta(ge=1, le=1_000_000, description="How much of the body to read.")
     ] = 200_000

@@ -52,10 +52,12 @@ class SearchEndpoint(msgspec.Struct, frozen=True):
 
 
 class WebSearchArguments(Arguments, frozen=True):
-    """See the descriptions of the fields."""
+    """A search."""
 
-    query: Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
-    count: Annotated[int, msgspec.Meta(ge=1, le=20)] = 5
+    query: Annotated[
+        str, msgspec.Meta(min_length=1, max_length=500, description="What to search for.")
+    ]
+    count: Annotated[int, msgspec.Meta(ge=1, le=20, description="How many results at most.")] = 5
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -1,0 +1,65 @@
+"""The built-in agent in a whole application, with a model on loopback that says what it is told."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from infloop.app.runs import open_service
+from infloop.model.agent_config import AgentConfig
+from infloop.model.audit import AuditFilter
+from infloop.settings import Settings
+from infloop.store.audit.reading import newest
+from support.runs import Finished, World
+from support.workflows import edges, node, workflow
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from support.fake_model import FakeModel
+
+PATHS = {"openai-compatible": "/v1", "openai": "/v1", "anthropic": "", "gemini": ""}
+
+
+def tables(model: FakeModel, api: str = "openai-compatible", **more: Any) -> AgentConfig:
+    """Return the tables of settings that name the fake model, and `more` tables."""
+    provider = {"kind": api, "base_url": f"{model.url}{PATHS[api]}", "default_model": "fake-1"}
+    provider |= more.pop("provider", {})
+    return msgspec.convert({"providers": {"fake": provider}, **more}, AgentConfig)
+
+
+class AgentWorld(World):
+    """A service whose runs have one step: the built-in agent."""
+
+    async def ask(self, prompt: str = "go", **config: Any) -> Finished:
+        """Run the agent once."""
+        step = node("a", "agent", providerId="builtin", prompt=prompt, **config)
+        return await self.run(workflow([node("start", "start"), step], edges("start next a")))
+
+    def audited(self, event: str) -> list[dict[str, Any]]:
+        """Return the entries of the audit log about tools, with one event."""
+        found = newest(self.settings.data_dir / "audit", AuditFilter(event=event), 1_000)
+        return [{**each.details, "outcome": each.outcome} for each in reversed(found.entries)]
+
+    def sessions(self) -> list[Path]:
+        return sorted((self.settings.data_dir / "agent-sessions").iterdir())
+
+
+def outputs(finished: Finished) -> dict[str, Any]:
+    """Return the outputs of the agent's step."""
+    found: dict[str, Any] = finished.scope["a"]
+    return found
+
+
+@asynccontextmanager
+async def agent_world(
+    tmp_path: Path, config: AgentConfig, **settings: Any
+) -> AsyncIterator[AgentWorld]:
+    chosen = Settings(data_dir=tmp_path / "data", **{"isolation": "host", **settings})
+    folder = tmp_path / "work"
+    folder.mkdir(parents=True, exist_ok=True)
+    async with open_service(chosen.with_agent_config(config)) as service:
+        yield AgentWorld(service, chosen, folder)
