@@ -37,6 +37,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from pydantic.fields import FieldInfo
 
 from infloop import cli
+from infloop.application.checks import CHECKS
 from infloop.mcp_server.toolbox import UTILITIES
 from infloop.model import nodes, plugin, trigger, workflow
 from infloop.model.audit import ACTORS, EVENTS
@@ -177,6 +178,11 @@ def metrics(_: str) -> str:
     return table(("metric", "type", "labels", "meaning"), rows)
 
 
+def checks(_: str) -> str:
+    """Return the checks of `infloop doctor`."""
+    return table(("id", "meaning"), [(f"`{name}`", meaning) for name, meaning in CHECKS.items()])
+
+
 PARTS: Mapping[str, Callable[[str], str]] = {
     "node": node,
     "steps": steps,
@@ -187,6 +193,7 @@ PARTS: Mapping[str, Callable[[str], str]] = {
     "tools": tools,
     "tool": tool,
     "metrics": metrics,
+    "checks": checks,
 }
 
 Row = tuple[str, str, str, str, str]

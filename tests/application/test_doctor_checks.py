@@ -11,6 +11,7 @@ import pytest
 from infloop.application.checks import CHECKS
 from infloop.application.checks.agent import check_agent
 from infloop.application.checks.machine import check_clock, check_data, check_programs
+from infloop.model.agent_config import AgentConfig, ModelProvider, Route, Router
 from infloop.model.agent_tables import read_tables
 from support.server import infloop
 
@@ -99,6 +100,12 @@ def test_routes_and_key_variables_are_checked_by_name() -> None:
     assert any(
         status == "error" and "[router.coding] has no model" in text for status, text in routes
     )
+    nowhere = AgentConfig(
+        providers={"mine": ModelProvider(kind="openai")},
+        router=Router(summary=Route(provider="mnie")),
+    )
+    found = check_agent(nowhere, "redact", lambda _: True)
+    assert ("routes", "error") in [(each.id, each.status) for each in found]
 
 
 def test_rules_that_answer_for_everybody_are_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from ipaddress import ip_address
 
 import pytest
 
@@ -239,3 +240,21 @@ def test_the_proxy_of_a_browser_opens_only_the_hosts_of_its_rules() -> None:
     ]:
         assert not hosts.judge(host, port, scheme).allowed, host  # type: ignore[arg-type]
     assert BrowserHosts([]).judge("e.test", 443, "https").allowed
+
+
+def test_what_was_permitted_is_forgotten_on_a_page_of_somebody_else() -> None:
+    hosts = BrowserHosts([])
+
+    def refused(address: str, port: int = 80) -> str:
+        return hosts.refuse_address("a.test", port, ip_address(address))
+
+    assert "loopback" in refused("127.0.0.1")
+    hosts.permit_private("a.test", 80)
+    hosts.permit_private("b.test", 80)
+    assert refused("127.0.0.1") == refused("10.0.0.1") == ""
+    assert refused("127.0.0.1", 81)
+    assert "metadata" in refused("169.254.169.254")
+    hosts.entered("b.test", 80)
+    assert refused("127.0.0.1") == ""
+    hosts.entered("stranger.test", 80)
+    assert "loopback" in refused("127.0.0.1")

@@ -95,10 +95,10 @@ async def test_a_page_is_opened_used_read_and_closed() -> None:
             (bench.directory / "out").symlink_to("/tmp")
             for path, code in (
                 ("/tmp/a.png", "path-is-absolute"),
-                ("../a.png", "path-has-dots"),
+                ("../a.png", "path-has-parent"),
                 ("out/a.png", "path-is-link"),
                 (".git/a.png", "protected-path"),
-                ("", "path-is-blank"),
+                ("", "path-is-empty"),
             ):
                 assert await bench.code("screenshot", path=path) == code, path
 

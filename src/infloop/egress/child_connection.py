@@ -72,6 +72,7 @@ class ProxyContext:
     on_decision: Callable[[Decision], None]
     on_ended: Callable[[ConnectionEnded], None]
     deadline: float
+    hidden_names_allowed: bool = False
     relays: set[Relay] = field(default_factory=set)
 
 
@@ -277,11 +278,15 @@ class ChildConnection:
     async def _check_client_hello(self, host: str) -> None:
         on_timeout = Refused(403, "hello", "no ClientHello came in time")
         self._set_deadline(self._limits.hello_s, on_timeout)
-        while (reason := hello_refusal(self._stream.received, host)) is None:
+        while (reason := self._hello_refusal(host)) is None:
             if not await self._stream.wait_for_more():
                 raise Refused(403, "hello", "the tunnel was closed before a ClientHello came")
         if reason:
             raise Refused(403, "hello", reason)
+
+    def _hello_refusal(self, host: str) -> str | None:
+        allowed = self._context.hidden_names_allowed
+        return hello_refusal(self._stream.received, host, hidden_allowed=allowed)
 
     async def _relay_tunnel(self, upstream: PeekableStream, traffic: _Traffic) -> None:
         if self._stream.transport.is_closing() or upstream.transport.is_closing():

@@ -2,7 +2,8 @@
 
 A tunnel may only carry TLS with the host it was opened to. The server name in the ClientHello must
 be that host, or be missing if the host is an address. A ClientHello with an encrypted name (ECH) is
-refused, because its visible name is not the real one.
+refused, because its visible name is not the real one. Browsers send an imitation of one with every
+ClientHello, which cannot be told apart; it is allowed for a browser whose requests are judged.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Hello:
     hidden: bool
 
 
-def hello_refusal(data: bytes | bytearray, host: str) -> str | None:
+def hello_refusal(
+    data: bytes | bytearray, host: str, *, hidden_allowed: bool = False
+) -> str | None:
     """Return why a tunnel to `host` may not carry this; "" if it may; None while incomplete."""
     try:
         hello = read_hello(data)
@@ -45,7 +48,7 @@ def hello_refusal(data: bytes | bytearray, host: str) -> str | None:
         return str(why)
     if hello is None:
         return None
-    if hello.hidden:
+    if hello.hidden and not hidden_allowed:
         return "the TLS client encrypts the server name (ECH)"
     wanted = "" if is_address(host) else host
     if hello.server_name.lower() != wanted:

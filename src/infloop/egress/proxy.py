@@ -56,12 +56,14 @@ class Proxy:
         broker: Broker | None = None,
         uploads: UploadBudget | None = None,
         port: int = 0,
+        hidden_names_allowed: bool = False,
     ) -> None:
         """Create a proxy; `serve` starts it.
 
         - `token`: what children must send. Empty if only the run's children can reach the listener.
         - `uploads`: shared by all proxies of a run.
         - `port`: the port that children use, if it is not the listener's own.
+        - `hidden_names_allowed`: whether TLS may encrypt a name besides the visible one.
         """
         self._allowed = allowed
         self._token = token
@@ -72,6 +74,7 @@ class Proxy:
         self._broker = broker
         self._uploads = uploads or UploadBudget(self._limits)
         self._port = port
+        self._hidden_names_allowed = hidden_names_allowed
         self._numbers = 0
         self._open = 0
         self._rejected = 0
@@ -109,6 +112,7 @@ class Proxy:
             on_decision=self._on_decision,
             on_ended=self._on_ended,
             deadline=asyncio.get_running_loop().time() + self._limits.run_s,
+            hidden_names_allowed=self._hidden_names_allowed,
         )
 
     def _accept(

@@ -6,8 +6,9 @@ Rules
     the browser sends it (`tools.browser.request_guard`).
   * A WebSocket is no such request. WebSockets are open only if every rule of the browser allows
     them on its whole host, because then the host says everything.
-  * A private address is refused, unless its host and port were permitted for this browser. The
-    addresses of cloud metadata are always refused.
+  * A private address is refused, unless its host and port were permitted for this browser. That is
+    forgotten with the first page on another host. The addresses of cloud metadata and the like are
+    always refused.
 """
 
 from __future__ import annotations
@@ -33,11 +34,23 @@ RULE_NAME = "browser_navigate"
 
 
 class BrowserHosts:
-    """The hosts that a browser may reach; `private` has those permitted on a private network."""
+    """The hosts that one browser may reach."""
 
     def __init__(self, rules: Sequence[EgressRule]) -> None:
         self._rules = tuple(replace(rule, path_prefix="", methods=()) for rule in rules)
-        self.private: set[tuple[str, int]] = set()
+        self._private: set[tuple[str, int]] = set()
+
+    def permit_private(self, host: str, port: int) -> None:
+        """Allow private addresses of a host and port."""
+        self._private.add((host, port))
+
+    def entered(self, host: str, port: int) -> None:
+        """Forget what was permitted, unless the page is now on a permitted host.
+
+        The page of a stranger must not use what was permitted for a page before it.
+        """
+        if (host, port) not in self._private:
+            self._private.clear()
 
     def judge(self, host: str, port: int, scheme: Scheme) -> HostDecision:
         """Decide about a canonical host before its name is resolved."""
@@ -54,7 +67,7 @@ class BrowserHosts:
     def refuse_address(self, host: str, port: int, address: Address) -> str:
         """Return why an address of an allowed host is not connected to, or an empty string."""
         found = refused_range(address)
-        permitted = (host, port) in self.private and found in (LOOPBACK, PRIVATE)
+        permitted = (host, port) in self._private and found in (LOOPBACK, PRIVATE)
         return f"{host} has a {found} address" if found and not permitted else ""
 
 

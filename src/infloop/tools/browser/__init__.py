@@ -8,10 +8,9 @@
     page           what can be done with a page
     request_guard  judges every request before the browser sends it
     devtools       commands and events of the DevTools protocol
-    links          the two ways to a browser:
+    links          what the two ways to a browser share, such as its proxy:
     chromium         one that the sandbox starts, spoken to over a pipe
     endpoint         one that somebody else runs, spoken to over a WebSocket
-    proxying       the proxy that the browser has to use
     keys           the keys that can be pressed
 
 Three guards hold at the same time. The sandbox leaves the browser no network but its proxy. The

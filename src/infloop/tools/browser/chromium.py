@@ -15,9 +15,7 @@ import secrets
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from infloop.egress.limits import ProxyLimits
 from infloop.egress.loopback_listener import listen_on_loopback
-from infloop.egress.proxy import Proxy
 from infloop.errors import InfloopError
 from infloop.sandbox.access import Access
 from infloop.sandbox.base import ChildRequest, FlowControl
@@ -25,7 +23,7 @@ from infloop.sandbox.levels.keeper_sandbox import find_program
 from infloop.sandbox.view.private_directories import private_directories
 from infloop.tools.base import ToolError
 from infloop.tools.browser.devtools import Messages
-from infloop.tools.browser.links import is_root
+from infloop.tools.browser.links import browser_proxy, is_root
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -170,14 +168,8 @@ class ChromiumLink:
         return () if directory.startswith("/usr/") else (directory,)
 
     def _serve(self, listener: Listener, tasks: asyncio.TaskGroup) -> None:
-        proxy = Proxy(
-            self._hosts,
-            token=self.token,
-            on_decision=self._options.on_decision,
-            limits=ProxyLimits(),
-            lookup=self._options.lookup,
-            port=int(self.proxy.rpartition(":")[2]),
-        )
+        port = int(self.proxy.rpartition(":")[2])
+        proxy = browser_proxy(self._hosts, self._options, self.token, port)
         self._serving.append(tasks.create_task(proxy.serve(listener)))
 
     async def _pieces(self) -> AsyncIterator[bytes]:

@@ -16,12 +16,12 @@ import msgspec
 
 from infloop.egress.client import Client, Destination
 from infloop.egress.loopback_listener import listen_on_loopback
-from infloop.egress.proxy import Proxy
 from infloop.egress.websocket import WebSocket
 from infloop.errors import EgressError
 from infloop.model.hosts import authority, parse_url, quoted
 from infloop.tools.base import ToolError
 from infloop.tools.browser.devtools import MAX_MESSAGE_CHARS
+from infloop.tools.browser.links import browser_proxy
 
 if TYPE_CHECKING:
     from infloop.policy.browser_hosts import BrowserHosts
@@ -57,13 +57,7 @@ class EndpointLink:
         listener = listen_on_loopback()
         port = listener.getsockname()[1]
         self.proxy = f"127.0.0.1:{port}"
-        proxy = Proxy(
-            self._hosts,
-            token=self.token,
-            on_decision=self._options.on_decision,
-            lookup=self._options.lookup,
-            port=port,
-        )
+        proxy = browser_proxy(self._hosts, self._options, self.token, port)
         reason = "the browser has closed its DevTools endpoint"
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -14,10 +14,10 @@ _MAX_SCROLL = 50_000
 
 
 class ScrollArguments(Arguments, frozen=True):
-    """`amount` in pixels."""
-
-    direction: Literal["down", "up", "left", "right"] = "down"
-    amount: Annotated[int, Meta(ge=0, le=_MAX_SCROLL)] = 600
+    direction: Annotated[Literal["down", "up", "left", "right"], Meta(description="Where to.")] = (
+        "down"
+    )
+    amount: Annotated[int, Meta(ge=0, le=_MAX_SCROLL, description="How far, in pixels.")] = 600
 
 
 class Scroll(BrowserTool[ScrollArguments]):
@@ -35,9 +35,9 @@ class Scroll(BrowserTool[ScrollArguments]):
 
 
 class ClickArguments(Arguments, frozen=True):
-    """`selector` is a CSS selector, or a visible text of a link or button."""
-
-    selector: str
+    selector: Annotated[
+        str, Meta(description="A CSS selector, or the visible text of a link or button.")
+    ]
 
 
 class Click(BrowserTool[ClickArguments]):
@@ -57,10 +57,8 @@ class Click(BrowserTool[ClickArguments]):
 
 
 class TypeArguments(Arguments, frozen=True):
-    """`selector` is a CSS selector."""
-
-    selector: str
-    text: Annotated[str, Meta(max_length=100_000)]
+    selector: Annotated[str, Meta(description="A CSS selector of the input.")]
+    text: Annotated[str, Meta(max_length=100_000, description="What to write into it.")]
 
 
 class Type(BrowserTool[TypeArguments]):
@@ -77,10 +75,10 @@ class Type(BrowserTool[TypeArguments]):
 
 
 class PressKeyArguments(Arguments, frozen=True):
-    """`key` is a character, or a name such as Enter; `Control+A` holds another key down."""
-
-    key: str
-    selector: str = ""
+    key: Annotated[str, Meta(description="A character, or a name such as Enter or Control+A.")]
+    selector: Annotated[
+        str, Meta(description="A CSS selector of what gets the key; otherwise what has the focus.")
+    ] = ""
 
 
 class PressKey(BrowserTool[PressKeyArguments]):

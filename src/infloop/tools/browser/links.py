@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from infloop.egress.proxy import Proxy
+
 if TYPE_CHECKING:
     from infloop.egress.reports import Decision
-    from infloop.egress.resolve import Lookup
+    from infloop.egress.resolve import HostPolicy, Lookup
     from infloop.model.agent_config import EgressRule
 
 OnMessage: TypeAlias = Callable[[str], None]
@@ -61,6 +63,19 @@ class BrowserOptions:
     switches: tuple[str, ...] = ()
     on_decision: Callable[[Decision], None] = lambda _: None
     lookup: Lookup | None = None
+
+
+def browser_proxy(hosts: HostPolicy, options: BrowserOptions, token: str, port: int) -> Proxy:
+    """Return the proxy of a browser, which finds it on a port of loopback."""
+    return Proxy(
+        hosts,
+        token=token,
+        on_decision=options.on_decision,
+        lookup=options.lookup,
+        port=port,
+        # Without DNS of its own a browser has no keys to hide a name, and its requests are judged.
+        hidden_names_allowed=True,
+    )
 
 
 def is_root() -> bool:

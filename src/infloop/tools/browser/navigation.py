@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
 
 from infloop.errors import EgressError
 from infloop.model.capabilities import Need
@@ -15,18 +17,17 @@ if TYPE_CHECKING:
 
 
 class NavigateArguments(Arguments, frozen=True):
-    """`allow_private` asks for permission to reach a private address."""
-
-    url: str
-    allow_private: bool = False
+    url: Annotated[str, Meta(max_length=8192, description="An http or https URL.")]
+    allow_private: Annotated[
+        bool, Meta(description="Ask for permission to reach a private address.")
+    ] = False
 
 
 class Navigate(BrowserTool[NavigateArguments]):
     name = "browser_navigate"
     description = (
         "Open a web page in the browser, which starts if it is not running. Returns its title and "
-        "URL; read it with browser_read_page. A private address needs allow_private and a "
-        "permission."
+        "URL; read it with browser_read_page."
     )
     arguments = NavigateArguments
 

@@ -24,11 +24,11 @@ _SCRIPT_S = 20.0
 
 
 class WaitForArguments(Arguments, frozen=True):
-    """A CSS selector, a visible text, or both."""
-
-    selector: str = ""
-    text: str = ""
-    timeout_ms: Annotated[int, Meta(ge=0)] = 10_000
+    selector: Annotated[str, Meta(description="A CSS selector that must match.")] = ""
+    text: Annotated[str, Meta(description="A text that must be visible.")] = ""
+    timeout_ms: Annotated[int, Meta(ge=0, description="How long to wait; 30 seconds at most.")] = (
+        10_000
+    )
 
 
 class WaitFor(BrowserTool[WaitForArguments]):
@@ -67,9 +67,9 @@ class ReadPage(BrowserTool[Nothing]):
 
 
 class RunJsArguments(Arguments, frozen=True):
-    """`expression` is evaluated in the page; a promise is waited for."""
-
-    expression: Annotated[str, Meta(max_length=100_000)]
+    expression: Annotated[
+        str, Meta(max_length=100_000, description="The expression; a promise is waited for.")
+    ]
 
 
 class RunJs(BrowserTool[RunJsArguments]):
@@ -89,9 +89,7 @@ class RunJs(BrowserTool[RunJsArguments]):
 
 
 class ScreenshotArguments(Arguments, frozen=True):
-    """`path` is a path in the workspace."""
-
-    path: str = SCREENSHOT
+    path: Annotated[str, Meta(description="The file, relative to the workspace.")] = SCREENSHOT
 
 
 class Screenshot(BrowserTool[ScreenshotArguments]):

@@ -4,6 +4,7 @@ Rules
   * The browser pauses before every request and asks; without an answer it waits for ever.
   * Before content of a page is returned, and before anything is typed into it, the address of the
     page is checked.
+  * What was permitted on a private network is forgotten when the page becomes a public one.
   * Service workers, downloads and other windows are refused: their requests could come when nobody
     looks.
   * When the browser ends, by itself or by us, the next call says so; nothing of it is left.
@@ -144,7 +145,7 @@ class Session:
     def permit_private(self, url: str) -> None:
         """Allow the host and port of a URL, although its address may be private."""
         place = parse_request_url(url)
-        self._hosts.private.add((place.host, place.port))
+        self._hosts.permit_private(place.host, place.port)
 
     async def navigate(self, url: str) -> str:
         """Open a page; return a description of it. The browser starts if the page is allowed."""
@@ -251,6 +252,9 @@ class Session:
                 "Fetch.failRequest", requestId=params["requestId"], errorReason="BlockedByClient"
             )
         else:
+            if is_page and self._page is not None and frame == self._page.target:
+                place = parse_request_url(url)
+                self._hosts.entered(place.host, place.port)
             await self._devtools.call("Fetch.continueRequest", requestId=params["requestId"])
 
     def _refuse_unseen(self, request: Params, frame: str, url: str) -> None:
