@@ -28,6 +28,7 @@ _KEYWORDS = frozenset(
 # Our own fixed patterns: linear, no nested repeats.
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")  # noqa: TID251
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!_-]")  # noqa: TID251
+_CLOSES = re.compile(r"[ \t]*\)")  # noqa: TID251
 _REDIRECTION = re.compile(r"&>>|&>|<<<|<<-|<<|<>|<&|>&|>>|>\||<|>")  # noqa: TID251
 
 
@@ -135,9 +136,7 @@ class _Reader:
 
     def commands(self, until: str) -> None:
         """Read commands to the closing parenthesis `until`, or to the end."""
-        self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            raise UnclearLine("it is nested too deeply")
+        self._go_deeper()
         command, cases, in_pattern = _Command(), 0, False
         while self._at < len(self._text):
             char = self._text[self._at]
@@ -182,6 +181,11 @@ class _Reader:
         if self._here_documents and self._depth == 0:
             self._read_here_documents()
 
+    def _go_deeper(self) -> None:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise UnclearLine("it is nested too deeply")
+
     def _end(self, command: _Command) -> None:
         """Note a command that is complete."""
         if command.first in ("for", "select", "[[") or not (command.words or command.writes):
@@ -207,7 +211,7 @@ class _Reader:
             self._at += 2
             self._quoted_until("))", _Word())
             return
-        closes = self._text[self._at + 1 :].lstrip(_BLANKS).startswith(")")
+        closes = _CLOSES.match(self._text, self._at + 1)
         if not command.words:
             self._at += 1
             self.commands(")")
@@ -358,10 +362,12 @@ class _Reader:
 
     def _quoted_until(self, end: str, word: _Word) -> None:
         """Read a text in which only `$`, backticks and backslashes are special."""
+        self._go_deeper()
         while self._at < len(self._text):
             char = self._text[self._at]
             if end and self._text.startswith(end, self._at):
                 self._at += len(end)
+                self._depth -= 1
                 return
             if char == "\\":
                 escaped = self._text[self._at + 1 : self._at + 2]
@@ -378,6 +384,7 @@ class _Reader:
             else:
                 word.add(char)
                 self._at += 1
+        self._depth -= 1
         if end:
             raise UnclearLine(f"it has no {end!r} where one is expected")
 
