@@ -13,7 +13,7 @@ from typing import NamedTuple
 UNKNOWN = "\0"
 """Stands in a word for what only the shell knows."""
 
-MAX_CHARS = 100_000
+MAX_CHARS = 50_000
 MAX_COMMANDS = 300
 _MAX_DEPTH = 25
 
@@ -28,6 +28,7 @@ _KEYWORDS = frozenset(
 # Our own fixed patterns: linear, no nested repeats.
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")  # noqa: TID251
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!_-]")  # noqa: TID251
+_ORDINARY = re.compile(r"[A-Za-z0-9_./:=,@%+-]+")  # noqa: TID251
 _CLOSES = re.compile(r"[ \t]*\)")  # noqa: TID251
 _REDIRECTION = re.compile(r"&>>|&>|<<<|<<-|<<|<>|<&|>&|>>|>\||<|>")  # noqa: TID251
 
@@ -69,6 +70,8 @@ class _Word:
     def __init__(self) -> None:
         self.value: list[str] = []
         self.shown: list[str] = []
+        self.text = ""
+        """Its whole value, once it is read."""
         self.quoted = False
         self.has_pattern = False
 
@@ -80,9 +83,9 @@ class _Word:
         self.value.append(UNKNOWN)
         self.shown.append(written)
 
-    @property
-    def text(self) -> str:
-        return "".join(self.value)
+    def finish(self) -> _Word:
+        self.text = "".join(self.value)
+        return self
 
 
 class _Command:
@@ -309,7 +312,7 @@ class _Reader:
         word = _Word()
         inner._quoted_until("", word)
         self.found += inner.found
-        return word.text
+        return word.finish().text
 
     # -- words ---------------------------------------------------------------------------------
 
@@ -340,9 +343,12 @@ class _Reader:
                 self._backticks(word)
             elif char == "$":
                 self._dollar(word, quoted=False)
+            elif run := _ORDINARY.match(self._text, self._at):
+                word.add(run.group())
+                self._at = run.end()
             else:
                 self._plain(word, char)
-        return word
+        return word.finish()
 
     def _plain(self, word: _Word, char: str) -> None:
         following = self._text[self._at + 1 : self._at + 2]
@@ -381,6 +387,9 @@ class _Reader:
                 self._dollar(word, quoted=True)
             elif end == "}" and char in "'\"":
                 self._single_quoted(word) if char == "'" else self._inner_quotes(word)
+            elif run := _ORDINARY.match(self._text, self._at):
+                word.add(run.group())
+                self._at = run.end()
             else:
                 word.add(char)
                 self._at += 1
