@@ -7,12 +7,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from support import forkserver
 from support.eventually import eventually
 from support.server import PATIENCE, Answer, environment
 
@@ -31,14 +31,13 @@ class DevLoop:
         (self.root / "devloop.toml").write_text(config)
         self._out, self._err = folder / "dev.out", folder / "dev.err"
         with self._out.open("w") as out, self._err.open("w") as err:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "infloop", "dev", *arguments],
-                cwd=self.root,
-                env={**environment(folder, **settings), "A_SECRET_TOKEN": "do-not-inherit"},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                preexec_fn=_ignore_interrupts if ignore_int else None,
+            self.process = forkserver.Command(
+                ("dev", *arguments),
+                self.root,
+                {**environment(folder, **settings), "A_SECRET_TOKEN": "do-not-inherit"},
+                stdout=out.fileno(),
+                stderr=err.fileno(),
+                ignored=[signal.SIGINT] if ignore_int else [],
             )
 
     @property
@@ -83,10 +82,6 @@ class DevLoop:
         """Send a signal; return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
