@@ -72,6 +72,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         sys.path.pop(0)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the slow tests, so that the run does not end with one worker and one test."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def pytest_collection_finish() -> None:
     """Leave what was collected out of every garbage collection from here on."""
     gc.freeze()
