@@ -14,6 +14,7 @@ from typing import Any
 
 from support import forkserver
 from support.eventually import eventually
+from support.processes import is_running
 from support.server import PATIENCE, Answer, environment
 
 TELLS_ITS_ENVIRONMENT = ["sh", "-c", "env > $DEVLOOP_ROOT/$0.env; exec sleep 600"]
@@ -130,15 +131,6 @@ def post(variables: Mapping[str, str], event: str, value: object, **more: str) -
     }
     url = f"{variables['DEVLOOP_EVENTS_BASE_URL']}/events/{event}"
     return send(url, json.dumps({"value": value}).encode(), headers)
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def pids_with(marker: str) -> list[int]:
