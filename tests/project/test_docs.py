@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,8 @@ from infloop.model.nodes import NODE_MODELS
 from infloop.model.parsing import parse_workflow
 from infloop.model.schema import FileModel, part_model
 from infloop.settings import Settings, load_settings, variable
+from infloop.tools import shell, workspace
+from infloop.tools.base import Tool
 from support.paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -224,6 +227,14 @@ def test_every_setting_is_documented() -> None:
 @pytest.mark.parametrize("command", [name for name, _ in cli.COMMANDS])
 def test_every_command_is_documented(command: str) -> None:
     assert f"usage: infloop {command}" in text_under("cli.md", command)
+
+
+@pytest.mark.parametrize("tool", [*workspace.TOOLS, *shell.TOOLS], ids=lambda tool: tool.name)
+def test_every_tool_is_documented(tool: type[Tool[Any]]) -> None:
+    text = text_under("tools.md", tool.name)
+    assert tool.description in text
+    for argument in tool.arguments.__struct_fields__:
+        assert f"\n| `{argument}` |" in text
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
