@@ -45,6 +45,7 @@ from infloop.model.schema import FileModel, part_model
 from infloop.model.values import compact_json
 from infloop.settings import Settings, variable
 from infloop.tools import shell, workspace
+from infloop.tools.web import family as web
 from infloop.web.metrics import Metrics
 
 EXTENDING = "extending.md"
@@ -145,7 +146,7 @@ def tools(_: str) -> str:
 
 def tool(name: str) -> str:
     """Return what a tool of the built-in agent does, and its arguments."""
-    (chosen,) = (each for each in (*workspace.TOOLS, *shell.TOOLS) if each.name == name)
+    (chosen,) = (each for each in (*workspace.TOOLS, *shell.TOOLS, *web.TOOLS) if each.name == name)
     (about,) = msgspec.json.schema(chosen.arguments)["$defs"].values()
     needed = about.get("required", [])
     rows = [
