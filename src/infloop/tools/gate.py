@@ -168,7 +168,7 @@ class Gate:
                 )
             raw = msgspec.json.decode(data or b"{}", type=dict[str, Any])
             parsed = msgspec.convert(raw, tool.arguments)
-        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise ToolError("bad-arguments", f"{tool.name}: {error}") from None
         return _Call(tool, parsed, raw, tuple(tool.needs(parsed)), _digest(tool.name, raw))
 
