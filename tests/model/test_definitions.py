@@ -552,6 +552,7 @@ def test_the_schemas_are_published() -> None:
         "#/$defs/AcpProvider",
         "#/$defs/HttpProvider",
         "#/$defs/ScriptedProvider",
+        "#/$defs/BuiltinProvider",
     ]
     assert schemas["trigger"]["properties"]["secret"]["writeOnly"] is True
     assert schemas["trigger"]["required"] == ["id", "enabled", "workflowId"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,33 @@ async def test_a_profile_that_names_nothing_fails_the_step(tmp_path: Path, profi
         run = await here.ask(profile=profile)
         assert run.status == "failed"
         assert not model.asked
+
+
+@pytest.mark.parametrize(
+    ("api", "field"), [("openai-compatible", "max_tokens"), ("openai", "max_completion_tokens")]
+)
+async def test_the_longest_answer_is_named_as_the_server_knows_it(
+    tmp_path: Path, api: str, field: str
+) -> None:
+    async with (
+        FakeModel([Say("fine")]) as model,
+        agent_world(tmp_path, tables(model, api, agent={"max_output_tokens": 77})) as here,
+    ):
+        assert (await here.ask()).status == "succeeded"
+        sent_fields = {name: value for name, value in model.asked[0].body.items() if "max_" in name}
+        assert sent_fields == {field: 77}
+
+
+async def test_a_library_that_is_missing_is_named_with_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic_ai.models.openai", None)
+    async with (
+        FakeModel([Say("fine")]) as model,
+        agent_world(tmp_path, tables(model)) as here,
+    ):
+        run = await here.ask()
+        assert "pip install 'infloop[agent]'" in run.result.error
 
 
 async def test_without_a_model_the_step_says_how_to_configure_one(tmp_path: Path) -> None:

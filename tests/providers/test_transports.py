@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
+from typing import NoReturn, get_args
 
 import pytest
 
+from infloop.model.agent_config import AgentConfig
 from infloop.model.provider import (
     DialectName,
     OutputFormatName,
@@ -14,8 +15,9 @@ from infloop.model.provider import (
     Provider,
     ProviderBase,
 )
+from infloop.policy.leaks.guard import LeakGuard
 from infloop.providers.cli.formats import OUTPUT_FORMATS
-from infloop.providers.context import ProviderContext
+from infloop.providers.context import AgentServices, ProviderContext
 from infloop.providers.http.dialects import DIALECTS, dialect_of
 from infloop.providers.transports import make_provider
 from infloop.sandbox.base import Sandbox
@@ -35,6 +37,11 @@ def test_the_broker_recognises_the_calls_of_every_dialect() -> None:
     assert dialect_of("/v1/models") is None
 
 
+async def never(*_: object) -> NoReturn:
+    """Nothing is opened or reserved before a provider is asked."""
+    raise AssertionError
+
+
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda model: model.__name__)
 async def test_every_manifest_has_a_transport_with_its_own_sandbox(
     tmp_path: Path, manifest: type[ProviderBase]
@@ -52,6 +59,7 @@ async def test_every_manifest_has_a_transport_with_its_own_sandbox(
         folder=tmp_path,
         max_command_ms=1_000,
         sandbox=sandbox,
+        agent=AgentServices(AgentConfig(), tmp_path, LeakGuard(), never, never),
     )
     described = manifest(id="some")
     try:

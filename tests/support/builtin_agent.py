@@ -11,14 +11,25 @@ import msgspec
 from infloop.app.runs import open_service
 from infloop.model.agent_config import AgentConfig
 from infloop.model.audit import AuditFilter
+from infloop.policy.leaks.guard import LeakGuard
+from infloop.policy.tool_policy import ToolPolicy
+from infloop.providers.builtin.agent import BuiltinAgent
+from infloop.providers.context import AgentServices
 from infloop.settings import Settings
 from infloop.store.audit.reading import newest
+from infloop.tools.gate import Gate
+from infloop.tools.toolset import Toolset
 from support.runs import Finished, World
+from support.tools import AuditList
 from support.workflows import edges, node, workflow
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
+    from infloop.providers.base import Usage
+    from infloop.providers.prices import PriceList
+    from infloop.providers.request_bound import RequestBound
+    from infloop.tools.base import ToolFamily
     from support.fake_model import FakeModel
 
 PATHS = {"openai-compatible": "/v1", "openai": "/v1", "anthropic": "", "gemini": ""}
@@ -63,3 +74,28 @@ async def agent_world(
     folder.mkdir(parents=True, exist_ok=True)
     async with open_service(chosen.with_agent_config(config)) as service:
         yield AgentWorld(service, chosen, folder)
+
+
+class _Unreserved:
+    """A request that nobody counts."""
+
+    def settle(self, usage: Usage, *, complete: bool) -> None:
+        pass
+
+
+def bare_agent(api: str, url: str, model: str, folder: Path) -> BuiltinAgent:
+    """Return the agent alone: no tools, no ledger, sessions in `folder`."""
+    leaks = LeakGuard()
+
+    async def open_tools(
+        directory: str, tools: frozenset[str] | None, own: Sequence[ToolFamily]
+    ) -> Toolset:
+        return Toolset(Gate((), [ToolPolicy()], record=AuditList(), leaks=leaks), [])
+
+    async def reserve(bound: RequestBound, prices: PriceList) -> _Unreserved:
+        return _Unreserved()
+
+    provider = {"kind": api, "base_url": url, "default_model": model}
+    config = msgspec.convert({"providers": {"fake": provider}}, AgentConfig)
+    services = AgentServices(config, folder / "sessions", leaks, open_tools, reserve)
+    return BuiltinAgent("builtin", services, {}, max_call_ms=60_000)

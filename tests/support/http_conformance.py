@@ -17,6 +17,7 @@ from infloop.providers.base import AnswerPart, Provider, Request, Usage
 from infloop.providers.http.agent import HttpAgent
 from infloop.providers.prices import PricedProvider, PriceList
 from infloop.sandbox.base import Sandbox
+from support.builtin_agent import bare_agent
 from support.fake_model import Say, Speech, chat, messages, responses
 from support.scripted_http import (
     DEADLINE_S,
@@ -76,6 +77,13 @@ class Http:
         }
         return OnStage(self, acts[scene], folder)
 
+    def at(self, url: str, folder: Path) -> Provider:
+        """Return the provider that asks the server at an address."""
+        described = manifest(
+            url, dialect=self.dialect, endpoint=self.endpoint, defaultProfile=self.model
+        )
+        return PricedProvider(HttpAgent(described, {}), PriceList(self.price_list))
+
     def is_under_way(self, folder: Path) -> bool:
         return (folder / "begun").exists()
 
@@ -93,15 +101,8 @@ class OnStage:
         self._folder = folder
 
     async def ask(self, request: Request) -> AsyncIterator[AnswerPart]:
-        stand = self._stand
         async with Stage(self._act) as stage:
-            described = manifest(
-                stage.url,
-                dialect=stand.dialect,
-                endpoint=stand.endpoint,
-                defaultProfile=stand.model,
-            )
-            agent = PricedProvider(HttpAgent(described, {}), PriceList(stand.price_list))
+            agent = self._stand.at(stage.url, self._folder)
             try:
                 async with aclosing(
                     cast("AsyncGenerator[AnswerPart]", agent.ask(request))
@@ -115,8 +116,29 @@ class OnStage:
                     (self._folder / "left").touch()
 
 
+class Builtin(Http):
+    """The built-in agent, without tools; noise is an answer that it cannot use."""
+
+    @property
+    def name(self) -> str:
+        return f"builtin-{self.dialect}"
+
+    def at(self, url: str, folder: Path) -> Provider:
+        return bare_agent(self.price_list, url, self.model, folder)
+
+
 HTTP_STANDS = (
     Http("openai", "/chat/completions", chat, "gpt-5.4", "openai", 0.0004825, 1),
     Http("openai-responses", "/responses", responses, "gpt-5.4", "openai", 0.0004825, 3),
     Http("anthropic", "/messages", messages, "claude-opus-4-8", "anthropic", 0.000865, 3),
+    Builtin(
+        "openai",
+        "/chat/completions",
+        chat,
+        "gpt-5.4",
+        "openai",
+        0.0004825,
+        1,
+        scenes=("text", "hang", "crash"),
+    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from infloop.model.capabilities import ToolRule
 from infloop.tools.gate import MAX_TEXT_CHARS
 from infloop.tools.workspace import open_workspace
 from infloop.tools.workspace.files import MAX_FILE_BYTES
+from support.parts import ruled_out_if
 from support.tools import Person, file_bench
 
 if TYPE_CHECKING:
@@ -118,15 +120,30 @@ async def test_a_rule_sees_a_path_in_one_spelling(tmp_path: Path) -> None:
 
 
 def test_private_paths_are_neither_read_nor_written(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
+    (tmp_path / "data/deep").mkdir(parents=True)
     (tmp_path / "data/token").write_text("x")
+    (tmp_path / "data/deep/token").write_text("x")
     with open_workspace(tmp_path, private=[tmp_path / "data"]) as workspace:
         assert [entry.name for entry in workspace.entries()] == []
         for act in (
             lambda: workspace.read("data/token"),
+            lambda: workspace.read("data/deep/token"),
             lambda: workspace.entries("data"),
+            lambda: workspace.entries("data/deep"),
             lambda: workspace.write_bytes("data/token", b""),
             lambda: workspace.write_bytes("data", b""),
         ):
             with pytest.raises(Exception, match="belongs to infloop"):
                 act()
+
+
+@ruled_out_if(os.geteuid() != 0, "only root can write for another user")
+async def test_what_root_writes_belongs_to_the_owner_of_the_workspace(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    os.chown(tmp_path / "work", 12345, 12346)
+    async with file_bench(tmp_path / "work") as bench:
+        await bench.text("fs_write", path="new/file", content="1")
+        await bench.text("fs_edit", path="new/file", old="1", new="2")
+        for path in ("new", "new/file"):
+            status = (bench.directory / path).stat()
+            assert (status.st_uid, status.st_gid) == (12345, 12346)

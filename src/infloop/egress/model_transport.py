@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import httpx2
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from infloop.egress.client import Response
+
+ModelClient: TypeAlias = httpx2.AsyncClient
 
 CONNECT_S = 30.0
 READ_S = 600.0
@@ -157,7 +159,7 @@ class _Body(httpx2.AsyncByteStream):
         await self._stack.aclose()
 
 
-def model_client(transport: ModelTransport) -> httpx2.AsyncClient:
+def model_client(transport: ModelTransport) -> ModelClient:
     """Return the client that a library gets: no environment, no redirects."""
     return httpx2.AsyncClient(
         transport=transport, trust_env=False, follow_redirects=False, timeout=READ_S

@@ -12,7 +12,7 @@ can do the same, and the isolation level decides what a child can reach at all.
 from __future__ import annotations
 
 import re
-from itertools import pairwise, takewhile
+from itertools import islice, pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.policy.shell_commands import (
@@ -24,9 +24,12 @@ from infloop.policy.shell_commands import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _MAX_DEPTH = 8
+_MAX_JUDGED = 300
+_MAX_OPTIONS = 20
+_MAX_CODE_CHARS = 5_000
 
 _DELETES, _OVERWRITES, _PUBLISHES = "it deletes", "it overwrites", "it publishes or sends"
 _ENDS = "it ends processes"
@@ -46,9 +49,12 @@ class JudgedCommand(NamedTuple):
 def judge_commands(line: str) -> list[JudgedCommand]:
     """Return every command of a line with the reason why it is destructive, if it is."""
     try:
-        return list(_judged(read_commands(line), 0)) or [JudgedCommand(line, "")]
+        judged = list(islice(_judged(read_commands(line), 0), _MAX_JUDGED + 1))
     except UnclearLine as error:
         return [JudgedCommand(line, f"it cannot be followed: {error}")]
+    if len(judged) > _MAX_JUDGED:
+        return [JudgedCommand(line, f"it has more than {_MAX_JUDGED} commands")]
+    return judged or [JudgedCommand(line, "")]
 
 
 def why_destructive(line: str) -> str:
@@ -210,7 +216,7 @@ _SQL_WORDS = re.compile(r"(?i)\b(drop|delete|truncate|update|alter|flushall|flus
 # -- judging ---------------------------------------------------------------------------------------
 
 
-def _judged(commands: Sequence[ShellCommand], depth: int) -> Iterator[JudgedCommand]:
+def _judged(commands: Iterable[ShellCommand], depth: int) -> Iterator[JudgedCommand]:
     if depth > _MAX_DEPTH:
         raise UnclearLine("it is nested too deeply")
     for command in commands:
@@ -219,7 +225,7 @@ def _judged(commands: Sequence[ShellCommand], depth: int) -> Iterator[JudgedComm
                 yield JudgedCommand(f"> {_shown(target)}", reason)
         if command.words:
             yield JudgedCommand(command.text, _reason(command))
-            yield from _judged(list(_started(command, depth)), depth + 1)
+            yield from _judged(_started(command, depth), depth + 1)
 
 
 def _reason(command: ShellCommand) -> str:
@@ -257,6 +263,8 @@ def _started(command: ShellCommand, depth: int) -> Iterator[ShellCommand]:
         if words and not _OPTION_VALUE.fullmatch(words[0]):
             yield ShellCommand(tuple(words), " ".join(map(_shown, words)))
     for code in _started_code(name, args, command.stdin):
+        if len(code) > _MAX_CODE_CHARS:
+            raise UnclearLine(f"it has code of more than {_MAX_CODE_CHARS} characters")
         yield from read_part(code, depth)
 
 
@@ -290,6 +298,8 @@ def _behind_options(args: Sequence[str], operands: int, flags: str) -> Iterator[
             is_long = arg[:2] == "--"
             has_value = "=" in arg if is_long else len(arg) > len("-x") or arg[1] in flags
             unsure += not has_value  # its value may be the next word
+            if unsure > _MAX_OPTIONS:
+                raise UnclearLine(f"it has more than {_MAX_OPTIONS} options before a command")
         elif _VARIABLE.match(arg):
             continue
         else:

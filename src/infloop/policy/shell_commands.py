@@ -13,7 +13,7 @@ from typing import NamedTuple
 UNKNOWN = "\0"
 """Stands in a word for what only the shell knows."""
 
-MAX_CHARS = 100_000
+MAX_CHARS = 50_000
 MAX_COMMANDS = 300
 _MAX_DEPTH = 25
 
@@ -28,6 +28,8 @@ _KEYWORDS = frozenset(
 # Our own fixed patterns: linear, no nested repeats.
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")  # noqa: TID251
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!_-]")  # noqa: TID251
+_ORDINARY = re.compile(r"[A-Za-z0-9_./:=,@%+-]+")  # noqa: TID251
+_CLOSES = re.compile(r"[ \t]*\)")  # noqa: TID251
 _REDIRECTION = re.compile(r"&>>|&>|<<<|<<-|<<|<>|<&|>&|>>|>\||<|>")  # noqa: TID251
 
 
@@ -68,6 +70,8 @@ class _Word:
     def __init__(self) -> None:
         self.value: list[str] = []
         self.shown: list[str] = []
+        self.text = ""
+        """Its whole value, once it is read."""
         self.quoted = False
         self.has_pattern = False
 
@@ -79,9 +83,9 @@ class _Word:
         self.value.append(UNKNOWN)
         self.shown.append(written)
 
-    @property
-    def text(self) -> str:
-        return "".join(self.value)
+    def finish(self) -> _Word:
+        self.text = "".join(self.value)
+        return self
 
 
 class _Command:
@@ -135,9 +139,7 @@ class _Reader:
 
     def commands(self, until: str) -> None:
         """Read commands to the closing parenthesis `until`, or to the end."""
-        self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            raise UnclearLine("it is nested too deeply")
+        self._go_deeper()
         command, cases, in_pattern = _Command(), 0, False
         while self._at < len(self._text):
             char = self._text[self._at]
@@ -182,6 +184,11 @@ class _Reader:
         if self._here_documents and self._depth == 0:
             self._read_here_documents()
 
+    def _go_deeper(self) -> None:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise UnclearLine("it is nested too deeply")
+
     def _end(self, command: _Command) -> None:
         """Note a command that is complete."""
         if command.first in ("for", "select", "[[") or not (command.words or command.writes):
@@ -207,7 +214,7 @@ class _Reader:
             self._at += 2
             self._quoted_until("))", _Word())
             return
-        closes = self._text[self._at + 1 :].lstrip(_BLANKS).startswith(")")
+        closes = _CLOSES.match(self._text, self._at + 1)
         if not command.words:
             self._at += 1
             self.commands(")")
@@ -305,7 +312,7 @@ class _Reader:
         word = _Word()
         inner._quoted_until("", word)
         self.found += inner.found
-        return word.text
+        return word.finish().text
 
     # -- words ---------------------------------------------------------------------------------
 
@@ -336,9 +343,12 @@ class _Reader:
                 self._backticks(word)
             elif char == "$":
                 self._dollar(word, quoted=False)
+            elif run := _ORDINARY.match(self._text, self._at):
+                word.add(run.group())
+                self._at = run.end()
             else:
                 self._plain(word, char)
-        return word
+        return word.finish()
 
     def _plain(self, word: _Word, char: str) -> None:
         following = self._text[self._at + 1 : self._at + 2]
@@ -358,10 +368,12 @@ class _Reader:
 
     def _quoted_until(self, end: str, word: _Word) -> None:
         """Read a text in which only `$`, backticks and backslashes are special."""
+        self._go_deeper()
         while self._at < len(self._text):
             char = self._text[self._at]
             if end and self._text.startswith(end, self._at):
                 self._at += len(end)
+                self._depth -= 1
                 return
             if char == "\\":
                 escaped = self._text[self._at + 1 : self._at + 2]
@@ -375,9 +387,13 @@ class _Reader:
                 self._dollar(word, quoted=True)
             elif end == "}" and char in "'\"":
                 self._single_quoted(word) if char == "'" else self._inner_quotes(word)
+            elif run := _ORDINARY.match(self._text, self._at):
+                word.add(run.group())
+                self._at = run.end()
             else:
                 word.add(char)
                 self._at += 1
+        self._depth -= 1
         if end:
             raise UnclearLine(f"it has no {end!r} where one is expected")
 

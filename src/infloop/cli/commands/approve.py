@@ -1,6 +1,8 @@
 """Allow what waits for a person; `infloop approvals` lists it.
 
-infloop approve 1f3a9c2e --note "I looked at it"
+The first answer counts, from whichever terminal, console or client it comes.
+
+  infloop approve 1f3a9c2e --note "I looked at it"
 """
 
 from __future__ import annotations

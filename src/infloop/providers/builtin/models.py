@@ -24,11 +24,10 @@ from infloop.providers.request_bound import MAX_INPUT_TOKENS, RequestBound
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    import httpx2
     from pydantic_ai.messages import ModelMessage, ModelResponse
     from pydantic_ai.models import Model, StreamedResponse
 
-    from infloop.egress.model_transport import ModelTransport
+    from infloop.egress.model_transport import ModelClient, ModelTransport
     from infloop.providers.base import AnswerPart
     from infloop.providers.builtin.routing import ChosenModel
     from infloop.providers.context import OpenAnswer, ReserveRequest
@@ -256,7 +255,7 @@ async def open_model(
         yield opened[0]
 
 
-def _maker(chosen: ChosenModel) -> Callable[[httpx2.AsyncClient], Model]:
+def _maker(chosen: ChosenModel) -> Callable[[ModelClient], Model]:
     """Import the library of an API; return what makes the model. This takes seconds."""
     try:
         for name in ("pydantic_ai.direct", *_MODULES[chosen.api]):
@@ -267,7 +266,7 @@ def _maker(chosen: ChosenModel) -> Callable[[httpx2.AsyncClient], Model]:
             "install infloop with its extra: `pip install 'infloop[agent]'`"
         ) from None
 
-    def make(client: httpx2.AsyncClient) -> Model:
+    def make(client: ModelClient) -> Model:
         address, name = chosen.base_url, chosen.model
         shared: dict[str, Any] = {"http_client": client, "max_retries": 0, "api_key": NO_KEY}
         match chosen.api:
@@ -287,10 +286,17 @@ def _maker(chosen: ChosenModel) -> Callable[[httpx2.AsyncClient], Model]:
             case "openai" | "openai-compatible":
                 from openai import AsyncOpenAI
                 from pydantic_ai.models.openai import OpenAIChatModel
+                from pydantic_ai.profiles.openai import OpenAIModelProfile
                 from pydantic_ai.providers.openai import OpenAIProvider
+                from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
                 openai = AsyncOpenAI(base_url=address, **shared)
-                return OpenAIChatModel(name, provider=OpenAIProvider(openai_client=openai))
+                if chosen.api == "openai":
+                    return OpenAIChatModel(name, provider=OpenAIProvider(openai_client=openai))
+                # Older servers know only `max_tokens`.
+                profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
+                provider = OpenAICompatibleProvider(chosen.provider, openai_client=openai)
+                return OpenAIChatModel(name, provider=provider, profile=profile)
 
     return make
 

@@ -2,7 +2,7 @@
 
 Rules
   * A tool is called `mcp_SERVER__TOOL`, in lower case, at most 64 characters. If the name had to be
-    cut, or another tool of the server has it, it ends in a hash of the original one.
+    cut, or another tool of the server has it, it ends in a hash of its whole name.
   * Texts have no control characters and no invisible ones, and are cut.
   * A schema is an object, not too large, and its names and values are plain text.
   * The digest covers everything that the server said, before any of this.

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 10 << 20
 """The largest file that is read or written as a whole."""
 
+MAX_ENTRIES = 100_000
+"""The largest directory that is listed."""
+
 _Identity: TypeAlias = tuple[int, int, int, int, int]
 _NEW = b".infloop-new-"
 _REFUSALS = {
@@ -296,10 +299,14 @@ class Workspace:
         return FileVersion(data, status)
 
     def _entries_in(self, directory: int, path: str) -> list[Entry]:
-        found = []
+        found: list[Entry] = []
         prefix = "" if path == TOP else f"{path}/"
         with _refusing(path), os.scandir(directory) as entries:
             for entry in entries:
+                if len(found) == MAX_ENTRIES:
+                    raise ToolError(
+                        "directory-too-large", f"{path!r} has more than {MAX_ENTRIES} entries"
+                    )
                 if any(f"{prefix}{entry.name}" == each for each in self._private):
                     continue
                 with suppress(FileNotFoundError):

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from infloop.workspace.threads import Stop
 
 MAX_RESULTS = 1_000
+MAX_SEEN = 500_000
 MAX_FILES = 50_000
 MAX_BYTES = 512 << 20
 MAX_SEARCHED_FILE_BYTES = 2 << 20
 MAX_LINE_CHARS = 300
+_STOPPED = "[stopped: too many files; name a directory or a glob]"
 _SKIPPED = frozenset({".git", ".hg", ".svn"})
 _SNIFFED_BYTES = 8 << 10
 
@@ -66,14 +68,17 @@ class Search(FileTool[SearchArguments]):
             raise ToolError("pattern-invalid", f"the glob cannot be used: {error}") from None
         found: list[str] = []
         left_files, left_bytes = MAX_FILES, MAX_BYTES
-        for path in self.workspace.walk(arguments.path, skip=_SKIPPED):
+        for seen, path in enumerate(self.workspace.walk(arguments.path, skip=_SKIPPED)):
             stop.check()
+            if seen == MAX_SEEN:
+                found.append(_STOPPED)
+                break
             if (globs and not globs.matches(path)) or not self.may_read(path):
                 continue
             data = self._data(path)
             left_files, left_bytes = left_files - 1, left_bytes - len(data)
             if left_files < 0 or left_bytes < 0:
-                found.append("[stopped: too many files; name a directory or a glob]")
+                found.append(_STOPPED)
                 break
             found += _matches(pattern, data, path, arguments.limit + 1 - len(found))
             if len(found) > arguments.limit:
