@@ -46,6 +46,7 @@ from infloop.model.schema import FileModel, part_model
 from infloop.model.values import compact_json
 from infloop.settings import Settings, variable
 from infloop.tools import shell, workspace
+from infloop.tools.browser import family as browser
 from infloop.tools.web import family as web
 from infloop.web.metrics import Metrics
 
@@ -147,13 +148,14 @@ def tools(_: str) -> str:
 
 def tool(name: str) -> str:
     """Return what a tool of the built-in agent does, and its arguments."""
-    (chosen,) = (each for each in (*workspace.TOOLS, *shell.TOOLS, *web.TOOLS) if each.name == name)
+    known = (*workspace.TOOLS, *shell.TOOLS, *web.TOOLS, *browser.TOOLS)
+    (chosen,) = (each for each in known if each.name == name)
     (about,) = msgspec.json.schema(chosen.arguments)["$defs"].values()
     needed = about.get("required", [])
     rows = [
         (
             f"`{argument}`",
-            {"string": "text", "integer": "whole number", "boolean": "true or false"}[info["type"]],
+            argument_type(info),
             "" if argument in needed else f"`{compact_json(info['default'])}`",
             info["description"],
         )
@@ -164,6 +166,14 @@ def tool(name: str) -> str:
     if rows:
         parts.append(table(("argument", "type", "default", "meaning"), rows))
     return "\n\n".join(parts)
+
+
+def argument_type(info: Mapping[str, Any]) -> str:
+    """Return the type of a tool's argument, in words."""
+    if "enum" in info:
+        return " or ".join(f"`{each}`" for each in info["enum"])
+    kinds = {"string": "text", "integer": "whole number", "boolean": "true or false"}
+    return kinds[info["type"]]
 
 
 def metrics(_: str) -> str:

@@ -299,6 +299,14 @@ def test_a_hello_to_an_address_has_no_name() -> None:
     assert hello_refusal(client_hello(None), "192.0.2.7") == ""
 
 
+def test_a_hidden_name_is_allowed_only_where_that_is_chosen() -> None:
+    hidden = hello_message(server_name(b"api.example.test"), (0xFE0D, b""))
+    data = in_records(hidden)
+    assert "ECH" in str(hello_refusal(data, "api.example.test"))
+    assert hello_refusal(data, "api.example.test", hidden_allowed=True) == ""
+    assert hello_refusal(data, "other.example.test", hidden_allowed=True)
+
+
 def test_the_name_in_a_hello_is_compared_without_case() -> None:
     data = in_records(hello_message(server_name(b"API.Example.test")))
     assert hello_refusal(data, "api.example.test") == ""

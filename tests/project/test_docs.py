@@ -27,6 +27,7 @@ from infloop.model.schema import FileModel, part_model
 from infloop.settings import Settings, load_settings, variable
 from infloop.tools import shell, workspace
 from infloop.tools.base import Tool
+from infloop.tools.browser import family as browser
 from infloop.tools.web import family as web
 from support.paths import ROOT
 
@@ -241,7 +242,7 @@ def test_every_command_is_documented(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "tool", [*workspace.TOOLS, *shell.TOOLS, *web.TOOLS], ids=lambda tool: tool.name
+    "tool", [*workspace.TOOLS, *shell.TOOLS, *web.TOOLS, *browser.TOOLS], ids=lambda tool: tool.name
 )
 def test_every_tool_is_documented(tool: type[Tool[Any]]) -> None:
     text = text_under("tools.md", tool.name)

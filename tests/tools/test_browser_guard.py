@@ -13,7 +13,7 @@ from support.browsers import BrowserBench, browser_bench
 from support.eventually import eventually_async
 from support.web_site import SCRIPT, Site, web_site
 
-backends = pytest.mark.parametrize("backend", ["sandbox", "guard", "endpoint"])
+backends = pytest.mark.parametrize("backend", ["sandbox", "endpoint"])
 
 # How pages ask for something at {to}. The page itself stays what it is.
 PARTS = {

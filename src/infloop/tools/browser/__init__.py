@@ -1,7 +1,7 @@
 """A browser for a model: Chromium, whose connections are limited by the rules of the tools.
 
     family         the tools, and the browser that they share
-    navigation     navigate, back
+    navigation     navigate, back, close
     interaction    scroll, click, type, press_key
     reading        wait_for, read_page, run_js, screenshot
     session        one open browser and its page; it ends with everything that belongs to it

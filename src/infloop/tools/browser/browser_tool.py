@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from infloop.tools.browser.session import Session
+    from infloop.tools.workspace.files import Workspace
 
 NOT_STARTED = "browser session not started; call browser_navigate first"
 
@@ -29,11 +30,18 @@ class Browser(Protocol):
     def address(self) -> str:
         """The address of the page when a tool has last looked; empty without a page."""
 
+    @property
+    def workspace(self) -> Workspace:
+        """Where pictures are written."""
+
     def started(self) -> AbstractAsyncContextManager[Session]:
         """Return the browser, which may have no page yet."""
 
     def session(self) -> AbstractAsyncContextManager[Session]:
         """Return the open browser; ToolError if there is none."""
+
+    async def close(self) -> None:
+        """End the browser, if there is one."""
 
 
 class BrowserTool(Tool[A]):

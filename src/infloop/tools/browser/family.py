@@ -6,10 +6,10 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from infloop.tools.base import Tool, ToolError, ToolFamily
-from infloop.tools.browser.browser_tool import NOT_STARTED, BrowserTool, Nothing
+from infloop.tools.base import ToolError, ToolFamily
+from infloop.tools.browser.browser_tool import NOT_STARTED, BrowserTool
 from infloop.tools.browser.interaction import Click, PressKey, Scroll, Type
-from infloop.tools.browser.navigation import Back, Navigate
+from infloop.tools.browser.navigation import Back, Close, Navigate
 from infloop.tools.browser.reading import ReadPage, RunJs, Screenshot, WaitFor
 from infloop.tools.browser.session import Session
 
@@ -17,22 +17,25 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from infloop.sandbox.base import Sandbox
+    from infloop.tools.base import Tool
     from infloop.tools.browser.links import BrowserOptions
     from infloop.tools.workspace.files import Workspace
 
 
-class Close(BrowserTool[Nothing]):
-    name = "browser_close"
-    description = "Close the browser. Closing it again does nothing."
-    arguments = Nothing
-
-    def __init__(self, family: BrowserTools) -> None:
-        super().__init__(family)
-        self._family = family
-
-    async def run(self, arguments: Nothing) -> str:
-        await self._family.close()
-        return "ok"
+TOOLS: tuple[type[BrowserTool[Any]], ...] = (
+    Navigate,
+    Back,
+    Scroll,
+    Click,
+    Type,
+    PressKey,
+    WaitFor,
+    ReadPage,
+    RunJs,
+    Screenshot,
+    Close,
+)
+"""All tools of this package."""
 
 
 class BrowserTools(ToolFamily):
@@ -44,19 +47,8 @@ class BrowserTools(ToolFamily):
         self._options = options
         self._session: Session | None = None
         self._one_at_a_time = asyncio.Lock()
-        self._tools: tuple[Tool[Any], ...] = (
-            Navigate(self),
-            Back(self),
-            Scroll(self),
-            Click(self),
-            Type(self),
-            PressKey(self),
-            WaitFor(self),
-            ReadPage(self),
-            RunJs(self),
-            Screenshot(self, workspace),
-            Close(self),
-        )
+        self.workspace = workspace
+        self._tools = tuple(tool(self) for tool in TOOLS)
 
     @property
     def tools(self) -> tuple[Tool[Any], ...]:

@@ -1,4 +1,4 @@
-"""Tools that open pages."""
+"""Tools that open pages, and the one that closes the browser."""
 
 from __future__ import annotations
 
@@ -52,6 +52,16 @@ class Back(BrowserTool[Nothing]):
     async def run(self, arguments: Nothing) -> str:
         async with self.browser.session() as session:
             return await session.back()
+
+
+class Close(BrowserTool[Nothing]):
+    name = "browser_close"
+    description = "Close the browser. Closing it again does nothing."
+    arguments = Nothing
+
+    async def run(self, arguments: Nothing) -> str:
+        await self.browser.close()
+        return "ok"
 
 
 def _canonical(url: str) -> str:

@@ -15,9 +15,6 @@ from infloop.tools.browser.page import MAX_PAGE_CHARS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from infloop.tools.browser.browser_tool import Browser
-    from infloop.tools.workspace.files import Workspace
-
 SCREENSHOT = ".browser/screenshot.png"
 _MAX_WAIT_MS = 30_000
 _SCRIPT_S = 20.0
@@ -97,10 +94,6 @@ class Screenshot(BrowserTool[ScreenshotArguments]):
     description = "Save a picture of the visible part of the page as PNG. Returns its path."
     arguments = ScreenshotArguments
 
-    def __init__(self, browser: Browser, workspace: Workspace) -> None:
-        super().__init__(browser)
-        self._workspace = workspace
-
     def needs(self, arguments: ScreenshotArguments) -> Sequence[Need]:
         return [Need("write", arguments.path), *super().needs(arguments)]
 
@@ -109,5 +102,5 @@ class Screenshot(BrowserTool[ScreenshotArguments]):
             await session.check_current()
             picture = await session.page.screenshot()
             await session.check_current()
-        await asyncio.to_thread(self._workspace.write_bytes, arguments.path, picture)
+        await asyncio.to_thread(self.browser.workspace.write_bytes, arguments.path, picture)
         return arguments.path
