@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,15 @@ class DevLoop:
     """A running `infloop dev`; its output goes to files."""
 
     def __init__(
-        self, folder: Path, config: str, *arguments: str, ignore_int: bool = False, **settings: str
+        self,
+        folder: Path,
+        config: str,
+        *arguments: str,
+        ignore_int: bool = False,
+        within: Sequence[str] = (),
+        **settings: str,
     ) -> None:
+        """`within` is a command that runs the loop; `ignore_int` is what a shell's `&` does."""
         self.folder = folder
         self.root = folder / "project"
         self.root.mkdir(parents=True, exist_ok=True)
@@ -32,7 +39,7 @@ class DevLoop:
         self._out, self._err = folder / "dev.out", folder / "dev.err"
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "infloop", "dev", *arguments],
+                [*within, sys.executable, "-m", "infloop", "dev", *arguments],
                 cwd=self.root,
                 env={**environment(folder, **settings), "A_SECRET_TOKEN": "do-not-inherit"},
                 stdin=subprocess.DEVNULL,

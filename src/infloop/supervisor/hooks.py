@@ -14,7 +14,7 @@ from infloop.supervisor.lines import LineSplitter
 from infloop.supervisor.reports import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from infloop.model.dev.config import Hook
     from infloop.model.values import JsonValue
@@ -47,6 +47,8 @@ class Hooks:
         self.running: dict[int, RunningHook] = {}
         """The hooks that run, by a number that is not used again."""
         self._numbers = count(1)
+        self.on_end: Callable[[], None] = lambda: None
+        """Called when a hook has ended."""
 
     async def run(self, name: str, workflow: str, files: Sequence[str] = ()) -> bool:
         """Run a hook; return whether it changed the state. Raises StepError if it fails."""
@@ -87,6 +89,7 @@ class Hooks:
             )
         finally:
             del self.running[number]
+            self.on_end()
             for stream, splitter in splitters.items():
                 if rest := splitter.finish():
                     self._surface.line(source, stream, rest, complete=False)
