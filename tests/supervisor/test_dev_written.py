@@ -66,6 +66,7 @@ CASES: dict[str, tuple[Written, list[int], int, Verdict]] = {
     "a server that answers": (server((0, 0), (0, 0), (5_000, 0)), [50], 400, "unclear"),
     "a server that writes files": (server((0, 0), (0, 0), (5_000, 4_096)), [50], 400, "child"),
     "a server that is quiet": (server((0, 0), (0, 0), (0, 0), (9, 0)), [30], 400, "person"),
+    "a server that maps files": (server((0, 0), (0, 0), (0, 4_096)), [50], 400, "child"),
     "moved here by a hook": (hook(0, 0, 0), [-5_000], 400, "child"),
     "a time of the future": (hook(0, 0, 0), [90_000], 400, "child"),
     "moved here, only a server runs": (server((0, 0), (9_000, 0)), [-5_000], 400, "person"),

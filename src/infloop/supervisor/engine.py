@@ -165,6 +165,5 @@ def _writing(name: str, child: RunningHook | Supervised, *, is_hook: bool = Fals
     found = written_bytes(child.pid) if child.pid else None
     if found is None:
         return Writing(name, is_hook)
-    # What goes to a disk through a mapped file is not among the written bytes.
-    written = max(found.anywhere - child.printed_bytes, found.to_disk)
+    written = max(0, found.anywhere - child.printed_bytes)
     return Writing(name, is_hook, written, found.to_disk)

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 Verdict: TypeAlias = Literal["person", "child", "unclear"]
 
 _FILE_TIMES_MS = 15
-"""The time that is stored with a file may be so far behind the moment of the write."""
+"""The time that is stored with a file may be so far behind the moment of the write.
+
+A write is counted a little later still, when the system call returns.
+"""
 
 _KEPT_SPANS = 10_000
 
@@ -86,8 +89,9 @@ class _Track:
         self.is_unknown = written is None
         if written is None:
             return
-        last = self.spans[-1].written if self.spans else self.base
-        if written != last:
+        last = self.spans[-1] if self.spans else None
+        before = (last.written, last.to_disk) if last else (self.base, self.base_to_disk)
+        if (written, to_disk) != before:
             self.spans.append(_Span(self.looked_ms, now_ms, written, to_disk))
         self.looked_ms = now_ms
 
@@ -99,11 +103,13 @@ class _Track:
     def during(self, begin_ms: int, end_ms: int) -> tuple[float, int]:
         """Return how much was written in a time, and how much of it certainly to files."""
         written, to_disk = 0.0, 0
-        if self.end_ms is None and self.is_unknown and end_ms > self.looked_ms:
+        if self.end_ms is None and self.is_unknown and end_ms >= self.looked_ms:
             return inf, 0
         for span, more, more_to_disk in self._growth():
-            if span.begin_ms < end_ms and span.end_ms >= begin_ms:
-                written += more
+            if span.begin_ms <= end_ms and span.end_ms >= begin_ms:
+                # A file that is mapped is written without a system call. Otherwise the bytes of the
+                # calls are the better number: what goes to a disk is counted in pages.
+                written += more or more_to_disk
                 to_disk += more_to_disk
         return written, to_disk
 
@@ -154,14 +160,13 @@ class Written:
     def verdict(self, moments: Iterable[Moment], needed: int) -> Verdict:
         """Tell who changed a file, after a look; it needed so many bytes, 0 means unknown."""
         moments = list(moments)
-        times = [_time_of_write(each) for each in moments if self._tells(each)] if needed else []
+        times = [each.content_ms for each in moments if self._tells(each)] if needed else []
         if not times:
             hook_ran = any(self._hook_ran(each.noticed_ms) for each in moments)
             return "child" if hook_ran else "person"
-        if any(self._is_quiet(*time) for time in times):
+        if any(self._is_quiet(each) for each in times):
             return "person"
-        first, last = min(begin for begin, _ in times), max(end for _, end in times)
-        return "child" if self._by_children(first, last) >= needed else "unclear"
+        return "child" if self._by_children(min(times), max(times)) >= needed else "unclear"
 
     def _tells(self, moment: Moment) -> bool:
         """Tell whether the content was written while the workflow ran, as far as its time says."""
@@ -176,22 +181,16 @@ class Written:
             for track in self._tracks.values()
         )
 
-    def _is_quiet(self, begin_ms: int, end_ms: int) -> bool:
-        """Tell whether no child wrote anything in a time."""
-        return not any(track.during(begin_ms, end_ms)[0] for track in self._tracks.values())
+    def _is_quiet(self, content_ms: int) -> bool:
+        """Tell whether no child wrote anything at a moment."""
+        end = content_ms + _FILE_TIMES_MS
+        return not any(track.during(content_ms, end)[0] for track in self._tracks.values())
 
-    def _by_children(self, begin_ms: int, end_ms: int) -> float:
-        """Return how many bytes children may have written to files in a time."""
+    def _by_children(self, first_ms: int, last_ms: int) -> float:
+        """Return how many bytes children may have written to files from one moment to another."""
         budget = 0.0
         for track in self._tracks.values():
-            written, to_disk = track.during(begin_ms, end_ms)
+            written, to_disk = track.during(first_ms, last_ms + _FILE_TIMES_MS)
             if track.is_hook or to_disk or written == inf:
                 budget += written
         return budget
-
-
-def _time_of_write(moment: Moment) -> tuple[int, int]:
-    """Return the first and last moment at which the content can have been written."""
-    return moment.content_ms, max(
-        moment.content_ms, min(moment.content_ms + _FILE_TIMES_MS, moment.noticed_ms)
-    )
