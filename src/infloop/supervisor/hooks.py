@@ -11,7 +11,7 @@ from infloop.errors import StepError, StoreError
 from infloop.model.dev.config import DevConfig
 from infloop.supervisor.children import described_end
 from infloop.supervisor.lines import LineSplitter
-from infloop.supervisor.reports import Source
+from infloop.supervisor.reports import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -68,8 +68,7 @@ class Hooks:
             raise StepError(str(error)) from None
 
     async def _run(self, name: str, spec: Hook, workflow: str, files: Sequence[str]) -> ChildResult:
-        program = spec.command[0].rpartition("/")[2]
-        source = Source(program, name, spec.output.body_style, spec.output.inherit)
+        source = source_of(name, spec)
         splitters: dict[Stream, LineSplitter] = {"stdout": LineSplitter(), "stderr": LineSplitter()}
         number = next(self._numbers)
         running = self.running[number] = RunningHook()
