@@ -16,6 +16,7 @@ class Seen(NamedTuple):
     is_hook: bool = True
     written: int | None = 0
     to_disk: int = 0
+    ended: bool = False
 
 
 SERVER = Seen("process 9", is_hook=False, written=500)
@@ -58,6 +59,8 @@ CASES: dict[str, tuple[Written, list[int], int, Verdict]] = {
     "a hook that prints": (hook(0, 0, 400, 0, 0, 0), [50], 400, "person"),
     "a hook that is about to end": (hook(0, 0, 0), [70], 400, "child"),
     "a hook that has ended": (log((20, [Seen()]), (40, []), (80, [])), [60], 4, "person"),
+    "a hook whose last numbers are known": (log((20, [Seen(ended=True)])), [15], 4, "person"),
+    "a hook that wrote at its end": (log((20, [Seen(written=9, ended=True)])), [15], 9, "child"),
     "a hook that is not known yet": (hook(None, None, 900, 900, 900), [30], 900, "child"),
     "a hook that is never known": (log((20, [Seen(written=None)])), [30], 900, "child"),
     "a hook that writes in steps": (hook(100, 200, 300, 400, 400, 400), [15, 35, 75], 400, "child"),

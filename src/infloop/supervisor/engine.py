@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import InfloopError
 from infloop.model.dev.graph import reachable
-from infloop.sandbox.kernel.written_bytes import written_bytes
+from infloop.sandbox.kernel.written_bytes import TreeWrites, written_bytes
 from infloop.supervisor.changes import Changes
 from infloop.supervisor.queue import Waiting
 from infloop.watch.causes import Writer
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from infloop.model.clock import Clock
     from infloop.model.dev.config import DevConfig, Observe
+    from infloop.sandbox.kernel.written_bytes import WrittenBytes
     from infloop.supervisor.hooks import Hooks, RunningHook
     from infloop.supervisor.processes import Processes, Supervised
     from infloop.supervisor.queue import WorkflowQueue
@@ -52,6 +53,7 @@ class Engine:
         self._changes = Changes(config, surface, clock, self._on_decision, self._writing)
         hooks.on_end = self._changes.look
         self._queue = queue
+        self._trees: dict[int, TreeWrites] = {}
         self._requested: set[asyncio.Task[None]] = set()
         self.running = ""
 
@@ -144,26 +146,33 @@ class Engine:
 
     def _writing(self) -> Iterator[Writing]:
         """Yield what runs now, and what it has written."""
-        for number, hook in self._hooks.running.items():
-            yield _writing(f"hook {number}", hook, is_hook=True)
+        running = self._hooks.running
+        self._trees = {number: tree for number, tree in self._trees.items() if number in running}
+        for number, hook in running.items():
+            if hook.pid and number not in self._trees:
+                self._trees[number] = TreeWrites(hook.pid)
+            found = self._trees[number].total() if number in self._trees else None
+            yield _writing(f"hook {number}", found, hook).as_hook(ended=hook.ended)
         for process in self.processes.running():
-            yield _writing(f"process {process.pid}", process)
+            yield _writing(f"process {process.pid}", written_bytes(process.pid), process)
         if self._workflows.runs_loop:  # its processes are not known: it may write at any time
-            yield Writing("run", is_hook=True)
+            yield Writing("run").as_hook(ended=False)
 
 
 class Writing(NamedTuple):
     """What a child of the loop has written, without what it printed; None: not known."""
 
     name: str
-    is_hook: bool = False
     written: int | None = None
     to_disk: int = 0
+    is_hook: bool = False
+    ended: bool = False
+
+    def as_hook(self, *, ended: bool) -> Writing:
+        return self._replace(is_hook=True, ended=ended)
 
 
-def _writing(name: str, child: RunningHook | Supervised, *, is_hook: bool = False) -> Writing:
-    found = written_bytes(child.pid) if child.pid else None
+def _writing(name: str, found: WrittenBytes | None, child: RunningHook | Supervised) -> Writing:
     if found is None:
-        return Writing(name, is_hook)
-    written = max(0, found.anywhere - child.printed_bytes)
-    return Writing(name, is_hook, written, found.to_disk)
+        return Writing(name)
+    return Writing(name, max(0, found.anywhere - child.printed_bytes), found.to_disk)

@@ -32,6 +32,7 @@ class RunningHook:
 
     pid: int = 0
     printed_bytes: int = 0
+    ended: bool = False
 
 
 class Hooks:
@@ -48,7 +49,7 @@ class Hooks:
         """The hooks that run, by a number that is not used again."""
         self._numbers = count(1)
         self.on_end: Callable[[], None] = lambda: None
-        """Called when a hook has ended."""
+        """Called when a hook has ended, while it is still among those that run."""
 
     async def run(self, name: str, workflow: str, files: Sequence[str] = ()) -> bool:
         """Run a hook; return whether it changed the state. Raises StepError if it fails."""
@@ -87,8 +88,9 @@ class Hooks:
                 request, on_output=on_output, on_started=on_started
             )
         finally:
-            del self.running[number]
+            running.ended = True
             self.on_end()
+            del self.running[number]
             for stream, splitter in splitters.items():
                 if rest := splitter.finish():
                     self._surface.line(source, stream, rest, complete=False)

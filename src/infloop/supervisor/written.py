@@ -42,7 +42,7 @@ class Child(Protocol):
     """A hook or process, and what it and its descendants have written to files and sockets.
 
     `written` is None when that is not known: its process id is not known yet, or it is a run.
-    `to_disk` are bytes that certainly go to files.
+    `to_disk` are bytes that certainly go to files. With `ended` the numbers are the last ones.
     """
 
     @property
@@ -53,6 +53,8 @@ class Child(Protocol):
     def written(self) -> int | None: ...
     @property
     def to_disk(self) -> int: ...
+    @property
+    def ended(self) -> bool: ...
 
 
 class Moment(NamedTuple):
@@ -148,10 +150,12 @@ class Written:
         for child in children:
             present.add(child.name)
             track = self._tracks.get(child.name)
-            if track is None or track.end_ms is not None:
+            if track is None:
                 track = _Track(child.is_hook, self._looked_ms, self._looked_ms)
                 self._tracks[child.name] = track
             track.look(child.written, child.to_disk, now_ms)
+            if child.ended and child.written is not None:
+                track.end_ms = now_ms
         for name, track in self._tracks.items():
             if name not in present and track.end_ms is None:
                 track.end(now_ms)
