@@ -9,6 +9,7 @@
     dev_check   asks the development loop whether the application is up
     page_check  opens a page in a browser and returns the errors on its console
     judge       asks a model which of several candidates is best
+    approval    waits until a person allows or denies something
 
 A new node type with effects is a class in `infloop.model.nodes`, a file here, and a line in
 `NODE_TYPES`.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.nodes import agent, command, condition, judge, script
+from infloop.nodes import agent, approval, command, condition, judge, script
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -32,4 +33,5 @@ NODE_TYPES: Mapping[str, Callable[[StepContext, JsonObject], Awaitable[Outcome]]
     "command": command.perform,
     "condition": condition.perform,
     "judge": judge.perform,
+    "approval": approval.perform,
 }
