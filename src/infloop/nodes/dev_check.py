@@ -17,9 +17,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urljoin, urlsplit
 
+from infloop.errors import EgressError
 from infloop.model.dev.up import describe, not_up
+from infloop.model.hosts import authority, parse_url
 from infloop.model.patterns import BadPattern, compile_pattern
 from infloop.model.values import as_text
 from infloop.nodes.base import tail, whole_number
@@ -121,9 +122,10 @@ def _look(step: StepContext, dev: JsonObject) -> _Look:
         return _Look(f"workflow {status.workflow!r} of the loop is running", down=asked, loop=loop)
     pids = tuple((process.name, process.pid) for process in status.processes)
     page = as_text(dev.get("page"))
-    url = urljoin(value, page) if page else ""
-    if page and urlsplit(url).scheme not in ("http", "https"):
-        return _Look(f"{url!r} is not the URL of a page", broken=True)
+    try:
+        url = _page_url(page, value) if page else ""
+    except EgressError as error:
+        return _Look(f"{page!r} is not the URL of a page: {error}", broken=True)
     return _Look(down=asked, loop=loop, same=(loop.folder, pids), page=url)
 
 
@@ -145,6 +147,15 @@ def _wrong_state(key: str, value: str, pattern: str) -> str:
     except BadPattern as error:
         return f"the pattern {pattern!r} is not valid: {error}"
     return ""
+
+
+def _page_url(page: str, base: str) -> str:
+    """Return the URL of a page, which may be a path on another URL; raise EgressError."""
+    if page.startswith("/"):
+        place = parse_url(base)
+        page = f"{place.scheme}://{authority(place.host, place.port)}{page}"
+    parse_url(page)
+    return page
 
 
 def _page_errors(url: str, errors: Sequence[str]) -> str:
