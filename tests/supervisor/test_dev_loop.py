@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from support.dev_loop import TELLS_ITS_ENVIRONMENT, dev_loop, is_running, pids_with, post
+from support.dev_loop import TELLS_ITS_ENVIRONMENT, dev_loop, pids_with, post
 from support.eventually import eventually, text_in
 from support.parts import ruled_out
+from support.processes import is_running
 from support.server import infloop
 
 SMOKE = """

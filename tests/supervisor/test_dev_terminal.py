@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -29,9 +28,8 @@ steps = [{ action = "log", message = "x" }]
 
 def test_keys_restart_mute_and_end_the_loop(tmp_path: Path) -> None:
     (tmp_path / "devloop.toml").write_text(CONFIG)
-    command = [sys.executable, "-m", "infloop", "dev"]
     env = {**environment(tmp_path), "TERM": "xterm"}
-    with on_terminal(command, tmp_path, env, columns=120) as terminal:
+    with on_terminal(("dev",), tmp_path, env, columns=120) as terminal:
         terminal.read_until("1 web running")
         assert "1-9 choose, r restart, m mute, l level, f follow, q quit" in terminal.read_until(
             "q quit"

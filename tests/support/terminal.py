@@ -7,12 +7,12 @@ import fcntl
 import os
 import select
 import struct
-import subprocess
 import termios
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from support import forkserver
 from support.eventually import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Terminal:
     """A running command, and all that it has shown so far."""
 
-    def __init__(self, process: subprocess.Popen[bytes], leader: int) -> None:
+    def __init__(self, process: forkserver.Command, leader: int) -> None:
         self.process = process
         self.shown = ""
         self._leader = leader
@@ -59,19 +59,24 @@ class Terminal:
 
 @contextmanager
 def on_terminal(
-    command: Sequence[str], cwd: Path, env: Mapping[str, str], *, lines: int = 24, columns: int = 80
+    arguments: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    *,
+    lines: int = 24,
+    columns: int = 80,
 ) -> Iterator[Terminal]:
-    """Start a command on a terminal of this size; it is killed if it has not ended by itself."""
+    """Start `infloop` on a terminal of this size; it is killed if it has not ended by itself."""
     leader, follower = os.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=env,
+    process = forkserver.Command(
+        arguments,
+        cwd,
+        env,
         stdin=follower,
         stdout=follower,
         stderr=follower,
-        start_new_session=True,
+        new_session=True,
     )
     os.close(follower)
     try:

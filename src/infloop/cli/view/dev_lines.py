@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 from zlib import crc32
@@ -126,12 +127,14 @@ class DevLines:
 
     def status_changed(self) -> None:
         if self._after is not None:
-            self._after()
+            with suppress(OSError):
+                self._after()
 
     def _write(self, out: TextIO, text: str) -> None:
-        if self._before is not None:
-            self._before()
-        out.write(text)
-        out.flush()
-        if self._after is not None:
-            self._after()
+        with suppress(OSError):  # the terminal is gone: a signal ends the loop
+            if self._before is not None:
+                self._before()
+            out.write(text)
+            out.flush()
+            if self._after is not None:
+                self._after()

@@ -14,7 +14,7 @@ import shutil
 import sys
 import termios
 import tty
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from infloop.cli.view.terminal import one_line
@@ -70,8 +70,9 @@ class StatusLine:
         finally:
             loop.remove_reader(stdin)
             self._lines.above(None, None)
-            self._clear()
-            termios.tcsetattr(stdin, termios.TCSANOW, before)
+            with suppress(OSError, termios.error):  # the terminal is gone
+                self._clear()
+                termios.tcsetattr(stdin, termios.TCSANOW, before)
 
     def draw(self) -> None:
         """Draw the line again."""
@@ -108,7 +109,8 @@ class StatusLine:
             asyncio.get_running_loop().remove_reader(stdin)
         for key in pressed:
             self._press(key)
-        self.draw()
+        with suppress(OSError):
+            self.draw()
 
     def _press(self, key: str) -> None:
         names = [status.name for status in self._status()]
