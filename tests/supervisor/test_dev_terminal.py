@@ -9,6 +9,7 @@ import pytest
 from infloop.cli.view.dev_lines import DevLines, keep_colours
 from infloop.model.dev.line_levels import level_of
 from infloop.supervisor.reports import Source
+from support.dev_loop import pids_with
 from support.server import environment
 from support.terminal import on_terminal
 
@@ -50,6 +51,17 @@ def test_keys_restart_mute_and_end_the_loop(tmp_path: Path) -> None:
         terminal.read_until("(alone)")
         terminal.type("q")
         assert terminal.end() == 0
+
+
+def test_a_closed_terminal_ends_the_loop_and_what_it_started(tmp_path: Path) -> None:
+    (tmp_path / "devloop.toml").write_text(CONFIG.replace("77611", "77612"))
+    env = {**environment(tmp_path), "TERM": "xterm"}
+    with on_terminal(("dev",), tmp_path, env, columns=120) as terminal:
+        terminal.read_until("1 web running")
+        terminal.read_until("working")
+        assert pids_with("sleep\0" + "77612")
+        terminal.hang_up()
+    assert pids_with("sleep\0" + "77612") == []
 
 
 LINES = {
