@@ -6,6 +6,7 @@ import codecs
 import fcntl
 import os
 import select
+import signal
 import struct
 import termios
 import time
@@ -49,6 +50,14 @@ class Terminal:
 
     def type(self, text: str) -> None:
         os.write(self._leader, text.encode())
+
+    def hang_up(self) -> None:
+        """Close the terminal, as somebody does who closes its window; wait for the end."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, self._leader)
+        os.close(nothing)
+        self.process.send_signal(signal.SIGHUP)
+        self.process.wait(PATIENCE_S)
 
     def end(self) -> int:
         """Read to the end; return the exit code."""
