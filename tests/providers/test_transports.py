@@ -37,7 +37,7 @@ def test_the_broker_recognises_the_calls_of_every_dialect() -> None:
     assert dialect_of("/v1/models") is None
 
 
-async def never(*_: object) -> NoReturn:
+async def never(*_: object, **__: object) -> NoReturn:
     """Nothing is opened or reserved before a provider is asked."""
     raise AssertionError
 
