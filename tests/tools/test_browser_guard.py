@@ -68,6 +68,7 @@ def make_pages(site: Site, to: str) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 @pytest.mark.claim("L20", "L22", "L23", "L25", "L27", "L32", "L33")
 @backends
 async def test_no_page_leads_to_a_private_address(backend: str) -> None:
@@ -118,6 +119,7 @@ async def _settle(bench: BrowserBench) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 @pytest.mark.claim("L20", "L23")
 @backends
 async def test_rules_hold_for_each_request_also_inside_of_tls(backend: str) -> None:
@@ -172,6 +174,7 @@ async def test_rules_hold_for_each_request_also_inside_of_tls(backend: str) -> N
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 @pytest.mark.claim("L26", "L33")
 async def test_a_page_without_a_web_address_is_not_used() -> None:
     # What a script of the page says about its address does not count.
