@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, get_args
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -379,6 +381,26 @@ async def test_secrets_are_handled_as_the_mode_says(
     assert result.code == (code or ("failed" if fails else ""))
     assert audit.entries[-1].details.get("leaks", []) == [*leaks]
     assert KNOWN not in str(audit.entries)
+
+
+@pytest.mark.parametrize("capability", sorted(CAPABILITIES))
+@pytest.mark.parametrize("mode", ["off", "warn", "redact", "enforce"])
+@pytest.mark.parametrize(
+    "written", [KNOWN, quote(KNOWN), base64.b64encode(KNOWN.encode()).decode()]
+)
+async def test_no_secret_leaves_the_machine_in_an_argument(
+    capability: Any, mode: Any, written: str
+) -> None:
+    tool, audit = SayTool([need(capability)]), AuditList()
+    guard = LeakGuard([Secret("env:KEY", KNOWN)], mode=mode)
+    async with gate_for(Family(tool), ask=Person(allows=True), record=audit, leaks=guard) as gate:
+        result = await gate.call("say", {"text": f"https://example.com/?q={written}"})
+    stops = "network" in capability and mode in ("redact", "enforce")
+    assert result.code == ("secret-in-arguments" if stops else result.code)
+    assert len(tool.calls) == (0 if stops else 1)
+    if stops:
+        assert audit.entries[-1].details["reason"] == "found: env:KEY"
+        assert KNOWN not in str(audit.entries)
 
 
 @pytest.mark.claim("L36", "L39")
