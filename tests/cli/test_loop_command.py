@@ -251,6 +251,16 @@ def test_a_run_that_is_ended_says_who_ended_it(
     assert reason in infloop(folder, "why", "last").stdout
 
 
+def test_a_run_whose_terminal_is_closed_says_so(project: Path) -> None:
+    folder, settings = project.parent, environment(project.parent)
+    given = ("loop", "x", "--check", "touch started; sleep 600", "--agent", "bot", "--in-place")
+    with on_terminal([sys.executable, "-m", "infloop", *given], project, settings) as terminal:
+        eventually((project / "started").exists, "the check runs")
+        terminal.close()
+        assert terminal.process.wait(60) == 130
+    assert "its terminal was closed" in infloop(folder, "why", "last").stdout
+
+
 def test_a_run_under_nohup_survives_its_terminal(project: Path) -> None:
     gate = project.parent / "gate"
     check = f"touch started; while [ ! -e {gate} ]; do sleep 0.05; done"

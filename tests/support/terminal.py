@@ -50,6 +50,12 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._leader, text.encode())
 
+    def close(self) -> None:
+        """Close the terminal as a person closes its window."""
+        if self._leader >= 0:
+            os.close(self._leader)
+        self._leader = -1
+
     def end(self) -> int:
         """Read to the end; return the exit code."""
         while self.read():
@@ -74,10 +80,11 @@ def on_terminal(
         start_new_session=True,
     )
     os.close(follower)
+    terminal = Terminal(process, leader)
     try:
-        yield Terminal(process, leader)
+        yield terminal
     finally:
         if process.poll() is None:
             process.kill()
             process.wait()
-        os.close(leader)
+        terminal.close()
