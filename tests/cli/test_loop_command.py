@@ -148,23 +148,33 @@ def test_what_cannot_work_is_refused_before_anything_starts(
     assert said in done.stderr
 
 
-def test_the_agent_that_is_installed_is_taken_and_named(project: Path) -> None:
+@pytest.mark.parametrize(
+    ("logins", "said"),
+    [
+        ({}, "agent: claude (--agent names another)\nno login of claude was found; to log in: claude"),
+        ({"CODEX_API_KEY": "sk-0"}, "agent: codex (--agent names another)\n"),
+        ({"ANTHROPIC_API_KEY": "sk-0", "CODEX_API_KEY": "sk-0"}, "agent: claude (--agent names"),
+    ],
+)
+def test_the_agent_that_is_installed_and_logged_in_is_taken_and_named(
+    project: Path, logins: dict[str, str], said: str
+) -> None:
     programs = project.parent / "programs"
     programs.mkdir()
-    fake = programs / "codex"
-    fake.write_text("#!/bin/sh\ncat >/dev/null\nexit 1\n")
-    fake.chmod(0o755)
-    settings = environment(project.parent)
-    settings["PATH"] = f"{programs}:/usr/bin:/bin"
+    for name in ("claude", "codex"):
+        (programs / name).write_text("#!/bin/sh\nexit 1\n")
+        (programs / name).chmod(0o755)
+    settings = environment(project.parent) | {"PATH": f"{programs}:/usr/bin:/bin"} | logins
     done = subprocess.run(
-        [sys.executable, "-m", "infloop", "loop", "x", "--check", "false", "--rounds", "1"],
+        [sys.executable, "-m", "infloop", "loop", "x", "--check", "true"],
         cwd=project,
         env=settings,
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
     )
-    assert "agent: codex (--agent names another)" in done.stderr
+    assert said in done.stderr
+    assert ("no login" in done.stderr) == ("no login" in said)
 
 
 # -- in the background ----------------------------------------------------------------------------
