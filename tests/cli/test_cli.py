@@ -316,7 +316,9 @@ def test_what_infloop_does_not_know_is_kept_by_convert(world: World) -> None:
 USAGE = {
     "no command": ([], "usage: infloop"),
     "unknown command": (["rn"], "did you mean 'run'?"),
-    "unknown option": (["runs", "--all"], "unrecognized arguments: --all"),
+    "unknown option": (["runs", "--all"], "unrecognized arguments: --all\n"),
+    "mistyped option": (["runs", "--serach=x"], "arguments: --serach=x; did you mean '--search'?"),
+    "mistyped action": (["triggers", "lst"], "did you mean 'list'?"),
     "no such file": (["run", "./nothing.json"], "there is no workflow file './nothing.json'"),
     "no such id": (["run", "nothing"], "there is no workflow 'nothing'"),
     "unknown input": (

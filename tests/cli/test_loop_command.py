@@ -151,7 +151,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(
 @pytest.mark.parametrize(
     ("logins", "said"),
     [
-        ({}, "agent: claude (--agent names another)\nno login of claude was found; to log in: claude"),
+        ({}, "agent: claude (--agent names another)\nno login of claude was found; to log in: "),
         ({"CODEX_API_KEY": "sk-0"}, "agent: codex (--agent names another)\n"),
         ({"ANTHROPIC_API_KEY": "sk-0", "CODEX_API_KEY": "sk-0"}, "agent: claude (--agent names"),
     ],

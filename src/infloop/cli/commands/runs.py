@@ -123,9 +123,10 @@ def _print_table(runs: list[RunSummary]) -> None:
     print(f"{'run':<8}  {'status':<11}  {'started':<19}  {names}  workflow")
     for run in runs:
         took = "" if run.duration_ms is None else duration(run.duration_ms)
+        name = f"{one_line(run.workflow_name, 60)}{_trigger(run.cause)}"
         print(
             f"{short(run.run_id):<8}  {run.status:<11}  {moment(run.started_at):<19}  {took:>7}  "
-            f"{run.steps:>6}  {short_cost(run.cost):>9}  {one_line(run.workflow_name, 60)}{_trigger(run.cause)}"
+            f"{run.steps:>6}  {short_cost(run.cost):>9}  {name}"
         )
         if run.match:
             match = run.match
