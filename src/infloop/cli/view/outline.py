@@ -26,6 +26,7 @@ HIDDEN_OUTPUTS = frozenset(
         "errorMessage",
         "iterations",
         "broke",
+        "exhausted",
     }
 )
 
