@@ -729,9 +729,10 @@ class LoopNode(NodeBase):
         "iterations": "How many rounds began.",
         "broke": "Whether a condition ended it, not the number of rounds.",
         "noProgress": "Whether it was stopped because nothing changed any more.",
+        "exhausted": "Whether it used up its rounds and its condition was not met.",
         **ERROR_MESSAGE,
     }
-    trusted_outputs = frozenset({"broke", "iterations", "noProgress"})
+    trusted_outputs = frozenset({"broke", "exhausted", "iterations", "noProgress"})
     opens = "round"
     holds_nodes = True
     main_field = "id"
