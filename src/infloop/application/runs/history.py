@@ -32,7 +32,7 @@ from infloop.application.runs.models import (
 from infloop.errors import NotFound, UsageError
 from infloop.model.events import Output, StepStarted, step_path
 from infloop.model.values import compact_json
-from infloop.runtime.runs.run_status import current_status
+from infloop.runtime.runs.run_status import current_status, current_statuses
 from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
@@ -154,27 +154,8 @@ class RunHistory:
         found = await self.find_row_or_entry(run_id)
         return queued(found) if isinstance(found, QueueEntry) else await self.summarize(found)
 
-    async def summarize(self, row: RunRow, hit: SearchHit | None = None) -> RunSummary:
-        status = await current_status(row, self._resources.store.liveness)
-        return RunSummary(
-            run_id=row.id,
-            workflow_id=row.workflow_id,
-            workflow_name=row.workflow_name,
-            status=status,
-            started_at=row.started_at,
-            finished_at=row.finished_at,
-            duration_ms=None if row.finished_at is None else row.finished_at - row.started_at,
-            steps=row.steps,
-            event_count=row.events,
-            failed_step=row.failed_step,
-            error=row.error,
-            error_message=row.error or UNSET,
-            cause=row.cause,
-            correlation_id=row.correlation_id,
-            epoch=row.epoch,
-            last_seq=row.last_seq,
-            match=_match(hit) if hit else UNSET,
-        )
+    async def summarize(self, row: RunRow) -> RunSummary:
+        return _summary(row, await current_status(row, self._resources.store.liveness))
 
     async def detail(self, run_id: str) -> RunDetail | QueuedRun:
         """Return a run with its scope, also one that waits in the queue or is live."""
@@ -359,12 +340,13 @@ class RunHistory:
 
         At most `max_searched` search results are looked at.
         """
-        page = await self._page(workflow_id, status, search, limit, before, max_searched)
+        listed = self._page(workflow_id, status, search, limit, before, max_searched)
         if status or search or before:
-            return page
-        return replace(
-            page, held=await self.held(workflow_id), refused=await self.refused(workflow_id)
+            return await listed
+        page, held, refused = await asyncio.gather(
+            listed, self.held(workflow_id), self.refused(workflow_id)
         )
+        return replace(page, held=held, refused=refused)
 
     async def held(self, workflow_id: str | None = None) -> list[QueuedRun]:
         """Return the queued runs that cannot start, each with the reason."""
@@ -406,35 +388,43 @@ class RunHistory:
         max_searched: int,
     ) -> RunPage:
         found: list[RunSummary] = []
-        candidates = (
+        batches = (
             self._search(search, workflow_id, max_searched)
             if search
             else self._list(workflow_id, status, before, min(limit, PAGE))
         )
-        async for row, hit in candidates:
-            summary = await self.summarize(row, hit)
-            if status in (None, summary.status):
-                found.append(summary)
-            if len(found) == limit:
-                return RunPage(runs=found, next=None if search else row.id)
+        async for batch in batches:
+            statuses = await current_statuses(
+                [row for row, _ in batch], self._resources.store.liveness
+            )
+            for (row, hit), current in zip(batch, statuses, strict=True):
+                if status in (None, current):
+                    found.append(_summary(row, current, hit))
+                if len(found) == limit:
+                    return RunPage(runs=found, next=None if search else row.id)
         return RunPage(runs=found)
 
     async def _search(
         self, text: str, workflow_id: str | None, limit: int
-    ) -> AsyncIterator[tuple[RunRow, SearchHit | None]]:
-        for hit in await self._log.search(text, limit=limit):
-            if workflow_id in (None, hit.run.workflow_id):
-                yield hit.run, hit
+    ) -> AsyncIterator[list[tuple[RunRow, SearchHit | None]]]:
+        yield [
+            (hit.run, hit)
+            for hit in await self._log.search(text, limit=limit)
+            if workflow_id in (None, hit.run.workflow_id)
+        ]
 
     async def _list(
-        self, workflow_id: str | None, status: RunStatus | None, before: str | None, batch: int
-    ) -> AsyncIterator[tuple[RunRow, SearchHit | None]]:
+        self, workflow_id: str | None, status: RunStatus | None, before: str | None, size: int
+    ) -> AsyncIterator[list[tuple[RunRow, SearchHit | None]]]:
+        """Yield all runs, so many at a time: the last batch is the first that is not full."""
         cursor = (await self._log.run(before)).cursor if before else None
-        while rows := await self._log.runs(
-            workflow_id=workflow_id, status=_stored(status), limit=batch, before=cursor
-        ):
-            for row in rows:
-                yield row, None
+        while True:
+            rows = await self._log.runs(
+                workflow_id=workflow_id, status=_stored(status), limit=size, before=cursor
+            )
+            yield [(row, None) for row in rows]
+            if len(rows) < size:
+                return
             cursor = rows[-1].cursor
 
     def live_runs(self) -> dict[str, str]:
@@ -505,6 +495,28 @@ class RunHistory:
             ReplacedDirectory(directory=each.directory, snapshot=each.replaced)
             for each in await replacing_restores(self._log, run_id, after_seq)
         ]
+
+
+def _summary(row: RunRow, status: RunStatus, hit: SearchHit | None = None) -> RunSummary:
+    return RunSummary(
+        run_id=row.id,
+        workflow_id=row.workflow_id,
+        workflow_name=row.workflow_name,
+        status=status,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        duration_ms=None if row.finished_at is None else row.finished_at - row.started_at,
+        steps=row.steps,
+        event_count=row.events,
+        failed_step=row.failed_step,
+        error=row.error,
+        error_message=row.error or UNSET,
+        cause=row.cause,
+        correlation_id=row.correlation_id,
+        epoch=row.epoch,
+        last_seq=row.last_seq,
+        match=_match(hit) if hit else UNSET,
+    )
 
 
 def _step_report(step: StepView) -> StepReport:

@@ -27,7 +27,7 @@ from infloop.store.sqlite.encoding import replace_surrogates
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from infloop.store.sqlite.readers import Readers
     from infloop.store.sqlite.writer import Writer
@@ -81,13 +81,16 @@ class SqliteLiveness(Liveness):
         await self._writer.submit(partial(_insert_instance, instance=row))
         return SqliteInstance(self._writer, row, lock, self._clock)
 
-    async def state(self, instance_id: str) -> OwnerState:
-        if not is_held(self._path(instance_id)):
-            return "dead"
-        row = await self.instance(instance_id)
-        if row is not None and self._clock() - row.heartbeat_at > FROZEN_AFTER_MS:
-            return "frozen"
-        return "alive"
+    async def states(self, instance_ids: Collection[str]) -> dict[str, OwnerState]:
+        states: dict[str, OwnerState] = {
+            each: "alive" if is_held(self._path(each)) else "dead" for each in set(instance_ids)
+        }
+        if "alive" in states.values():
+            oldest = self._clock() - FROZEN_AFTER_MS
+            for row in await self.instances():
+                if row.heartbeat_at < oldest and states.get(row.id) == "alive":
+                    states[row.id] = "frozen"
+        return states
 
     async def instance(self, instance_id: str) -> InstanceRow | None:
         rows = await self._readers.run(_read_instances, instance_id)
