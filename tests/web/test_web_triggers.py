@@ -336,7 +336,7 @@ async def test_a_webhook_that_cannot_be_recorded_starts_nothing_until_it_is_sent
         with lock_directory(tmp_path / "data/audit", 5, "testing"):
             refused = [send(client, trigger["id"], b"{}", **each) for each in ({}, key)]
             assert [answer.status for answer in refused] == [503, 503]
-        assert client.get("/api/queue").json()["size"] == 0
+        assert client.get("/api/triggers/queue").json()["size"] == 0
         assert client.get("/api/runs").json()["runs"] == []
         answer = send(client, trigger["id"], b"{}", **key)
         assert answer.status == 202
@@ -695,7 +695,7 @@ async def test_a_file_trigger_whose_run_cannot_be_recorded_starts_it_when_it_can
         await heard(served, watched / "a.txt")
         with lock_directory(tmp_path / "data/audit", 5, "testing"):
             served.clock.forward(100)
-            await eventually_async(lambda: "cannot be started now: the audit log" in caplog.text)
+            await eventually_async(lambda: "cannot be started now: another process" in caplog.text)
             assert (await served.ask("GET", "/api/runs")).json()["runs"] == []
         (run,) = await eventually_async(partial(later_runs, served))
         assert (await asyncio.to_thread(served.client.finished, run["runId"]))["scope"][
