@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from infloop.builder import Step as Step
     from infloop.builder import Workflow as Workflow
     from infloop.builder import agent as agent
+    from infloop.builder import approval as approval
     from infloop.builder import call as call
     from infloop.builder import check as check
     from infloop.builder import command as command
@@ -51,6 +52,7 @@ else:
         "Step",
         "Workflow",
         "agent",
+        "approval",
         "call",
         "check",
         "command",

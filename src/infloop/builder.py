@@ -440,6 +440,27 @@ def judge(
     return _step("judge", locals(), ("next", "on_error"))
 
 
+def approval(
+    question: str,
+    *,
+    id: str | None = None,
+    label: str | None = None,
+    details: str | None = None,
+    timeout: Duration | None = None,
+    next: Jump = ...,
+    on_error: Jump = ...,
+) -> Step:
+    """Waits until a person allows or denies something.
+
+    question   What a person allows or denies, in one line.
+    id         Its name; references use it.
+    label      What the console shows instead of the id.
+    details    What the person should know, such as a diff.
+    timeout    Without an answer until then it is denied; 0 means the server's time.
+    """
+    return _step("approval", locals(), ("next", "on_error"))
+
+
 def note(
     text: str,
     *,

@@ -144,7 +144,7 @@ def test_what_is_left_out_of_the_tests_has_a_command_and_runs_in_ci() -> None:
     for mark, said in parts.RUNS_OF_THEIR_OWN.items():
         assert f"`make test-{mark}`" in said
         assert re.search(rf"^test-{mark}:.*\n.*\n.*-m {mark} ", makefile, re.MULTILINE)
-        assert re.search(rf"^make test-{mark}\b", ci, re.MULTILINE)
+        assert re.search(rf"^tests test-{mark}\b", ci, re.MULTILINE)
 
 
 # -- the script that installs them -----------------------------------------------------------------

@@ -155,8 +155,39 @@ def test_the_check_that_decides_can_be_run() -> None:
     assert os.access(ROOT / ".ci/run", os.X_OK)
     commands = (ROOT / ".ci/run").read_text().splitlines()
     assert "export REQUIRE_TEST_PARTS=1" in commands
-    assert commands.index("tools/test_parts.sh") < commands.index("make test")
-    assert {"make lint", "make test"} < set(commands)
+    assert commands.index("tools/test_parts.sh") < commands.index("tests test")
+    assert {"make lint", "tests test"} < set(commands)
+
+
+MAKE = """#!/bin/sh
+echo "$*" >> log
+case "$*" in $FAILS) exit 2 ;; esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("fails", "code", "runs"),
+    [
+        ("nothing", 0, ["lint", "test-agents", "test-container", "test"]),
+        ("lint", 2, ["lint"]),
+        ("test", 0, ["lint", "test-agents", "test-container", "test", "test again"]),
+        ("test*", 2, ["lint", "test-agents", "test-agents again"]),
+    ],
+)
+def test_tests_that_fail_are_repeated_once(
+    tmp_path: Path, fails: str, code: int, runs: list[str]
+) -> None:
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / "tools").mkdir()
+    (tmp_path / ".ci/run").write_text((ROOT / ".ci/run").read_text())
+    for name, text in (("make", MAKE), ("tools/test_parts.sh", "#!/bin/sh\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "FAILS": fails}
+    done = subprocess.run(["bash", str(tmp_path / ".ci/run")], env=environment, check=False)
+    assert done.returncode == code
+    log = (tmp_path / "log").read_text().splitlines()
+    assert [line.split()[0] + (" again" if "--last-failed" in line else "") for line in log] == runs
 
 
 # -- the first steps on a new machine ------------------------------------------------------------

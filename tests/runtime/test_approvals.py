@@ -69,6 +69,12 @@ def stored(folder: Path) -> list[tuple[str, str]]:
         return database.execute("SELECT id, state FROM approval ORDER BY key").fetchall()
 
 
+def column(folder: Path, name: str) -> list[Any]:
+    """One column of the questions in the database."""
+    with sqlite3.connect(f"file:{folder}/data/journal.db?mode=ro", uri=True) as database:
+        return [value for (value,) in database.execute(f"SELECT {name} FROM approval ORDER BY key")]
+
+
 def entries(folder: Path) -> list[dict[str, Any]]:
     """The answers in the audit log."""
     lines = [
@@ -408,27 +414,29 @@ def test_a_run_that_is_cancelled_takes_its_question_back(tmp_path: Path) -> None
     assert entries(tmp_path) == []
 
 
-def test_a_killed_process_leaves_no_question_behind_and_a_resumed_run_asks_anew(
-    tmp_path: Path,
+@pytest.mark.parametrize("answered", ["while nobody waits", "after it is resumed"])
+def test_a_question_outlives_its_process_and_the_resumed_run_gets_its_answer(
+    tmp_path: Path, answered: str
 ) -> None:
     bot(tmp_path)
     with running(tmp_path, "run", workflow_file(tmp_path, asks())) as run:
         (question,) = eventually(lambda: listed(tmp_path))
         run.send_signal(signal.SIGKILL)
         run.wait(PATIENCE)
-    assert stored(tmp_path) == [(question["id"], "waiting")]
-    late = infloop(tmp_path, "approvals", "allow", question["id"], code=2).stderr
-    assert "withdrawn: the process that asked ended" in late
-    assert listed(tmp_path) == []
+    assert [each["id"] for each in listed(tmp_path)] == [question["id"]]
+    (owner,) = column(tmp_path, "owner")
+    if answered == "while nobody waits":
+        infloop(tmp_path, "approve", question["id"][:8])
     with running(tmp_path, "resume", question["runId"]) as run:
-        (anew,) = eventually(lambda: listed(tmp_path))
-        assert anew["runId"] == question["runId"]
-        infloop(tmp_path, "approvals", "allow", anew["id"][:8])
+        if answered != "while nobody waits":
+            eventually(lambda: column(tmp_path, "owner") != [owner])
+            infloop(tmp_path, "approve", question["id"][:8])
         output, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, output
-    assert stored(tmp_path) == [(question["id"], "withdrawn"), (anew["id"], "allowed")]
+    assert stored(tmp_path) == [(question["id"], "allowed")]
+    assert column(tmp_path, "used_at") != [None]
     (entry,) = entries(tmp_path)
-    assert entry["details"]["approval"] == anew["id"]
+    assert entry["details"]["approval"] == question["id"]
 
 
 async def test_a_start_after_a_crash_withdraws_what_the_dead_asked(tmp_path: Path) -> None:
@@ -686,3 +694,42 @@ def test_paused_runs_and_missed_schedules_are_in_the_same_list(tmp_path: Path) -
         assert all(each["hint"] in shown for each in found.values())
         assert client.post(f"/api/triggers/{name}/missed", {"start": False}).status == 200
         assert [each["kind"] for each in waiting(client)] == ["budget"]
+
+
+# -- the node -------------------------------------------------------------------------------------
+
+
+def needs_approval(**config: Any) -> dict[str, Any]:
+    """A workflow that asks before it deploys, and says how it was answered if it may not."""
+    ask = node("ask", "approval", **{"question": "Deploy {{inputs.what}}?", **config})
+    refused = node("refused", "command", cmd="echo {{ask.answer}}: {{ask.why}}")
+    deploy = node("deploy", "command", cmd="echo deployed")
+    links = edges("s next ask", "ask next deploy", "ask error refused")
+    return workflow([node("s", "start"), ask, deploy, refused], links, "deploys")
+
+
+@pytest.mark.parametrize(
+    ("decision", "said"),
+    [("allow", "deployed\n"), ("deny", "denied: denied by cli: looked\n")],
+)
+async def test_an_approval_node_waits_for_a_person(
+    tmp_path: Path, decision: Any, said: str
+) -> None:
+    async with world(tmp_path) as here:
+        run_id = await here.start(needs_approval(details="3 files"), inputs={"what": "v2"})
+        question = await asked(here)
+        assert (question.kind, question.title) == ("approval", "Deploy v2?")
+        assert question.details == {"details": "3 files"}
+        assert here.service.approvals is not None
+        await here.service.approvals.answer(question.id, decision, Actor("cli"), note="looked")
+        ended = await here.finish(run_id)
+    assert ended.said() == said
+
+
+async def test_an_approval_node_is_denied_where_nobody_is_asked_or_answers(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        ended = await here.run(needs_approval(timeoutMs=1), inputs={"what": "v2"})
+        assert ended.said() == "denied: nobody answered in time\n"
+    async with world(tmp_path, approval_timeout_ms=0) as here:
+        ended = await here.run(needs_approval(), inputs={"what": "v2"})
+        assert "INFLOOP_APPROVAL_TIMEOUT_MS is 0" in ended.said()

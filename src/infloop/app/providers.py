@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from infloop.catalog import ProviderFiles
     from infloop.model.provider import ProgramProvider
     from infloop.model.provider import Provider as Manifest
-    from infloop.providers.approval_requests import AskPerson
+    from infloop.policy.permissions import AskPerson
     from infloop.providers.base import Provider
     from infloop.runtime.confinement.fence import Credential, ExtraAccess, MakeSandbox
 

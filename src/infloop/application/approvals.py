@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     from infloop.application.resources import Resources
     from infloop.model.approval import AllowOrDeny, ApprovalState
 
-IDENTIFIED = ("cli", "api-token", "browser-session")
-"""Who may answer. Anybody else may be the agent that asks, such as a caller without a token."""
-
-
 SHORTEST_PREFIX = 4
 
 
@@ -62,7 +58,7 @@ class Approvals:
         self, approval_id: str, answer: AllowOrDeny, caller: Caller, note: str = ""
     ) -> Approval:
         """Allow or deny what is asked. The first answer counts."""
-        if caller.actor.kind not in IDENTIFIED:
+        if not caller.is_identified:
             raise Forbidden(
                 "a server without a token takes no answers: the agent that asks may be able to "
                 "reach it. Set INFLOOP_API_TOKEN, or use `infloop approvals`",

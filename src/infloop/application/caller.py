@@ -10,6 +10,8 @@ from infloop.model.audit import Actor
 
 Surface: TypeAlias = Literal["cli", "api", "mcp"]
 
+_IDENTIFIED = frozenset({"cli", "api-token", "browser-session"})
+
 
 class Caller(msgspec.Struct, frozen=True):
     """A person or program that calls a use case.
@@ -21,6 +23,11 @@ class Caller(msgspec.Struct, frozen=True):
     surface: Surface
     correlation_id: str = ""
     transport: str = ""
+
+    @property
+    def is_identified(self) -> bool:
+        """Whether this is a person; anybody else may be an agent, such as one without a token."""
+        return self.actor.kind in _IDENTIFIED
 
 
 COMMAND_LINE = Caller(Actor("cli"), "cli")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.application.approvals import IDENTIFIED
 from infloop.application.models import Model
 from infloop.errors import Conflict, Forbidden, NotFound
 from infloop.model.dev.status import DevStatus
@@ -54,7 +53,7 @@ class DevLoops:
 
         Raises NotFound, Conflict, and Forbidden for a caller who may be an agent.
         """
-        if caller.actor.kind not in IDENTIFIED:
+        if not caller.is_identified:
             raise Forbidden(
                 "a server without a token restarts no process: whoever asks may be an agent. Set "
                 "INFLOOP_API_TOKEN, or use the keys of `infloop dev`",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from infloop.application.resources import Resources
     from infloop.model.approval import Approval, Question
     from infloop.model.values import JsonObject
-    from infloop.providers.approval_requests import AskPerson
+    from infloop.policy.permissions import AskPerson
     from infloop.runtime.runs.service import RunService
 
 KIND = "dev-restart"

@@ -49,6 +49,8 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("audit", "read the audit log, or verify that nobody changed it"),
     ("cancel", "stop a run, whichever process drives it"),
     ("approvals", "list the questions that wait for a person, or answer one"),
+    ("approve", "allow what waits for a person"),
+    ("deny", "deny what waits for a person"),
     ("resume", "continue runs whose process died"),
     ("rewind", "start a new run from a step of an earlier one, with the files as they were"),
     ("diff", "show what a run or a step changed"),

@@ -4,10 +4,13 @@ Rules
   * No answer is a denial: a question expires, and only the state `allowed` allows.
   * The text of a question comes from the asker and may be anything. Its size is limited here; each
     view escapes it. An omission is marked, so that nobody allows what was silently cut off.
+  * An answer is for one action, once. `action` is the digest of all of it, so that a run that was
+    interrupted while it waited can find its answer, and no other action can.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from math import isfinite
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -38,11 +41,17 @@ MAX_DETAILS_CHARS = 16_000
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Something that a person may allow; `kind` is its category, such as `permission`."""
+    """Something that a person may allow; `kind` is its category, such as `permission`.
+
+    action      the digest of exactly what is asked for
+    timeout_ms  how long it waits; 0 means as long as the operator says
+    """
 
     kind: str
     title: str
     details: JsonObject = {}
+    action: str = ""
+    timeout_ms: int = 0
 
 
 class Approval(msgspec.Struct, frozen=True, rename="camel"):
@@ -65,6 +74,7 @@ class Approval(msgspec.Struct, frozen=True, rename="camel"):
     answered_at: int | None = None
     note: str = ""
     hint: str = ""
+    action: str = ""
 
     @property
     def account(self) -> str:
@@ -83,13 +93,27 @@ def answer_hint(approval: Approval) -> str:
     return approval.hint or f"`infloop approvals allow {approval.id[:SHORT_ID]}`, or deny"
 
 
-def question(kind: str, title: str, details: Mapping[str, JsonValue]) -> Question:
+def question(
+    kind: str, title: str, details: Mapping[str, JsonValue], *, timeout_ms: int = 0
+) -> Question:
     """Return a question whose size is limited, so that it can be stored."""
     bounded = _object(details, MAX_DEPTH)
     size = len(json.dumps(bounded))
     if size > MAX_DETAILS_CHARS:
         bounded = {"omitted": f"{size} characters of details, too many to keep"}
-    return Question(_cut(kind, MAX_TITLE_CHARS), _cut(title, MAX_TITLE_CHARS), bounded)
+    return Question(
+        _cut(kind, MAX_TITLE_CHARS),
+        _cut(title, MAX_TITLE_CHARS),
+        bounded,
+        action_digest(kind, title, details),
+        timeout_ms,
+    )
+
+
+def action_digest(kind: str, title: str, details: Mapping[str, JsonValue]) -> str:
+    """Return the digest of an action; nothing of it is left out."""
+    exact = json.dumps([kind, title, dict(details)], sort_keys=True)
+    return f"sha256:{hashlib.sha256(exact.encode()).hexdigest()}"
 
 
 def cut_note(note: str) -> str:

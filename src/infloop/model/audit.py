@@ -69,6 +69,9 @@ EventName: TypeAlias = Literal[
     "egress.allowed",
     "egress.refused",
     "leak.found",
+    "tool.called",
+    "tool.refused",
+    "tool.finished",
     "queue.removed",
     "run.held",
     "queue.held",
@@ -142,6 +145,12 @@ EVENTS: Mapping[EventName, EventKind] = {
     "leak.found": EventKind(
         "A step said a secret; the details name the detectors, the outcome the mode of the guard."
     ),
+    "tool.called": EventKind(
+        "A model calls a tool; the details have its name, its capabilities and a digest of its "
+        "arguments."
+    ),
+    "tool.refused": EventKind("A model may not call a tool; the outcome says why."),
+    "tool.finished": EventKind("A tool's call ended; the outcome says how.", routine=True),
     "queue.removed": EventKind("Somebody removed a waiting run from the queue."),
     "run.held": EventKind(
         "A queued run cannot be started and stays in the queue; the outcome says why."

@@ -939,6 +939,47 @@ class JudgeNode(NodeBase):
         check.provider("config.providerId", self.config.provider_id or DEFAULT_JUDGE)
 
 
+class ApprovalConfig(FileModel):
+    """What a person is asked."""
+
+    question: str = field(
+        "", "Question", "What a person allows or denies, in one line.", template=True
+    )
+    details: str = field(
+        "", "Details", "What the person should know, such as a diff.", template=True
+    )
+    timeout_ms: Milliseconds = field(
+        0, "Timeout (ms)", "Without an answer until then it is denied; 0 means the server's time."
+    )
+
+
+class ApprovalNode(NodeBase):
+    """Waits until a person allows or denies something."""
+
+    model_config = ConfigDict(title="Approval", **LEAF)
+    outputs: ClassVar[Mapping[str, str]] = {
+        "answer": "`allowed`, or `denied`, also when nobody answered in time.",
+        "why": "Who answered, and the note.",
+        **ERROR_MESSAGE,
+    }
+    trusted_outputs = frozenset({"answer"})
+    has_effects = True
+    makes_result = False
+    main_field = "question"
+
+    type: Literal["approval"] = field("approval", "Type", "approval")
+    config: ApprovalConfig = field(ApprovalConfig(), "Configuration", "What is asked.")
+
+    @classmethod
+    def untrusted_rule(cls, config: Mapping[str, JsonValue]) -> None:
+        """Any text may be shown to a person."""
+
+    def check(self, check: NodeCheck) -> None:
+        if not self.config.question.strip():
+            check.error("config.question", "is empty", "say what a person allows")
+        check.not_negative("config.timeoutMs", self.config.timeout_ms)
+
+
 class SidenoteConfig(FileModel):
     """The note."""
 
@@ -970,6 +1011,7 @@ Node: TypeAlias = Annotated[
     | ParallelNode
     | SubworkflowNode
     | JudgeNode
+    | ApprovalNode
     | SidenoteNode,
     Field(discriminator="type"),
 ]

@@ -7,6 +7,7 @@
     command     runs a shell command that must succeed
     condition   runs a command or asks a judge; the answer is met or not met
     judge       asks a model which of several candidates is best
+    approval    waits until a person allows or denies something
 
 A new node type with effects is a class in `infloop.model.nodes`, a file here, and a line in
 `NODE_TYPES`.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.nodes import agent, command, condition, judge, script
+from infloop.nodes import agent, approval, command, condition, judge, script
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -30,4 +31,5 @@ NODE_TYPES: Mapping[str, Callable[[StepContext, JsonObject], Awaitable[Outcome]]
     "command": command.perform,
     "condition": condition.perform,
     "judge": judge.perform,
+    "approval": approval.perform,
 }

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from infloop.model.events import NoticeTopic
     from infloop.model.values import JsonObject
+    from infloop.policy.permissions import AskPerson
     from infloop.providers.base import Provider
     from infloop.sandbox.base import Sandbox
     from infloop.store.dev_loops import RunningLoop
@@ -112,6 +113,7 @@ class StepContext(msgspec.Struct, frozen=True):
     write_output      passes output on; the second argument is the stream
     drain             waits until more output can be taken
     warn              adds a warning to the run
+    ask_person        returns the function with which to ask a person; None if nobody is asked
     """
 
     run_id: str
@@ -132,6 +134,7 @@ class StepContext(msgspec.Struct, frozen=True):
     workspace: Workspace = NO_WORKSPACE
     dev_loops: Callable[[], Sequence[RunningLoop]] = tuple
     warn: Callable[[str, NoticeTopic], None] = lambda _message, _topic: None
+    ask_person: Callable[[], AskPerson | None] = lambda: None
 
     async def directory(self, configured: object) -> str:
         """Return the working directory of a step: the configured one, or else the run's.

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from infloop.model.provider import PermissionAnswer, Permissions
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from infloop.model.approval import Question
 
 KINDS = frozenset(Permissions.model_fields) - {"default"}
 
@@ -15,6 +20,16 @@ class PermissionDecision(NamedTuple):
     allowed: bool
     why: str
     asks: bool = False
+
+
+class AskPerson(Protocol):
+    """Asks a person for approval."""
+
+    def __call__(self, question: Question) -> Awaitable[PermissionDecision]:
+        """Wait for the answer and return it.
+
+        No answer in time is a denial. Cancelling withdraws the question.
+        """
 
 
 def decide_permission(

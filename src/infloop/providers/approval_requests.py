@@ -6,28 +6,19 @@ An adapter is given a function that asks (`AskPerson`). It does not know who ans
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from infloop.errors import InfloopError
 from infloop.policy.permissions import PermissionDecision
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from infloop.model.approval import Question
+    from infloop.policy.permissions import AskPerson
 
 MAX_OPEN_REQUESTS = 8
 """How many requests of one agent may be open: a person cannot read more at once."""
-
-
-class AskPerson(Protocol):
-    """Asks a person for approval."""
-
-    def __call__(self, question: Question) -> Awaitable[PermissionDecision]:
-        """Wait for the answer and return it.
-
-        No answer in time is a denial. Cancelling withdraws the question.
-        """
 
 
 class ApprovalRequests:

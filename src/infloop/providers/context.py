@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from infloop.model.provider import ProgramProvider
-    from infloop.providers.approval_requests import AskPerson
+    from infloop.policy.permissions import AskPerson
     from infloop.sandbox.base import Sandbox
 
 

@@ -2,7 +2,9 @@
 
 - A question is a row that every process sees. An answer from the same process wakes the step at
   once; an answer from another process is seen within a second.
-- No answer means no: after the timeout, when the run ends, and when the process that asked is dead.
+- No answer means no: after the timeout, and when the run ends.
+- A question outlives the process that asked. A resumed run asks for the same action again and finds
+  the question or its answer, which is used once.
 - The list also has runs that paused because their budget is spent, and schedules that missed their
   time. They are answered elsewhere, as their hints say.
 """
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from infloop.model.clock import Clock
     from infloop.model.events import Event
     from infloop.model.values import JsonObject
-    from infloop.providers.approval_requests import AskPerson
+    from infloop.policy.permissions import AskPerson
     from infloop.store.audit.log import AuditLog
     from infloop.store.interfaces.approvals import ApprovalStore
     from infloop.store.interfaces.liveness import Liveness
@@ -116,6 +118,7 @@ class Approvals:
         self._timeout_ms = timeout_ms
         self._missed = missed
         self._open: dict[str, _Open] = {}
+        self._keeps_open = False
 
     # -- asking ------------------------------------------------------------------------------
 
@@ -123,41 +126,63 @@ class Approvals:
         """Return the function with which one step asks; None if nobody is asked."""
         return partial(self.ask, step) if self._timeout_ms else None
 
+    def keep_open(self) -> None:
+        """From now on keep the questions of steps that are cancelled: their runs can be resumed."""
+        self._keeps_open = True
+
     async def ask(self, step: AskingStep, question: Question) -> PermissionDecision:
         """Wait for the answer and return it, with who gave it and why; no answer means no.
 
-        The question is withdrawn when this is cancelled.
+        When this is cancelled the question is withdrawn, unless the process stops.
         """
+        earlier = await self._earlier(step, question)
+        approval = earlier or self._new(step, question)
+        waiting = self._open[approval.id] = _Open(approval, asyncio.Event())
+        try:
+            if earlier is None:
+                await self._store.ask(approval, step.owner)
+            if approval.state == "waiting":
+                step.report(
+                    approval, f"waiting for an answer: {approval.title}; {answer_hint(approval)}"
+                )
+            settled = await self._settled(waiting)
+            is_first_use = await self._store.use(settled.id, self._clock.now_ms())
+        except BaseException:
+            if not self._keeps_open:
+                self._withdraw(step, approval)
+            raise
+        finally:
+            del self._open[approval.id]
+        step.report(settled, f"{settled.account}: {settled.title}")
+        return PermissionDecision(settled.state == "allowed" and is_first_use, settled.account)
+
+    async def _earlier(self, step: AskingStep, question: Question) -> Approval | None:
+        """Return the question that the step asked before its run was interrupted, if it did."""
+        if not step.run_id or not question.action:
+            return None
         now = self._clock.now_ms()
-        approval = Approval(
+        return await self._store.take_over(step.run_id, step.path, question.action, step.owner, now)
+
+    def _new(self, step: AskingStep, question: Question) -> Approval:
+        now = self._clock.now_ms()
+        return Approval(
             id=str(uuid.uuid4()),
             kind=question.kind,
             title=question.title,
             details=question.details,
             asked_at=now,
-            expires_at=now + self._timeout_ms,
+            expires_at=now + (question.timeout_ms or self._timeout_ms),
             run_id=step.run_id,
             workflow_id=step.workflow_id,
             path=step.path,
+            action=question.action,
         )
-        waiting = self._open[approval.id] = _Open(approval, asyncio.Event())
-        try:
-            await self._store.ask(approval, step.owner)
-            step.report(
-                approval, f"waiting for an answer: {approval.title}; {answer_hint(approval)}"
-            )
-            settled = await self._settled(waiting)
-        except BaseException:
-            self._withdraw(step, approval)
-            raise
-        finally:
-            del self._open[approval.id]
-        step.report(settled, f"{settled.account}: {settled.title}")
-        return PermissionDecision(settled.state == "allowed", settled.account)
 
     async def _settled(self, waiting: _Open) -> Approval:
         """Return the question once it is answered, withdrawn or expired."""
         name, expires_at = waiting.approval.id, waiting.approval.expires_at or 0
+        if waiting.approval.state != "waiting":
+            return waiting.approval
         while (left_ms := expires_at - self._clock.now_ms()) > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(POLL_SECONDS, left_ms / 1000)):
@@ -204,12 +229,22 @@ class Approvals:
             raise
 
     async def settle_abandoned(self) -> None:
-        """Settle the questions that have expired or whose process is dead."""
+        """Settle the questions that have expired, or that no run can come back to."""
         now = self._clock.now_ms()
         for owner in await dead_owners(self._liveness, await self._store.owners()):
-            await self._store.withdraw_all(owner, "the process that asked ended", now)
+            for each in await self._store.waiting_for(owner):
+                if not await self._can_come_back(each.run_id):
+                    note = "the process that asked ended"
+                    await self._store.withdraw(each.id, note, now)
         if any((each.expires_at or 0) <= now for each in await self._store.waiting()):
             await self._store.expire_due(now)
+
+    async def _can_come_back(self, run_id: str) -> bool:
+        """Tell whether a run of a dead process can be resumed."""
+        try:
+            return bool(run_id) and (await self._run_log.run(run_id)).status == "running"
+        except NotFound:
+            return False
 
     async def _answered_elsewhere(self) -> list[Approval]:
         paused = await self._run_log.runs(status="paused", limit=MAX_PAUSED)

@@ -17,7 +17,7 @@ from support.stores import OpenStore
 CLI = Actor("cli")
 
 
-def made(name: str, asked_at: int = 1_000, expires_at: int = 2_000) -> Approval:
+def made(name: str, asked_at: int = 1_000, expires_at: int = 2_000, action: str = "") -> Approval:
     details: JsonObject = {"command": "rm \ud800", "nested": {"n": 1}}
     return Approval(
         id=name,
@@ -29,6 +29,7 @@ def made(name: str, asked_at: int = 1_000, expires_at: int = 2_000) -> Approval:
         run_id="forgotten",
         workflow_id="w",
         path="a",
+        action=action,
     )
 
 
@@ -127,17 +128,50 @@ async def test_what_is_withdrawn_loses_its_details_and_an_answer_stays(
             await store.approvals.answer("asked", "allow", CLI, "", 1_700)
 
 
-async def test_the_questions_of_a_dead_process_are_withdrawn_and_no_others(
+async def test_the_questions_of_one_process_are_listed_by_its_name(
     open_store: OpenStore, tmp_path: Path
 ) -> None:
     async with open_store(tmp_path) as store:
-        for name, owner in (("a", "dead"), ("b", "dead"), ("c", "alive")):
+        for name, owner in (("a", "dead"), ("b", "dead"), ("c", "alive"), ("d", "dead")):
             await store.approvals.ask(made(name), owner)
+        await store.approvals.answer("d", "allow", CLI, "", 1_500)
         assert sorted(await store.approvals.owners()) == ["alive", "dead"]
-        await store.approvals.withdraw_all("dead", "it ended", 1_500)
-        assert [each.id for each in await store.approvals.waiting()] == ["c"]
-        assert [each.id for each in await store.approvals.settled("withdrawn")] == ["b", "a"]
-        assert await store.approvals.owners() == ["alive"]
+        assert [each.id for each in await store.approvals.waiting_for("dead")] == ["a", "b"]
+
+
+async def test_a_question_of_another_owner_is_taken_over_for_the_same_action_only(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await store.approvals.ask(made("q", action="exact"), "dead")
+        for run, path, action, owner, time in (
+            ("other", "a", "exact", "me", 1_500),
+            ("forgotten", "b", "exact", "me", 1_500),
+            ("forgotten", "a", "another", "me", 1_500),
+            ("forgotten", "a", "exact", "dead", 1_500),  # it still waits itself
+            ("forgotten", "a", "exact", "me", 2_000),  # expired
+        ):
+            assert await store.approvals.take_over(run, path, action, owner, time) is None
+        taken = await store.approvals.take_over("forgotten", "a", "exact", "me", 1_500)
+        assert taken is not None
+        assert (taken.id, taken.state, taken.action) == ("q", "waiting", "exact")
+        assert await store.approvals.owners() == ["me"]
+
+
+@pytest.mark.parametrize(("answer", "state"), [("allow", "allowed"), ("deny", "denied")])
+async def test_an_answer_that_nobody_got_is_found_and_used_once(
+    open_store: OpenStore, tmp_path: Path, answer: AllowOrDeny, state: str
+) -> None:
+    async with open_store(tmp_path) as store, open_store(tmp_path) as other:
+        await store.approvals.ask(made("q", action="exact"), "dead")
+        assert not await store.approvals.use("q", 1_100)  # not answered yet
+        await store.approvals.answer("q", answer, CLI, "", 1_200)
+        taken = await store.approvals.take_over("forgotten", "a", "exact", "me", 1_500)
+        assert taken is not None
+        assert taken.state == state
+        uses = [each.approvals.use("q", 1_600) for each in (store, other, store)]
+        assert sorted(await asyncio.gather(*uses)) == [False, False, True]
+        assert await store.approvals.take_over("forgotten", "a", "exact", "me", 1_700) is None
 
 
 async def test_what_was_answered_is_kept_for_months_and_not_for_ever(

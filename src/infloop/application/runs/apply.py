@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from infloop.application.models import Model
 from infloop.application.runs.file_changes import file_changes, printable_paths, run_result
 from infloop.application.runs.models import FileChange
-from infloop.errors import UsageError
+from infloop.errors import Forbidden, UsageError
 from infloop.workspace.applying.apply import ProtectedChanges, apply, overlapping_edits
 from infloop.workspace.applying.merge import MergeConflict as TreeConflict
 from infloop.workspace.applying.selection import Wanted
@@ -59,6 +59,12 @@ class MergeConflict(Model, kw_only=True, tag_field="outcome", tag="conflict"):
 ApplyResult: TypeAlias = Applied | UncommittedChanges | ProtectedFiles | MergeConflict
 
 
+class ApplyAnswer(Model, kw_only=True):
+    """What became of the changes."""
+
+    result: ApplyResult
+
+
 class ApplyChanges:
     """Applies the changes of runs, completely or not at all."""
 
@@ -83,6 +89,12 @@ class ApplyChanges:
         `node` says whose changes, if several agents made some. `allow` are protected files and
         directories that may change; with `allow_all`, all of them may.
         """
+        if not caller.is_identified:
+            raise Forbidden(
+                "a server without a token applies nothing: an agent may be able to reach it. "
+                f"Set INFLOOP_API_TOKEN, or use `infloop apply {run_id}`",
+                "token-needed",
+            )
         row = await self._resources.store.run_log.run(run_id)
         workspaces = await self._resources.workspaces()
         worktree = _chosen(workspaces.listed(run_id), run_id, node)

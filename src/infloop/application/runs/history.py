@@ -26,6 +26,7 @@ from infloop.application.runs.models import (
     RunProgress,
     RunReport,
     RunSummary,
+    RunWorkflow,
     SearchMatch,
     StepReport,
 )
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from infloop.application.resources import Resources
     from infloop.application.runs.file_changes import RunResult
     from infloop.application.runs.models import QueueStatus, RunStatus
+    from infloop.application.runs.step_list import StepPage
     from infloop.application.runs.view import RunView, StepView
     from infloop.model.events import Recorded
     from infloop.model.messages import Message
@@ -243,6 +245,21 @@ class RunHistory:
             steps_done=view.steps_done,
             step_list=[_step_report(step) for step in view.steps()],
         )
+
+    async def workflow(self, run_id: str) -> RunWorkflow:
+        """Return what a run executes, whatever became of the file since."""
+        from infloop.engine.graph import decode_definition
+
+        definition = decode_definition((await self._log.load(run_id, until_seq=1)).definition)
+        called = dict(definition.workflows)
+        return RunWorkflow(workflow=called.pop(definition.root), called=called)
+
+    async def steps(self, run_id: str, after: int, limit: int) -> StepPage:
+        """Return a page of the visits of a run's nodes."""
+        from infloop.application.runs.step_list import read_steps
+
+        await self._log.run(run_id)
+        return await read_steps(self._log, run_id, after, limit)
 
     async def step_events(self, run_id: str, path: str) -> list[Recorded]:
         """Return the events of the last visit of a step, without output."""

@@ -133,6 +133,13 @@ class RunReport(RunDetail, kw_only=True, tag="run"):
     step_list: list[StepReport]
 
 
+class RunWorkflow(Model, kw_only=True):
+    """The workflow of a run as the run has it, and those that it may call, by id."""
+
+    workflow: JsonObject
+    called: dict[str, JsonObject]
+
+
 class OutputPage(Model, kw_only=True):
     """Part of one output of a step; `offset` and `total` are in characters."""
 

@@ -7,6 +7,8 @@ and schedules that missed their time are listed too, with what to do.
   infloop approvals
   infloop approvals allow 1f3a9c2e
   infloop approvals deny 1f3a9c2e --note "not on this branch"
+
+`infloop approve ID` and `infloop deny ID` are the same in fewer words.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from infloop.model.approval import Approval
+    from infloop.model.approval import AllowOrDeny, Approval
 
 MAX_DETAIL = 2_000
 
@@ -43,7 +45,23 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(
             f"say which: `infloop approvals {args.action} ID`; `infloop approvals` lists them"
         )
-    return app.run_async(_answer(args) if args.action else _list(as_json=args.json))
+    if args.action:
+        return answer(args, args.action)
+    return app.run_async(_list(as_json=args.json))
+
+
+def add_answer_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `infloop approve` and `infloop deny`."""
+    parser.add_argument("id", metavar="ID", help="a question's id, or its first characters")
+    parser.add_argument("--note", default="", metavar="TEXT", help="the reason; it is stored")
+    add_json(parser)
+
+
+def answer(args: argparse.Namespace, decision: AllowOrDeny) -> int:
+    """Answer the question that the arguments name."""
+    from infloop import app
+
+    return app.run_async(_answer(args, decision))
 
 
 async def _list(*, as_json: bool) -> int:
@@ -81,7 +99,7 @@ def _lines(approval: Approval) -> Iterator[str]:
     yield f"{INDENT}{one_line(answer_hint(approval))}"
 
 
-async def _answer(args: argparse.Namespace) -> int:
+async def _answer(args: argparse.Namespace, decision: AllowOrDeny) -> int:
     from infloop import app
     from infloop.application.caller import COMMAND_LINE
     from infloop.application.models import to_json
@@ -89,9 +107,7 @@ async def _answer(args: argparse.Namespace) -> int:
 
     async with app.open_application(app.settings()) as application:
         approval_id = await application.approvals.find_id(args.id)
-        settled = await application.approvals.answer(
-            approval_id, args.action, COMMAND_LINE, args.note
-        )
+        settled = await application.approvals.answer(approval_id, decision, COMMAND_LINE, args.note)
     if args.json:
         print(json_line(to_json(settled)))
     else:

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
     from infloop.model.approval import Question
     from infloop.model.provider import AcpProvider
-    from infloop.policy.permissions import PermissionDecision
-    from infloop.providers.approval_requests import AskPerson
+    from infloop.policy.permissions import AskPerson, PermissionDecision
     from infloop.providers.base import AnswerPart, Provider, Request
     from infloop.providers.context import ProviderContext, ProviderEnvironment
     from infloop.sandbox.base import ChildResult, Sandbox

@@ -15,7 +15,7 @@ from infloop.runtime.runs.redaction import Redactor
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from infloop.providers.approval_requests import AskPerson
+    from infloop.policy.permissions import AskPerson
     from infloop.providers.base import Provider
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.confinement.fence import MakeSandbox

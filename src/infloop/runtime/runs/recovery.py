@@ -44,9 +44,9 @@ async def recover(shared: SharedResources) -> Recovered:
     if dependencies.markers:
         await dependencies.markers.clear(partial(is_dead, store.liveness))
     await abandon_dead_calls(store.ledger, store.liveness, shared.clock)
+    failed, resumable = await _settle_interrupted(shared)
     if dependencies.approvals is not None:
         await dependencies.approvals.settle_abandoned()
-    failed, resumable = await _settle_interrupted(shared)
     if dependencies.workspaces is not None:
         messages += await dependencies.workspaces.recover(run_is_over)
     if dependencies.homes:

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from infloop.policy.leaks.guard import OnLeak, RedactingStream
     from infloop.policy.leaks.modes import LeakMode
     from infloop.policy.leaks.rules import LeakRule
-    from infloop.policy.permissions import PermissionDecision
-    from infloop.providers.approval_requests import AskPerson
+    from infloop.policy.permissions import AskPerson, PermissionDecision
     from infloop.runtime.runs.loop import Performer, WriteOutput
 
 _REDACTED_FIELDS: Mapping[type[Event], tuple[str, ...]] = {

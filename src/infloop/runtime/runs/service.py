@@ -68,6 +68,8 @@ class RunService:
 
     async def close(self) -> None:
         """Stop driving runs, without settling them: they can be resumed."""
+        if self.approvals is not None:
+            self.approvals.keep_open()
         await self._live.close()
         if self._upkeep is not None:
             self._upkeep.cancel()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from infloop.model.events import NoticeTopic
     from infloop.model.values import JsonObject
     from infloop.nodes.base import Outcome
-    from infloop.providers.approval_requests import AskPerson
+    from infloop.policy.permissions import AskPerson
     from infloop.providers.base import Provider
     from infloop.runtime.confinement.egress_log import EgressDecision
     from infloop.runtime.confinement.fence import ExtraAccess, RunFence
@@ -85,6 +85,7 @@ class RunPowers:
             workspace=workspace.for_step(perform, self.loop.post) if workspace else NO_WORKSPACE,
             dev_loops=dependencies.dev_loops,
             warn=step.warn,
+            ask_person=step.ask_person,
         )
         return NODE_TYPES[perform.node_type](context, perform.config)
 
@@ -141,7 +142,7 @@ class StepPowers:
         run, perform = self._run, self._perform
         dependencies, usage = run.dependencies, BrokerUsage()
         make_sandbox = partial(self.sandbox, usage=usage)
-        found = dependencies.find_provider(provider_id, make_sandbox, self._ask())
+        found = dependencies.find_provider(provider_id, make_sandbox, self.ask_person())
         bounded = found if isinstance(found, BoundedProvider) else None
         if dependencies.homes and run.fence.confines:
             home_exists = partial(dependencies.homes.exists, run.run.id, perform.node)
@@ -155,7 +156,7 @@ class StepPowers:
             bounded,
         )
 
-    def _ask(self) -> AskPerson | None:
+    def ask_person(self) -> AskPerson | None:
         """Return the function with which the step asks a person; None if nobody is asked."""
         run, perform = self._run, self._perform
         if run.dependencies.approvals is None:

@@ -4,6 +4,7 @@ Promises of every implementation:
 
 - The first answer counts, also when several processes answer at the same time.
 - A question that was answered, has expired or was withdrawn never changes again.
+- An allowed question is used once, also when several processes try.
 - A question is kept for 90 days, even when its run is deleted earlier. The details of a withdrawn
   question are deleted at once.
 
@@ -45,6 +46,19 @@ class ApprovalStore(ABC):
         """Store a question that `owner` waits for."""
 
     @abstractmethod
+    async def take_over(
+        self, run_id: str, path: str, action: str, owner: str, time: int
+    ) -> Approval | None:
+        """Return the oldest question of a step for this action that nobody has used.
+
+        It waits for another owner, whose place `owner` takes, or was answered; it has not expired.
+        """
+
+    @abstractmethod
+    async def use(self, approval_id: str, time: int) -> bool:
+        """Use up an answer; false if it was used before."""
+
+    @abstractmethod
     async def answer(
         self, approval_id: str, answer: AllowOrDeny, actor: Actor, note: str, time: int
     ) -> Approval:
@@ -63,8 +77,8 @@ class ApprovalStore(ABC):
         """Queue the withdrawal of a question; an answered one stays answered."""
 
     @abstractmethod
-    async def withdraw_all(self, owner: str, note: str, time: int) -> None:
-        """Withdraw all questions of a process that died."""
+    async def waiting_for(self, owner: str) -> list[Approval]:
+        """Return the questions that a process waits for, oldest first."""
 
     @abstractmethod
     async def read(self, approval_id: str) -> Approval:

@@ -30,7 +30,7 @@ _PRUNED_PER_QUESTION = 200
 
 _COLUMNS = (
     "id, kind, title, details, asked_at, expires_at, run, workflow, path, state, answered_by,"
-    " answered_at, note"
+    " answered_at, note, action"
 )
 
 _NOTHING = pack(b"{}")
@@ -48,6 +48,15 @@ class SqliteApprovals(ApprovalStore):
     async def ask(self, approval: Approval, owner: str) -> None:
         await self._writer.submit(partial(_ask, approval=approval, owner=owner))
 
+    async def take_over(
+        self, run_id: str, path: str, action: str, owner: str, time: int
+    ) -> Approval | None:
+        step = (run_id, replace_surrogates(path), action)
+        return await self._writer.submit(partial(_take_over, step=step, owner=owner, time=time))
+
+    async def use(self, approval_id: str, time: int) -> bool:
+        return await self._writer.submit(partial(_use, name=approval_id, time=time))
+
     async def answer(
         self, approval_id: str, answer: AllowOrDeny, actor: Actor, note: str, time: int
     ) -> Approval:
@@ -61,14 +70,10 @@ class SqliteApprovals(ApprovalStore):
         await self._writer.submit(partial(_expire_due, time=time))
 
     def withdraw(self, approval_id: str, note: str, time: int) -> asyncio.Future[None]:
-        return self._writer.submit(
-            lambda connection: _withdraw(connection, "id = ?", approval_id, note, time)
-        )
+        return self._writer.submit(partial(_withdraw, name=approval_id, note=note, time=time))
 
-    async def withdraw_all(self, owner: str, note: str, time: int) -> None:
-        await self._writer.submit(
-            lambda connection: _withdraw(connection, "owner = ?", owner, note, time)
-        )
+    async def waiting_for(self, owner: str) -> list[Approval]:
+        return await self._readers.run(_read_waiting_for, owner)
 
     async def read(self, approval_id: str) -> Approval:
         return await self._readers.run(_read, approval_id)
@@ -91,7 +96,7 @@ def _ask(connection: sqlite3.Connection, approval: Approval, owner: str) -> None
     )
     connection.execute(
         "INSERT INTO approval (id, run, workflow, path, kind, title, details, asked_at, expires_at,"
-        " owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " owner, action) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             approval.id,
             approval.run_id,
@@ -103,8 +108,34 @@ def _ask(connection: sqlite3.Connection, approval: Approval, owner: str) -> None
             approval.asked_at,
             approval.expires_at,
             owner,
+            approval.action,
         ),
     )
+
+
+def _take_over(
+    connection: sqlite3.Connection, step: tuple[str, str, str], owner: str, time: int
+) -> Approval | None:
+    row = connection.execute(
+        f"SELECT {_COLUMNS} FROM approval WHERE run = ? AND path = ? AND action = ?"  # noqa: S608  (constants)
+        " AND expires_at > ? AND used_at IS NULL AND (state IN ('allowed', 'denied')"
+        " OR state = 'waiting' AND owner <> ?) ORDER BY key LIMIT 1",
+        (*step, time, owner),
+    ).fetchone()
+    if row is None:
+        return None
+    found = _approval(row)
+    connection.execute("UPDATE approval SET owner = ? WHERE id = ?", (owner, found.id))
+    return found
+
+
+def _use(connection: sqlite3.Connection, name: str, time: int) -> bool:
+    used = connection.execute(
+        "UPDATE approval SET used_at = ? WHERE id = ? AND used_at IS NULL"
+        " AND state IN ('allowed', 'denied')",
+        (time, name),
+    )
+    return used.rowcount == 1
 
 
 def _answer(
@@ -142,10 +173,10 @@ def _expire_due(connection: sqlite3.Connection, time: int) -> None:
     )
 
 
-def _withdraw(connection: sqlite3.Connection, whose: str, name: str, note: str, time: int) -> None:
+def _withdraw(connection: sqlite3.Connection, name: str, note: str, time: int) -> None:
     connection.execute(
-        "UPDATE approval SET state = 'withdrawn', note = ?, answered_at = ?, details = ?"  # noqa: S608  (constants)
-        f" WHERE state = 'waiting' AND {whose}",
+        "UPDATE approval SET state = 'withdrawn', note = ?, answered_at = ?, details = ?"
+        " WHERE state = 'waiting' AND id = ?",
         (replace_surrogates(note), time, _NOTHING, name),
     )
 
@@ -170,6 +201,14 @@ def _read_all(
     return list(map(_approval, rows))
 
 
+def _read_waiting_for(connection: sqlite3.Connection, owner: str) -> list[Approval]:
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM approval WHERE state = 'waiting' AND owner = ? ORDER BY key",  # noqa: S608  (constants)
+        (owner,),
+    )
+    return list(map(_approval, rows))
+
+
 def _read_owners(connection: sqlite3.Connection) -> list[str]:
     rows = connection.execute("SELECT DISTINCT owner FROM approval WHERE state = 'waiting'")
     return [owner for (owner,) in rows]
@@ -177,7 +216,7 @@ def _read_owners(connection: sqlite3.Connection) -> list[str]:
 
 def _approval(row: tuple[Any, ...]) -> Approval:
     name, kind, title, details, asked_at, expires_at, run, workflow, path, state, *rest = row
-    actor, answered_at, note = rest
+    actor, answered_at, note, action = rest
     return Approval(
         id=name,
         kind=kind,
@@ -192,4 +231,5 @@ def _approval(row: tuple[Any, ...]) -> Approval:
         answered_by=_actor(actor) if actor else None,
         answered_at=answered_at,
         note=note,
+        action=action,
     )

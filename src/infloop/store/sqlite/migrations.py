@@ -286,6 +286,15 @@ CREATE TABLE refused_firing (
 ) STRICT;
 """
 
+# The digest of what a question asks for, and when its answer was used: a run that was interrupted
+# while it waited finds its answer.
+_ACTIONS = """
+ALTER TABLE approval ADD COLUMN action TEXT NOT NULL DEFAULT '';
+ALTER TABLE approval ADD COLUMN used_at INTEGER;
+UPDATE approval SET used_at = answered_at WHERE state <> 'waiting';
+CREATE INDEX approval_by_run ON approval (run, action);
+"""
+
 MIGRATIONS = (
     _JOURNAL,
     _SEARCH,
@@ -298,6 +307,7 @@ MIGRATIONS = (
     _HELD,
     _HELD_ENTRIES,
     _REFUSED_FIRINGS,
+    _ACTIONS,
 )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from infloop.application.audit import AuditPage
+from infloop.application.audit import AuditPage, Verification
 from infloop.model.audit import AuditFilter
 from infloop.web.routing import App, router
 
@@ -31,3 +31,9 @@ async def read_audit(
     """Return the newest matching entries; `event` is a name, or an area such as `login`."""
     wanted = AuditFilter(event, actor, run, correlation_id, since, until)
     return await app.audit.newest(wanted, limit)
+
+
+@ROUTER.get("/api/audit/verify")
+async def verify_audit(app: App) -> Verification:
+    """Read the whole log, and name the first line that is not as it was written."""
+    return await app.audit.verify()

@@ -7,21 +7,35 @@ from typing import Annotated
 from fastapi import Path, Query
 from pydantic import Field
 
+from infloop.application.runs.apply import ApplyAnswer
+from infloop.application.runs.explain import Explanation
 from infloop.application.runs.models import (
     Cancellation,
+    ChangeList,
     Diff,
     EventPage,
+    RewindPlan,
     RunAnswer,
     RunPage,
     RunStatus,
+    RunWorkflow,
     StartedRun,
 )
+from infloop.application.runs.step_list import StepPage
 from infloop.web.errors import documented
 from infloop.web.routing import App, Body, Who, router
 
 ROUTER = router("runs")
 
 RunId = Annotated[str, Path(max_length=200)]
+StepPath = Annotated[str, Query(max_length=1_000)]
+Everything = Annotated[
+    bool, Query(alias="all", description="With files that a check made or that git ignores.")
+]
+Names = list[Annotated[str, Field(max_length=300)]]
+Include = Annotated[
+    Names | None, Query(max_length=20, description="Files of that kind to show: paths or patterns.")
+]
 
 
 class ResumeRequest(Body):
@@ -40,6 +54,21 @@ class RewindRequest(Body):
 
     step: str
     current_workflow: bool = False
+
+
+class ApplyRequest(Body):
+    """Where changes go, and which of them.
+
+    `node` says whose changes, if several agents made some. With `branch` they become a commit there
+    instead of changes in the work tree. `allow` are protected files that may change. `all` and
+    `include` also take files that are otherwise left out.
+    """
+
+    node: str | None = Field(None, max_length=200)
+    branch: str | None = Field(None, max_length=200)
+    allow: Names = Field(default_factory=list, max_length=1_000)
+    everything: bool = Field(default=False, alias="all")
+    include: Names = Field(default_factory=list, max_length=20)
 
 
 @ROUTER.get("/api/runs", responses=documented(404))
@@ -63,6 +92,29 @@ async def read_run(run_id: RunId, app: App) -> RunAnswer:
     return RunAnswer(run=await app.history.detail(run_id))
 
 
+@ROUTER.get("/api/runs/{run_id}/why", responses=documented(404))
+async def explain_run(run_id: RunId, app: App) -> Explanation:
+    """Return why a run started, waits or stopped, and what to do next."""
+    return await app.explanations.explain(run_id)
+
+
+@ROUTER.get("/api/runs/{run_id}/workflow", responses=documented(404))
+async def read_run_workflow(run_id: RunId, app: App) -> RunWorkflow:
+    """Return the workflow as the run has it, whatever became of the file since."""
+    return await app.history.workflow(run_id)
+
+
+@ROUTER.get("/api/runs/{run_id}/steps", responses=documented(404))
+async def read_steps(
+    run_id: RunId,
+    app: App,
+    after: Annotated[int, Query(ge=0, lt=1 << 62)] = 0,
+    limit: Annotated[int, Query(ge=1, le=5_000)] = 1_000,
+) -> StepPage:
+    """Return a page of the visits of a run's nodes, in the order in which they began."""
+    return await app.history.steps(run_id, after, limit)
+
+
 @ROUTER.get("/api/runs/{run_id}/log", responses=documented(404))
 async def read_log(
     run_id: RunId,
@@ -79,17 +131,39 @@ async def read_log(
 async def read_diff(
     run_id: RunId,
     app: App,
-    step: Annotated[str, Query(max_length=1_000)] = "",
-    everything: Annotated[
-        bool, Query(alias="all", description="With files that a check made or that git ignores.")
-    ] = False,
-    include: Annotated[
-        list[Annotated[str, Field(max_length=300)]] | None,
-        Query(max_length=20, description="Files of that kind to show: paths or patterns."),
-    ] = None,
+    step: StepPath = "",
+    everything: Everything = False,
+    include: Include = None,
 ) -> Diff:
     """Return what a run, or one step or round of it, changed: what `infloop apply` would take."""
     return await app.history.diff(run_id, step, everything=everything, include=include or ())
+
+
+@ROUTER.get("/api/runs/{run_id}/changes", responses=documented(404))
+async def read_changes(
+    run_id: RunId,
+    app: App,
+    step: StepPath = "",
+    everything: Everything = False,
+    include: Include = None,
+) -> ChangeList:
+    """Return which files `diff` shows, with the lines added and removed."""
+    return await app.history.changes(run_id, step, everything=everything, include=include or ())
+
+
+@ROUTER.post("/api/runs/{run_id}/apply", responses=documented(404, 409))
+async def apply_run(run_id: RunId, body: ApplyRequest, app: App, who: Who) -> ApplyAnswer:
+    """Apply what agents changed in their worktrees to the work tree, or to a branch."""
+    result = await app.apply.apply(
+        run_id,
+        who,
+        node=body.node,
+        branch=body.branch,
+        allow=body.allow,
+        everything=body.everything,
+        include=body.include,
+    )
+    return ApplyAnswer(result=result)
 
 
 @ROUTER.post("/api/runs/{run_id}/cancel", status_code=202, responses=documented(404, 409))
@@ -113,6 +187,12 @@ async def resume_run(
 async def rewind_run(run_id: RunId, body: RewindRequest, app: App, who: Who) -> StartedRun:
     """Begin a new run from a step of this one, with the files as they were then."""
     return await app.runs.rewind(run_id, body.step, who, current=body.current_workflow)
+
+
+@ROUTER.get("/api/runs/{run_id}/rewind", responses=documented(404, 409))
+async def plan_rewind(run_id: RunId, app: App, step: StepPath) -> RewindPlan:
+    """Return what a rewind to a step would change in the directories of the run."""
+    return await app.runs.plan_rewind(run_id, step)
 
 
 @ROUTER.get("/api/runs/{workflow_id}/{run_id}", responses=documented(404))
