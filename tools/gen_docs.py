@@ -32,6 +32,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+import msgspec
 from prometheus_client import Counter, Gauge, Histogram
 from pydantic.fields import FieldInfo
 
@@ -43,6 +44,8 @@ from infloop.model.loop_file import keys as loop_keys
 from infloop.model.schema import FileModel, part_model
 from infloop.model.values import compact_json
 from infloop.settings import Settings, variable
+from infloop.tools import shell, workspace
+from infloop.tools.web import family as web
 from infloop.web.metrics import Metrics
 
 EXTENDING = "extending.md"
@@ -141,6 +144,27 @@ def tools(_: str) -> str:
     return table(("tool", "takes", "what it does"), rows)
 
 
+def tool(name: str) -> str:
+    """Return what a tool of the built-in agent does, and its arguments."""
+    (chosen,) = (each for each in (*workspace.TOOLS, *shell.TOOLS, *web.TOOLS) if each.name == name)
+    (about,) = msgspec.json.schema(chosen.arguments)["$defs"].values()
+    needed = about.get("required", [])
+    rows = [
+        (
+            f"`{argument}`",
+            {"string": "text", "integer": "whole number", "boolean": "true or false"}[info["type"]],
+            "" if argument in needed else f"`{compact_json(info['default'])}`",
+            info["description"],
+        )
+        for argument, info in about["properties"].items()
+    ]
+    alias = f" Also called `{'`, `'.join(chosen.aliases)}`." if chosen.aliases else ""
+    parts = [chosen.description + alias]
+    if rows:
+        parts.append(table(("argument", "type", "default", "meaning"), rows))
+    return "\n\n".join(parts)
+
+
 def metrics(_: str) -> str:
     """Return the metrics of a server, with their labels."""
     rows = []
@@ -161,6 +185,7 @@ PARTS: Mapping[str, Callable[[str], str]] = {
     "help": help_text,
     "audit": audit,
     "tools": tools,
+    "tool": tool,
     "metrics": metrics,
 }
 

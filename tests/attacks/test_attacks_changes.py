@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support import forkserver
 from support.attack_tables import Attack, AttackTable
 from support.canaries import place
 from support.paths import CHILDREN
@@ -47,12 +48,10 @@ def planted(here: Machine, attack: Attack) -> str:
 
     The run is a child of ours, so that we know how much memory its own children took.
     """
-    process = here.begin("run", agent_file(here, planting(attack)))
-    try:
-        said = "".join(process.communicate(timeout=PATIENCE))
-    finally:
-        process.kill()
-    assert process.returncode == 0, said
+    command = ("run", agent_file(here, planting(attack)))
+    done = forkserver.start(command, here.repo, here.env, 4 * PATIENCE)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
     return said
 
 

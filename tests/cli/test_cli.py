@@ -25,7 +25,7 @@ from support.workflows import edges, node, workflow
 
 TIMEOUT = 30.0
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-Process = subprocess.Popen[str]
+Process = forkserver.Command
 
 
 @dataclass
@@ -52,9 +52,6 @@ class World:
             **self.variables,
         }
 
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "infloop", *arguments]
-
     def infloop(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; it must end as expected."""
         done = forkserver.run(arguments, self.home, self.env, TIMEOUT * 2)
@@ -64,15 +61,7 @@ class World:
 
     def start(self, *arguments: str) -> Process:
         """Start a command and let it go on."""
-        process = subprocess.Popen(
-            self.command(*arguments),
-            cwd=self.home,
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-        )
+        process = forkserver.Command(arguments, self.home, self.env)
         self.processes.append(process)
         return process
 
@@ -136,7 +125,7 @@ def has_started(world: World) -> bool:
 
 def finish(process: Process) -> tuple[str, str, int]:
     out, err = process.communicate(timeout=TIMEOUT)
-    return out, err, process.returncode
+    return out, err, process.wait()
 
 
 def alive(token: str) -> list[str]:
@@ -798,7 +787,7 @@ def on_a_terminal(
 
     `once` names files that appear as soon as a text has been seen.
     """
-    with on_terminal(world.command(*arguments), world.home, world.env) as terminal:
+    with on_terminal(arguments, world.home, world.env) as terminal:
         while terminal.read():
             seen = ANSI.sub("", terminal.shown)
             for text, name in (once or {}).items():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support import forkserver
 from support.repositories import git
 from support.server import environment, process
 from support.terminal import on_terminal
@@ -35,15 +35,8 @@ def infloop(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command where no agent is installed but those of this test."""
     (folder / "home").mkdir(exist_ok=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "infloop", *arguments],
-        cwd=cwd or folder,
-        env={**environment(folder), "PATH": f"{folder}/programs:/usr/bin:/bin", **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    env = {**environment(folder), "PATH": f"{folder}/programs:/usr/bin:/bin", **variables}
+    done = forkserver.run(arguments, cwd or folder, env, 60)
     assert done.returncode == code, (done.stdout, done.stderr)
     return done
 
@@ -191,9 +184,8 @@ def test_providers_say_what_is_installed_and_logged_in_and_show_no_secret(tmp_pa
 
 
 def test_a_page_of_the_documentation_is_rendered_for_a_pager(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "infloop", "docs", "loop-files"]
     settings = {**environment(tmp_path), "PAGER": "cat", "TERM": "xterm"}
-    with on_terminal(command, tmp_path, settings, columns=70) as terminal:
+    with on_terminal(("docs", "loop-files"), tmp_path, settings, columns=70) as terminal:
         assert terminal.end() == 0
     lines = terminal.shown.replace("\r\n", "\n").split("\n")
     assert "L\bLO\bOO\bOP\bP F\bFI\bIL\bLE\bES\bS" in lines

@@ -40,9 +40,9 @@ def test_the_live_view_and_followed_logs_show_the_end_of_a_growing_line(tmp_path
         + "echo"
     )
     file = here.file("w", [command("c", line)], "start next c")
-    with on_terminal(here.command("run", file), here.repo, here.env) as live:
+    with on_terminal(("run", file), here.repo, here.env) as live:
         live.read_until("FIRST-END")
-        follow = here.command("logs", "last", "--follow")
+        follow = ("logs", "last", "--follow")
         with on_terminal(follow, here.repo, here.env) as logs:
             logs.read_until("FIRST-END")
             (tmp_path / "more").touch()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support import forkserver
 from support.eventually import eventually
 from support.repositories import git
 from support.server import environment, infloop
@@ -140,10 +141,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(
 ) -> None:
     (tmp_path / "home").mkdir()
     settings = {**environment(tmp_path), "PATH": "/usr/bin:/bin"}
-    command = [sys.executable, "-m", "infloop", "loop", *arguments]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False
-    )
+    done = forkserver.run(("loop", *arguments), tmp_path, settings, 60)
     assert done.returncode == 2
     assert said in done.stderr
 
@@ -156,14 +154,8 @@ def test_the_agent_that_is_installed_is_taken_and_named(project: Path) -> None:
     fake.chmod(0o755)
     settings = environment(project.parent)
     settings["PATH"] = f"{programs}:/usr/bin:/bin"
-    done = subprocess.run(
-        [sys.executable, "-m", "infloop", "loop", "x", "--check", "false", "--rounds", "1"],
-        cwd=project,
-        env=settings,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    given = ("loop", "x", "--check", "false", "--rounds", "1")
+    done = forkserver.run(given, project, settings, 60)
     assert "agent: codex (--agent names another)" in done.stderr
 
 
@@ -175,20 +167,13 @@ def test_a_detached_run_goes_on_after_the_terminal_and_can_be_watched(project: P
     check = f'while [ ! -e {gate} ]; do sleep 0.05; done; test "$(cat number)" -ge 1'
     folder, settings = project.parent, environment(project.parent)
     given = ("loop", "Count", "--check", check, "--agent", "bot", "--detach")
-    with on_terminal([sys.executable, "-m", "infloop", *given], project, settings) as terminal:
+    with on_terminal(given, project, settings) as terminal:
         terminal.read_until("goes on in the background")
         assert terminal.end() == 0
     # The terminal is gone.
     run = json.loads(infloop(folder, "runs", "--json").stdout)
     assert run["status"] == "running"
-    watching = subprocess.Popen(
-        [sys.executable, "-m", "infloop", "attach", "last"],
-        cwd=folder,
-        env=settings,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    watching = forkserver.Command(("attach", "last"), folder, settings, stderr=forkserver.STDOUT)
     gate.touch()
     shown, _ = watching.communicate(timeout=60)
     assert watching.returncode == 0
@@ -201,14 +186,7 @@ def test_who_stops_watching_stops_nothing(project: Path) -> None:
     check = f"while [ ! -e {gate} ]; do sleep 0.05; done"
     folder, settings = project.parent, environment(project.parent)
     loop(project, check, "--detach")
-    watching = subprocess.Popen(
-        [sys.executable, "-m", "infloop", "attach", "last"],
-        cwd=folder,
-        env=settings,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    watching = forkserver.Command(("attach", "last"), folder, settings)
     assert watching.stderr is not None
     eventually(lambda: is_handled(watching.pid, signal.SIGTERM), "attach handles Ctrl+C")
     watching.send_signal(signal.SIGINT)
@@ -238,16 +216,11 @@ def test_a_run_that_is_ended_says_who_ended_it(
 ) -> None:
     folder, settings = project.parent, environment(project.parent)
     given = ("loop", "x", "--check", "touch started; sleep 600", "--agent", "bot", "--in-place")
-    running = subprocess.Popen(
-        [sys.executable, "-m", "infloop", *given],
-        cwd=project,
-        env=settings,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    running = forkserver.Command(given, project, settings)
     eventually((project / "started").exists, "the check runs")
     running.send_signal(sent)
-    assert running.wait(60) == 130
+    running.communicate(60)
+    assert running.returncode == 130
     assert reason in infloop(folder, "why", "last").stdout
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support import forkserver
 from support.server import environment, infloop, process
 
 TOKEN = "a-secret-that-nobody-sees-0123456789"
@@ -79,14 +78,8 @@ def test_a_server_warns_of_a_misspelt_variable_and_shows_sources(tmp_path: Path)
 def test_a_hostile_name_of_a_variable_does_not_reach_the_terminal(
     tmp_path: Path, name: str
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "infloop", "settings"],
-        cwd=tmp_path,
-        env={**environment(tmp_path), name: "x"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = forkserver.run(("settings",), tmp_path, {**environment(tmp_path), name: "x"}, 60)
+    assert done.returncode == 0
     assert "is not a setting" in done.stderr
     assert "\x1b" not in done.stderr
     assert "\u202e" not in done.stderr

@@ -111,7 +111,7 @@ def agent(place: Path) -> str:
 
 @pytest.mark.parametrize("level", ["guard", "sandbox"])
 def test_a_refusal_is_told_on_the_terminal_in_the_logs_and_by_why(place: Path, level: str) -> None:
-    command = [sys.executable, "-m", "infloop", "run", agent(place)]
+    command = ("run", agent(place))
     with on_terminal(command, place / "work", environment(place, level)) as terminal:
         terminal.read_until(f"warning: [egress] {REFUSED}")
         (place / "work/go").touch()

@@ -1103,7 +1103,6 @@ def test_ten_thousand_nodes_are_checked() -> None:
     steps = [agent(f"a{i}", f"{{{{a{i - 1}.stdout}}}}" if i else "x") for i in range(9_998)]
     chain = " next ".join(["start", *(step["id"] for step in steps), "end"])
     raw = flow(*steps, node("end", "end"), links=(chain,))
-    assert check(raw) == []
     raw["nodes"][5000]["config"]["prompt"] = "{{a9000.stdout}}"
     (problem,) = check(raw)
     assert problem.place == "nodes[5000] 'a4999' config.prompt"

@@ -7,20 +7,27 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from infloop import cli
+from infloop.model.agent_config import AgentConfig
 from infloop.model.check import check_workflow
 from infloop.model.loop_file.reading import parse_loop_file
 from infloop.model.nodes import NODE_MODELS
 from infloop.model.parsing import parse_workflow
 from infloop.model.schema import FileModel, part_model
 from infloop.settings import Settings, load_settings, variable
+from infloop.tools import shell, workspace
+from infloop.tools.base import Tool
+from infloop.tools.web import family as web
 from support.paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -135,6 +142,13 @@ def test_settings_in_the_documents_load(section: Section, tmp_path: Path) -> Non
             load_settings({"INFLOOP_CONFIG": str(file)})
 
 
+@pytest.mark.parametrize("section", having("toml", "agent"), ids=str)
+def test_tables_of_the_agent_in_the_documents_are_right(section: Section) -> None:
+    for block in section.blocks:
+        if block.language == "toml":
+            msgspec.convert(tomllib.loads(block.text), AgentConfig)
+
+
 def write_files(section: Section, folder: Path) -> None:
     """Put the section's workflows and files where its commands expect them."""
     for block in section.blocks:
@@ -224,6 +238,16 @@ def test_every_setting_is_documented() -> None:
 @pytest.mark.parametrize("command", [name for name, _ in cli.COMMANDS])
 def test_every_command_is_documented(command: str) -> None:
     assert f"usage: infloop {command}" in text_under("cli.md", command)
+
+
+@pytest.mark.parametrize(
+    "tool", [*workspace.TOOLS, *shell.TOOLS, *web.TOOLS], ids=lambda tool: tool.name
+)
+def test_every_tool_is_documented(tool: type[Tool[Any]]) -> None:
+    text = text_under("tools.md", tool.name)
+    assert tool.description in text
+    for argument in tool.arguments.__struct_fields__:
+        assert f"\n| `{argument}` |" in text
 
 
 def test_every_page_is_reached_from_the_readme() -> None:

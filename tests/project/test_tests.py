@@ -31,6 +31,9 @@ SLEEPS = {
         "supervisor/test_dev_events.py",
         "test_while_nothing_happens_nothing_is_printed_or_started",
     ): "a time in which nothing must happen",
+    ("tools/test_web_fetch.py", "test_a_server_that_only_drips_meets_the_deadline"): (
+        "a server that sends slowly"
+    ),
     ("web/test_webhook_load.py", "send"): "a client that retries later, as it was told to",
 }
 """Where a test may sleep, by file and function, and why that is no waiting for something."""

@@ -9,7 +9,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -98,17 +97,10 @@ def listed(folder: Path) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def running(folder: Path, *arguments: str, **settings: str) -> Iterator[subprocess.Popen[str]]:
+def running(folder: Path, *arguments: str, **settings: str) -> Iterator[forkserver.Command]:
     """An `infloop` process that goes on; ended when the test is over."""
-    made = subprocess.Popen(
-        [sys.executable, "-m", "infloop", *arguments],
-        cwd=folder,
-        env=environment(folder, **settings),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    env = environment(folder, **settings)
+    made = forkserver.Command(arguments, folder, env, stderr=forkserver.STDOUT)
     try:
         yield made
     finally:
@@ -206,7 +198,7 @@ def test_what_an_agent_asks_is_answered_from_another_terminal(
 
 def test_a_terminal_that_shows_a_run_says_how_to_answer(tmp_path: Path) -> None:
     bot(tmp_path)
-    command = [sys.executable, "-m", "infloop", "run", workflow_file(tmp_path, asks())]
+    command = ("run", workflow_file(tmp_path, asks()))
     env = {**environment(tmp_path), "TERM": "xterm"}
     with on_terminal(command, tmp_path, env, lines=40, columns=120) as terminal:
         shown = terminal.read_until("infloop approvals allow ", and_more=8)
@@ -257,7 +249,7 @@ def test_of_two_processes_that_answer_at_once_one_is_told_of_the_other(tmp_path:
             running(tmp_path, "approvals", "allow", question["id"]) as one,
             running(tmp_path, "approvals", "deny", question["id"]) as other,
         ):
-            said = {each.communicate(timeout=PATIENCE)[0]: each.returncode for each in (one, other)}
+            said = {each.communicate(timeout=PATIENCE)[0]: each.wait() for each in (one, other)}
         run.communicate(timeout=PATIENCE)
     ((_, state),) = stored(tmp_path)
     won, lost = sorted(said, key=said.__getitem__)

@@ -6,13 +6,12 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support import forkserver
 from support.canaries import place
 from support.confinement import need_level
 from support.eventually import eventually, eventually_async
@@ -44,16 +43,9 @@ def interrupt(folder: Path) -> None:
     check = node("c", "condition", kind="command", command={"cmd": LINE})
     loop = node("l", "loop", [check], maxIterations=2)
     put_workflow(folder / "data", graph([START, agent("a"), loop], edges("s next a next l")))
-    driving = subprocess.Popen(
-        [sys.executable, "-m", "infloop", "run", "w"],
-        cwd=folder,
-        env=environment(folder),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
-    eventually((folder / "begun").exists)
-    driving.kill()
-    driving.wait(PATIENCE)
+    with forkserver.Command(("run", "w"), folder, environment(folder)) as driving:
+        eventually((folder / "begun").exists)
+        driving.kill()
     (folder / "begun").unlink()
 
 

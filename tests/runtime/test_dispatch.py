@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import signal
 import sqlite3
 from collections import Counter
@@ -22,6 +20,7 @@ from infloop.store.interfaces.queue import Enqueued, QueuedRun
 from infloop.store.sqlite import writer
 from infloop.store.sqlite.store import DATABASE_FILE
 from support.eventually import eventually, eventually_async, text_in
+from support.processes import is_running
 from support.runs import scripted
 from support.server import Client, Events, Here, here, infloop, process, put_workflow, workflow
 
@@ -302,12 +301,4 @@ def test_a_start_after_a_crash_records_what_was_interrupted(tmp_path: Path) -> N
         assert (entry["runId"], entry["actor"]["kind"]) == (run_id, "system")
         started = served.client.get(f"/api/audit?event=run.started&run={run_id}").json()["entries"]
         assert len(started) == 1
-    eventually(lambda: not alive(int((tmp_path / "pid").read_text())))
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return json.dumps(Path(f"/proc/{pid}/stat").read_text()).split()[2] != "Z"
+    eventually(lambda: not is_running(int((tmp_path / "pid").read_text())))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infloop.sandbox.keepers.keeper import read_process
+from support import forkserver
 from support.eventually import text_in
-from support.server import environment, process, put_workflow, workflow
+from support.server import environment, infloop, process, put_workflow, workflow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,45 +33,26 @@ def everything(folder: Path, name: str) -> list[str]:
     return sorted(file.name for file in (folder / name).iterdir())
 
 
-def command(folder: Path, *words: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "infloop", *words],
-        cwd=folder,
-        env=environment(folder),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
-
-
 @contextmanager
-def waiting(folder: Path, name: str = "w") -> Iterator[subprocess.Popen[bytes]]:
+def waiting(folder: Path, name: str = "w") -> Iterator[forkserver.Command]:
     """`infloop run` of a workflow whose child waits until the pipe `name` is written to."""
     os.mkfifo(folder / name)
     put_workflow(folder / "data", workflow(name, f"echo $$ > {name}.pid; cat {name}"))
-    running = command(folder, "run", name)
-    try:
-        text_in(folder / f"{name}.pid")
-        yield running
-    finally:
-        running.kill()
-        running.wait(30)
+    with forkserver.Command(("run", name), folder, environment(folder)) as running:
+        try:
+            text_in(folder / f"{name}.pid")
+            yield running
+        finally:
+            running.kill()
 
 
-def let_end(folder: Path, running: subprocess.Popen[bytes], name: str = "w") -> int:
+def let_end(folder: Path, running: forkserver.Command, name: str = "w") -> int:
     (folder / name).write_text("go\n")
     return running.wait(30)
 
 
 def runs(folder: Path) -> list[dict[str, Any]]:
-    asked = subprocess.run(
-        [sys.executable, "-m", "infloop", "runs", "--json"],
-        cwd=folder,
-        env=environment(folder),
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
-    return [json.loads(line) for line in asked.stdout.splitlines()]
+    return [json.loads(line) for line in infloop(folder, "runs", "--json").stdout.splitlines()]
 
 
 @pytest.mark.claim("I55")
@@ -119,7 +99,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next_and_a_living_ones_is_
         (data / "active-runs" / f".free7.{DEAD}").write_text("")
         (data / "active-runs" / "notes.txt").symlink_to(tmp_path / "living.pid")
         put_workflow(data, workflow("next", "true"))
-        assert command(tmp_path, "run", "next").wait(60) == 0
+        infloop(tmp_path, "run", "next")
         (left,) = listed(data, "active-runs")
         assert json.loads((data / "active-runs" / left).read_text())["pid"] == living.pid
         assert (tmp_path / "living.pid").exists()

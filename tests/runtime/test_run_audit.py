@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,10 @@ import pytest
 
 from infloop.model.audit import AuditEntry, AuditFilter
 from infloop.store.audit.reading import newest
+from support import forkserver
 from support.eventually import eventually
 from support.runs import world
-from support.server import PATIENCE, environment, infloop, process, put_workflow, workflow
+from support.server import environment, infloop, process, put_workflow, workflow
 from support.workflows import edges, node
 from support.workflows import workflow as graph
 
@@ -35,16 +34,9 @@ def brief(entries: list[AuditEntry]) -> list[tuple[str, str, str]]:
 def crashed(folder: Path, **more: Any) -> str:
     """A run whose process was killed in the middle of its step; return its id."""
     put_workflow(folder / "data", workflow("long", LINE, **more))
-    driving = subprocess.Popen(
-        [sys.executable, "-m", "infloop", "run", "long"],
-        cwd=folder,
-        env=environment(folder),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
-    eventually((folder / "begun").exists)
-    driving.kill()
-    driving.wait(PATIENCE)
+    with forkserver.Command(("run", "long"), folder, environment(folder)) as driving:
+        eventually((folder / "begun").exists)
+        driving.kill()
     (folder / "begun").unlink()
     (folder / "go").touch()
     (run,) = infloop(folder, "runs", "--json", "--status", "interrupted").stdout.splitlines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -336,11 +337,10 @@ steps = [{{ action = "log", message = "changed to {{{{k}}}}" }}]
 
 def listeners(pid: int) -> set[tuple[str, int]]:
     """The TCP sockets on which a process listens."""
-    inodes = {
-        link.readlink().name[8:-1]
-        for link in Path(f"/proc/{pid}/fd").iterdir()
-        if str(link.readlink()).startswith("socket:")
-    }
+    inodes = set()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            inodes.add(str(link.readlink()).removeprefix("socket:[").removesuffix("]"))
     found = set()
     for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()

@@ -16,7 +16,7 @@ Workflows and runs
 The command line and the server
 
     user_machine        a user's home and repository, and commands run there
-    forkserver          `infloop` commands that start at once
+    forkserver          `infloop` commands and servers that start at once
     terminal            a command on a terminal of its own
     server              the server and a client of it
     login               logging in as a browser does

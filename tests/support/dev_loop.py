@@ -8,12 +8,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from support import forkserver
 from support.eventually import eventually
+from support.processes import is_running
 from support.server import PATIENCE, Answer, environment
 
 TELLS_ITS_ENVIRONMENT = ["sh", "-c", "env > $DEVLOOP_ROOT/$0.env; exec sleep 600"]
@@ -23,22 +25,36 @@ class DevLoop:
     """A running `infloop dev`; its output goes to files."""
 
     def __init__(
-        self, folder: Path, config: str, *arguments: str, ignore_int: bool = False, **settings: str
+        self,
+        folder: Path,
+        config: str,
+        *arguments: str,
+        ignore_int: bool = False,
+        within: Sequence[str] = (),
+        **settings: str,
     ) -> None:
+        """`within` is a command that runs the loop; `ignore_int` is what a shell's `&` does."""
         self.folder = folder
         self.root = folder / "project"
         self.root.mkdir(parents=True, exist_ok=True)
         (self.root / "devloop.toml").write_text(config)
         self._out, self._err = folder / "dev.out", folder / "dev.err"
         with self._out.open("w") as out, self._err.open("w") as err:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "infloop", "dev", *arguments],
-                cwd=self.root,
-                env={**environment(folder, **settings), "A_SECRET_TOKEN": "do-not-inherit"},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                preexec_fn=_ignore_interrupts if ignore_int else None,
+            env = {**environment(folder, **settings), "A_SECRET_TOKEN": "do-not-inherit"}
+            self.process: forkserver.Command | subprocess.Popen[bytes]
+            if within:
+                argv = [*within, sys.executable, "-m", "infloop", "dev", *arguments]
+                self.process = subprocess.Popen(
+                    argv, cwd=self.root, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err
+                )
+                return
+            self.process = forkserver.Command(
+                ("dev", *arguments),
+                self.root,
+                env,
+                stdout=out.fileno(),
+                stderr=err.fileno(),
+                ignored=[signal.SIGINT] if ignore_int else [],
             )
 
     @property
@@ -83,10 +99,6 @@ class DevLoop:
         """Send a signal; return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
@@ -135,15 +147,6 @@ def post(variables: Mapping[str, str], event: str, value: object, **more: str) -
     }
     url = f"{variables['DEVLOOP_EVENTS_BASE_URL']}/events/{event}"
     return send(url, json.dumps({"value": value}).encode(), headers)
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def pids_with(marker: str) -> list[int]:

@@ -1,9 +1,10 @@
-"""`infloop` commands that start at once.
+"""`infloop` commands and servers that start at once.
 
-A short command spends nine tenths of its time importing. Here a process that has imported
-everything (`children/command_forker.py`) forks for each command, which then has a directory, an
-environment and streams of its own, as if it had been started (see test_forkserver). A test that
-kills a command, serves, speaks to a terminal or follows the documents starts the real one.
+A short command spends nine tenths of its time importing, and a server starts in a second of CPU
+time. Here a process that has imported everything (`children/command_forker.py`) forks for each
+command, which then has a directory, an environment and streams of its own, as if it had been
+started (see test_forkserver). A test of the start itself, or that follows the documents, starts the
+real one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import atexit
 import functools
 import json
 import os
+import resource
+import select
 import selectors
 import signal
 import socket
@@ -20,9 +23,11 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, TextIO
 
 from support.paths import CHILDREN
+
+STDOUT = subprocess.STDOUT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,22 +39,123 @@ def run(
     """Run a command to its end, with nothing to read; see how it ended and what it printed."""
     if any(name.startswith(("LD_", "PYTHON")) for name in env):  # heard only by who starts
         return start(arguments, cwd, env, timeout)
-    os.umask(umask := os.umask(0))
-    request = {"arguments": arguments, "cwd": str(cwd), "env": dict(env), "umask": umask}
-    pipes = [os.pipe() for _ in ("stdout", "stderr", "told")]
-    try:
-        socket.send_fds(requests(), [json.dumps(request).encode()], [end for _, end in pipes])
-    finally:
-        for _, end in pipes:
-            os.close(end)
-    printed, complete = read_all([end for end, _ in pipes], timeout)
-    stdout, stderr, told = (text.decode() for text in printed)
-    pid, _, code = told.partition(" ")
-    if not complete:
-        with suppress(ProcessLookupError):
-            os.kill(int(pid), signal.SIGKILL)
-        raise subprocess.TimeoutExpired(list(arguments), timeout, stdout, stderr)
-    return subprocess.CompletedProcess(list(arguments), int(code), stdout, stderr)
+    with Command(arguments, cwd, env) as command:
+        try:
+            stdout, stderr = command.communicate(timeout)
+        except subprocess.TimeoutExpired:
+            command.kill()
+            raise
+        return subprocess.CompletedProcess(list(arguments), command.wait(), stdout, stderr)
+
+
+class Command:
+    """A command that runs, with the methods of `subprocess.Popen`.
+
+    A stream that is not given is a pipe, but for stdin, which is empty. `ignored` are signals.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        *,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        new_session: bool = False,
+        ignored: Sequence[int] = (),
+    ) -> None:
+        assert not any(name.startswith(("LD_", "PYTHON")) for name in env), "start the real one"
+        self.args = list(arguments)
+        self.returncode: int | None = None
+        self._told, told = os.pipe()
+        self.stdout, out = _given_or_pipe(stdout)
+        self.stderr, err = (None, out) if stderr is STDOUT else _given_or_pipe(stderr)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        streams = [nothing if stdin is None else stdin, out, err]
+        os.umask(umask := os.umask(0))
+        request = {
+            "arguments": self.args,
+            "cwd": str(cwd),
+            "env": dict(env),
+            "umask": umask,
+            "files": resource.getrlimit(resource.RLIMIT_NOFILE),
+            "session": new_session,
+            "ignored": list(ignored),
+        }
+        try:
+            socket.send_fds(requests(), [json.dumps(request).encode()], [told, *streams])
+        finally:
+            for each in {told, nothing, *streams} - {stdin, stdout, stderr}:
+                os.close(each)
+        text = b""
+        while not text.endswith(b" "):
+            text += (letter := os.read(self._told, 1))
+            assert letter, "the forking process ended"
+        self.pid = int(text)
+
+    def poll(self) -> int | None:
+        """How it ended, if it has."""
+        return self._ended(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """How it ended, once it has."""
+        if (code := self._ended(timeout)) is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        return code
+
+    def _ended(self, timeout: float | None) -> int | None:
+        if self.returncode is not None:
+            return self.returncode
+        told = select.poll()
+        told.register(self._told, select.POLLIN)
+        if told.poll(None if timeout is None else timeout * 1000):
+            self.returncode = int(os.read(self._told, 16))
+            os.close(self._told)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Read all that it prints and wait for its end."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        files = [each for each in (self.stdout, self.stderr) if each and not each.closed]
+        texts, complete = read_all([each.fileno() for each in files], timeout)
+        printed = dict(zip(files, (text.decode() for text in texts), strict=True))
+        stdout, stderr = (
+            printed.get(each, "") if each else "" for each in (self.stdout, self.stderr)
+        )
+        if not complete:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0, stdout, stderr)
+        self.wait(None if deadline is None else max(0, deadline - time.monotonic()))
+        for each in files:
+            each.close()
+        return stdout, stderr
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in (self.stdout, self.stderr):
+            if each:
+                each.close()
+        self.wait()
+
+
+def _given_or_pipe(file: int | None) -> tuple[TextIO | None, int]:
+    """What a command writes to, and the end of it that is read."""
+    if file is not None:
+        return None, file
+    ours, theirs = os.pipe()
+    return os.fdopen(ours), theirs
 
 
 def start(
@@ -83,21 +189,17 @@ def requests() -> socket.socket:
     return ours
 
 
-def read_all(files: Sequence[int], timeout: float) -> tuple[list[bytes], bool]:
+def read_all(files: Sequence[int], timeout: float | None) -> tuple[list[bytes], bool]:
     """What is written to these until nobody has them open, and whether that was in time."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + (1e9 if timeout is None else timeout)
     texts = dict.fromkeys(files, b"")
     with selectors.DefaultSelector() as waiting:
         for file in files:
             waiting.register(file, selectors.EVENT_READ)
-        try:
-            while waiting.get_map() and (left := deadline - time.monotonic()) > 0:
-                for key, _ in waiting.select(left):
-                    piece = os.read(key.fd, 65_536)
-                    texts[key.fd] += piece
-                    if not piece:
-                        waiting.unregister(key.fd)
-            return list(texts.values()), not waiting.get_map()
-        finally:
-            for file in files:
-                os.close(file)
+        while waiting.get_map() and (left := deadline - time.monotonic()) > 0:
+            for key, _ in waiting.select(left):
+                piece = os.read(key.fd, 65_536)
+                texts[key.fd] += piece
+                if not piece:
+                    waiting.unregister(key.fd)
+        return list(texts.values()), not waiting.get_map()

@@ -37,6 +37,15 @@ def program_name(pid: int) -> str:
         return ""
 
 
+def is_running(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
 def reset_peak() -> None:
     """Let the peak of this process's memory start anew.
 

@@ -146,14 +146,11 @@ class Process:
         self.data = folder / "data"
         self.token = settings.get("api_token", "")
         with (folder / "stderr").open("w") as complaints:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "infloop", "serve", *arguments],
-                cwd=folder,
-                env=environment(folder, **settings),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=complaints,
-                text=True,
+            self.process = forkserver.Command(
+                ("serve", *arguments),
+                folder,
+                environment(folder, **settings),
+                stderr=complaints.fileno(),
             )
         assert self.process.stdout is not None
         self.said = self.process.stdout.readline()
@@ -302,15 +299,7 @@ class Events:
 def refused(folder: Path, *arguments: str, **settings: str) -> str:
     """What a server says that does not start."""
     folder.mkdir(exist_ok=True)
-    ran = subprocess.run(
-        [sys.executable, "-m", "infloop", "serve", *arguments],
-        cwd=folder,
-        env=environment(folder, **settings),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ran = forkserver.run(("serve", *arguments), folder, environment(folder, **settings), 60)
     assert ran.returncode == 2, ran.stderr
     assert ran.stdout == ""
     return ran.stderr

@@ -6,13 +6,14 @@ import codecs
 import fcntl
 import os
 import select
+import signal
 import struct
-import subprocess
 import termios
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from support import forkserver
 from support.eventually import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class Terminal:
     """A running command, and all that it has shown so far."""
 
-    def __init__(self, process: subprocess.Popen[bytes], leader: int) -> None:
+    def __init__(self, process: forkserver.Command, leader: int) -> None:
         self.process = process
         self.shown = ""
         self._leader = leader
@@ -50,6 +51,14 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._leader, text.encode())
 
+    def hang_up(self) -> None:
+        """Close the terminal, as somebody does who closes its window; wait for the end."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, self._leader)
+        os.close(nothing)
+        self.process.send_signal(signal.SIGHUP)
+        self.process.wait(PATIENCE_S)
+
     def end(self) -> int:
         """Read to the end; return the exit code."""
         while self.read():
@@ -59,19 +68,24 @@ class Terminal:
 
 @contextmanager
 def on_terminal(
-    command: Sequence[str], cwd: Path, env: Mapping[str, str], *, lines: int = 24, columns: int = 80
+    arguments: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    *,
+    lines: int = 24,
+    columns: int = 80,
 ) -> Iterator[Terminal]:
-    """Start a command on a terminal of this size; it is killed if it has not ended by itself."""
+    """Start `infloop` on a terminal of this size; it is killed if it has not ended by itself."""
     leader, follower = os.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=env,
+    process = forkserver.Command(
+        arguments,
+        cwd,
+        env,
         stdin=follower,
         stdout=follower,
         stderr=follower,
-        start_new_session=True,
+        new_session=True,
     )
     os.close(follower)
     try:

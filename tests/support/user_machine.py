@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from support.terminal import on_terminal
 from support.workflows import edges, node, workflow
 
 PATIENCE = 60.0
-Process = subprocess.Popen[str]
 
 
 @dataclass
@@ -50,9 +48,6 @@ class Machine:
             **self.variables,
         }
 
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "infloop", *arguments]
-
     def infloop(
         self, *arguments: str, code: int = 0, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
@@ -62,22 +57,13 @@ class Machine:
         assert "Traceback" not in done.stderr
         return done
 
-    def begin(self, *arguments: str, cwd: Path | None = None) -> Process:
+    def begin(self, *arguments: str, cwd: Path | None = None) -> forkserver.Command:
         """Start a command and let it go on; the caller sees it through."""
-        return subprocess.Popen(
-            self.command(*arguments),
-            cwd=cwd or self.repo,
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-        )
+        return forkserver.Command(arguments, cwd or self.repo, self.env)
 
     def on_a_terminal(self, *arguments: str, answer: str, code: int = 0) -> str:
         """Run a command that asks something; answer, and return what the terminal showed."""
-        command = self.command(*arguments)
-        with on_terminal(command, self.repo, {**self.env, "TERM": "dumb"}) as terminal:
+        with on_terminal(arguments, self.repo, {**self.env, "TERM": "dumb"}) as terminal:
             terminal.read_until("[y/N]")
             terminal.type(f"{answer}\n")
             assert terminal.end() == code, terminal.shown

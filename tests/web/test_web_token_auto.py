@@ -15,6 +15,7 @@ import pytest
 
 from infloop.errors import StoreError
 from infloop.store.secret_file import keep_secret, read_secret
+from support import forkserver
 from support.login import cookie_of, log_in, with_cookie
 from support.server import (
     Client,
@@ -258,15 +259,7 @@ def test_a_server_whose_token_others_could_have_read_does_not_start(tmp_path: Pa
         assert served.client.port
     file = tmp_path / "data/api-token"
     file.chmod(0o644)
-    said = subprocess.run(
-        [sys.executable, "-m", "infloop", "serve", "--token", "auto"],
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    said = forkserver.run(("serve", "--token", "auto"), tmp_path, environment(tmp_path), 60)
     assert said.returncode != 0
     assert "Remove the file" in said.stderr
     assert "Traceback" not in said.stderr

@@ -8,8 +8,6 @@ import os
 import random
 import socket
 import string
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -26,7 +24,6 @@ from support.server import (
     TOKEN,
     Client,
     Here,
-    environment,
     here,
     infloop,
     process,
@@ -438,10 +435,7 @@ async def test_a_run_shows_what_is_from_outside_and_where_it_goes(tmp_path: Path
         assert record["untrusted"] == ["inputs.word", "c2"]
         own = await served.run("steps", word="mine")
         assert own["untrusted"] == []
-    command = [sys.executable, "-m", "infloop", "show", run_id]
-    shown = subprocess.run(
-        command, env=environment(tmp_path), capture_output=True, text=True, check=True
-    )
+    shown = infloop(tmp_path, "show", run_id)
     assert "untrusted    inputs.word, c2\n" in shown.stdout
 
 

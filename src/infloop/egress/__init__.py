@@ -2,6 +2,7 @@
 
     client             the server's own HTTP client
     backend            how the client connects
+    public_hosts       what tools may connect to
     health_checks      whether a server of a development loop is up
 
     proxy              one per run: accepts the connections of children

@@ -3,7 +3,7 @@
 Rules:
 
 - A destination is a scheme, a host and a port, named in advance. A client can have an allowlist
-  instead.
+  or another policy instead, and a check of whole requests that comes before everything else.
 - A name is resolved once per connection, all its addresses are checked, and a checked one is
   dialled. The certificate is verified for the name.
 - Redirects are returned and not followed. No cookies, no proxy variables, no retries, no
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import ssl
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,10 +24,10 @@ from infloop.egress.resolve import SystemLookup
 from infloop.errors import EgressError
 from infloop.model.hosts import authority, canonical_host, parse_url
 from infloop.policy.addresses import LOOPBACK, PRIVATE, refused_range
-from infloop.policy.hosts import Allowlist, HostDecision
+from infloop.policy.hosts import HostDecision
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -37,6 +38,12 @@ if TYPE_CHECKING:
     from infloop.policy.addresses import Address
 
 Content: TypeAlias = "bytes | AsyncIterator[bytes] | None"
+
+Tls: TypeAlias = ssl.SSLContext
+"""Which certificates are trusted."""
+
+CheckRequest: TypeAlias = Callable[[str, str], None]
+"""Gets the method and URL of a request before its host is resolved; raises to refuse it."""
 
 _MAX_CONNECTIONS = 100
 _IDLE_S = 30.0
@@ -108,15 +115,17 @@ class Client:
 
     def __init__(
         self,
-        allowed: Sequence[Destination] | Allowlist,
+        allowed: Sequence[Destination] | HostPolicy,
         *,
+        check_request: CheckRequest | None = None,
         lookup: Lookup | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
     ) -> None:
         """Allow these destinations; `lookup` and `tls` replace the system's resolver and trust."""
         self._policy: HostPolicy = (
-            allowed if isinstance(allowed, Allowlist) else Destinations(allowed)
+            Destinations(allowed) if isinstance(allowed, Sequence) else allowed
         )
+        self._check_request = check_request
         self._lookup = lookup or SystemLookup()
         self._tls = tls
         self._pool: httpcore2.AsyncConnectionPool | None = None
@@ -168,6 +177,8 @@ class Client:
         """
         if self._pool is None:
             raise EgressError("this client is closed")
+        if self._check_request is not None:
+            self._check_request(method, url)
         place = parse_url(url)
         ruling = self._policy.judge(place.host, place.port, place.scheme)
         if not ruling.allowed:

@@ -8,14 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import stat
-from typing import TYPE_CHECKING
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    import ctypes
     from collections.abc import Iterator
 
 _MAX_LINKS = 40
+
+OpenBeneath: TypeAlias = Callable[[int, bytes, int], int]
+"""Opens a path in a directory that is open: `open_beneath`, or `walk_beneath`."""
+
+_OPENAT2 = 437  # the same on every architecture
+_AT_FDCWD = -100
+_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x01, 0x02, 0x04, 0x08
+_PARENT = b".."
 
 
 class LinkInPathError(OSError):
@@ -55,6 +67,81 @@ def open_link_free(path: str, flags: int = os.O_PATH) -> int:
     return descriptor
 
 
+def open_beneath(directory: int, path: bytes, flags: int) -> int:
+    """Open a relative path below a directory that is open; creates nothing.
+
+    The kernel refuses links (ELOOP) and everything on another mount (EXDEV), whatever is exchanged
+    during the call. Kernels before 5.6, and containers that forbid `openat2`, get `walk_beneath`.
+    """
+    if not _has_openat2():
+        return walk_beneath(directory, path, flags)
+    return _openat2(directory, path, flags)
+
+
+def walk_beneath(directory: int, path: bytes, flags: int) -> int:
+    """Open a relative path as `open_beneath` does, one part after the other.
+
+    A file that is a mount point of its own is not noticed, a directory is.
+    """
+    names = [name for name in path.split(b"/") if name not in (b"", b".")]
+    if path.startswith(b"/") or _PARENT in names:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+    device = os.fstat(directory).st_dev
+    descriptor = os.dup(directory)
+    for position, name in enumerate(names, 1):
+        is_last = position == len(names)
+        try:
+            deeper = _open_part(descriptor, name, flags if is_last else os.O_PATH | os.O_DIRECTORY)
+        except OSError as error:
+            number = errno.ELOOP if _is_link(descriptor, name) else error.errno or errno.EIO
+            raise OSError(number, os.strerror(number)) from None
+        finally:
+            os.close(descriptor)
+        descriptor = deeper
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode) and status.st_dev != device:
+            os.close(descriptor)
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+    return descriptor
+
+
+@functools.cache
+def _has_openat2() -> bool:
+    try:
+        os.close(_openat2(_AT_FDCWD, b".", os.O_PATH))
+    except OSError:
+        return False
+    return True
+
+
+def _openat2(directory: int, path: bytes, flags: int) -> int:
+    import ctypes  # not at the top: most commands open nothing in this way
+
+    # Without O_NOFOLLOW: with it, a link at the end is not an ELOOP but what the link is.
+    flags = flags & ~os.O_NOFOLLOW | os.O_CLOEXEC
+    how = struct.pack("=QQQ", flags, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS | _NO_XDEV)
+    while True:
+        opened: int = _libc().syscall(
+            ctypes.c_long(_OPENAT2),
+            ctypes.c_int(directory),
+            ctypes.c_char_p(path),
+            ctypes.c_char_p(how),
+            ctypes.c_size_t(len(how)),
+        )
+        if opened >= 0:
+            return opened
+        number = ctypes.get_errno()
+        if number != errno.EINTR:
+            raise OSError(number, os.strerror(number))
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def visited_paths(path: str) -> Iterator[str]:
     """Yield every path that is visited when this one is resolved, link after link."""
     at, remaining = "", path.split("/")[::-1]
@@ -72,7 +159,7 @@ def visited_paths(path: str) -> Iterator[str]:
             at = "" if target.startswith("/") else at.rpartition("/")[0]
 
 
-def _open_part(directory: int, name: str, flags: int) -> int:
+def _open_part(directory: int, name: str | bytes, flags: int) -> int:
     descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     # O_PATH opens a link itself instead of refusing it.
     if flags & os.O_PATH and stat.S_ISLNK(os.fstat(descriptor).st_mode):
@@ -81,7 +168,7 @@ def _open_part(directory: int, name: str, flags: int) -> int:
     return descriptor
 
 
-def _is_link(directory: int, name: str) -> bool:
+def _is_link(directory: int, name: str | bytes) -> bool:
     try:
         return stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
     except OSError:

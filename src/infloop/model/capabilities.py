@@ -27,9 +27,10 @@ CAPABILITIES: Mapping[Capability, str] = {
     "private-network": "Connect to this machine or to a private network.",
 }
 
-Trait: TypeAlias = Literal["destructive", "background", "unconfined", "new-tool"]
+Trait: TypeAlias = Literal["protected", "destructive", "background", "unconfined", "new-tool"]
 
 TRAITS: Mapping[Trait, str] = {
+    "protected": "A file on which other programs act: settings, hooks, start-up files.",
     "destructive": "A command that deletes, overwrites or publishes, as far as its words show.",
     "background": "A process that keeps running after the call.",
     "unconfined": "A program at isolation level `host`.",

@@ -27,6 +27,7 @@ _STRICTNESS: Mapping[ToolAnswer, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 DEFAULT_RULES: tuple[ToolRule, ...] = (
+    ToolRule("write", "ask", trait="protected"),
     ToolRule("execute", "ask", trait="destructive"),
     ToolRule("execute", "ask", trait="background"),
     ToolRule("execute", "ask", trait="unconfined"),

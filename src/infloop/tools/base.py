@@ -61,6 +61,10 @@ class Tool(ABC, Generic[A]):
         this is cancelled, nothing of the call keeps running.
         """
 
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of the arguments, as a model gets it."""
+        return msgspec.json.schema(self.arguments)
+
     def summary(self, arguments: A) -> str:
         """Return the call in one line, for a person."""
         return ", ".join(dict.fromkeys(need.subject for need in self.needs(arguments)))

@@ -127,7 +127,7 @@ class Gate:
     def definitions(self) -> list[ToolDefinition]:
         """Return the tools that the agent has, as a model sees them."""
         return [
-            ToolDefinition(name, tool.description, msgspec.json.schema(tool.arguments))
+            ToolDefinition(name, tool.description, tool.schema())
             for name, tool in self._tools.items()
             if name == tool.name and is_listed(self._policies, name)
         ]
@@ -163,7 +163,7 @@ class Gate:
                 )
             raw = msgspec.json.decode(data or b"{}", type=dict[str, Any])
             parsed = msgspec.convert(raw, tool.arguments)
-        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise ToolError("bad-arguments", f"{tool.name}: {error}") from None
         return _Call(tool, parsed, raw, tuple(tool.needs(parsed)), _digest(tool.name, raw))
 
@@ -193,7 +193,7 @@ class Gate:
         except ToolError as error:
             outcome, text, detail = error.code, str(error), error.detail
         except EgressError as error:
-            outcome, text = f"network-{error.failure}", str(error)
+            outcome, text, detail = f"network-{error.failure}", str(error), str(error)
         except AuditError:
             raise
         except (StepError, InfloopError) as error:

@@ -85,8 +85,6 @@ def _encoding(endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:
     @functools.wraps(endpoint)
     async def encoded(*args: Any, **named: Any) -> Response:
         answer = await endpoint(*args, **named)
-        if isinstance(answer, Response):  # wrapped twice: a router is included in an application
-            return answer
         return Response(_encoder.encode(answer), status, media_type="application/json")
 
     return encoded

@@ -8,17 +8,21 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import signal
 import socket
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from support.forking import import_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LARGEST_REQUEST = 128 * 1024
 HIGHEST_FILE = 4096
@@ -30,7 +34,7 @@ def fork_for_each_request(requests: socket.socket) -> None:
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how the waiting ones ended
     while True:
-        request, files, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 3)
+        request, files, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 4)
         if not request:
             return
         if os.fork() == 0:
@@ -39,27 +43,32 @@ def fork_for_each_request(requests: socket.socket) -> None:
             os.close(file)
 
 
-def attend(request: dict[str, Any], stdout: int, stderr: int, told: int) -> None:
-    """Start a command; tell its process id and, in the end, its exit code."""
+def attend(request: dict[str, Any], told: int, *streams: int) -> None:
+    """Start a command, which tells its process id; in the end tell its exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid == 0:
-        become(request, stdout, stderr)
-    for file in (stdout, stderr):
+        become(request, told, streams)
+    for file in streams:
         os.close(file)
-    os.write(told, f"{pid} ".encode())
     _, status = os.waitpid(pid, 0)
     os.write(told, str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)
 
 
-def become(request: dict[str, Any], stdout: int, stderr: int) -> None:
+def become(request: dict[str, Any], told: int, streams: Sequence[int]) -> None:
     """Be the command from here on."""
     from infloop.__main__ import main
 
-    for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), stdout, stderr)):
+    for number, file in enumerate(streams):
         os.dup2(file, number)
+    if request["session"]:
+        os.setsid()
+    for number in request["ignored"]:
+        signal.signal(number, signal.SIG_IGN)
+    os.write(told, f"{os.getpid()} ".encode())
     os.closerange(3, HIGHEST_FILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, request["files"])
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
     os.umask(request["umask"])
