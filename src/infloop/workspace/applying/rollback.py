@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.lowlevel.directory_lock import hold_directory
 from infloop.lowlevel.remove_tree import remove_tree_at
-from infloop.store.files import write_private
 from infloop.workspace import beneath
 from infloop.workspace.snapshots.restore import STAGING_NAME
 from infloop.workspace.snapshots.restore_plan import merge_update, parent_paths
@@ -50,7 +50,12 @@ class PendingApply(NamedTuple):
         store.pin(self.name, self.ours, self.merged)
         directory = store.directory / "pending"
         directory.mkdir(mode=0o700, exist_ok=True)
-        write_private(directory / self.name, json.dumps(self._asdict()).encode("ascii"))
+        temporary = directory / f".{secrets.token_hex(8)}"
+        with temporary.open("x", encoding="ascii") as file:
+            json.dump(self._asdict(), file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(directory / self.name)
 
     def end(self, store: SnapshotStore) -> None:
         """Remove the journal file."""
