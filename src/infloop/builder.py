@@ -87,7 +87,7 @@ if TYPE_CHECKING:
         runs: int
 
     class Untrusted(TypedDict, total=False):
-        agents: Literal["never", "sandboxed-only", "any"]
+        agents: Literal["never", "sandboxed-only", "text", "any"]
         commands: Literal["never", "env", "any"]
 
     # -- end --

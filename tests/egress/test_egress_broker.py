@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 
 import pytest
 
@@ -552,3 +553,25 @@ def test_an_account_does_not_show_its_key() -> None:
     account = Account("claude", "https://api.example.test", "openai", "bearer", KEY)
     assert KEY not in repr(account)
     assert Route("POST", "/v1/responses") in account.allowed_routes
+
+
+async def test_a_child_has_no_whole_answer_before_its_cost_is_known() -> None:
+    arrived: list[bytes] = []
+    async with brokered(Provider(answer=b'{"usage":{"input_tokens":1},"end":"here"}')) as world:
+        with socket.create_connection(("127.0.0.1", world.run.port)) as child:
+            child.settimeout(0)
+
+            def look() -> None:
+                try:
+                    arrived.append(child.recv(65_536, socket.MSG_PEEK))
+                except BlockingIOError:
+                    arrived.append(b"")
+
+            world.budget.on_finish = look
+            child.sendall(world.request("/broker/claude/v1/messages"))
+            got = b""
+            async with asyncio.timeout(30):
+                while piece := await asyncio.get_running_loop().sock_recv(child, 65_536):
+                    got += piece
+    assert b'"here"' in got
+    assert b'"here"' not in arrived[0]

@@ -223,6 +223,8 @@ RULES: list[tuple[Raw | None, bool, set[str]]] = [
     (None, True, CHOICES | IN_CODE),
     (None, False, DATA | CHOICES | IN_CODE),
     ({"agents": "sandboxed-only"}, False, DATA | CHOICES | IN_CODE),
+    ({"agents": "text"}, True, CHOICES | IN_CODE),
+    ({"agents": "text"}, False, CHOICES | IN_CODE),
     ({"agents": "never"}, True, DATA | CHOICES | IN_CODE),
     ({"agents": "any"}, False, IN_CODE),
     ({"commands": "never"}, True, CHOICES | IN_CODE | AS_DATA),

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -19,7 +20,7 @@ from infloop.engine.graph import Definition
 from infloop.errors import SettingsError, WorkflowError
 from infloop.model.events import Cause, Notice, RunResumed, RunStarted
 from support.eventually import eventually_async
-from support.runs import Finished, world
+from support.runs import Finished, World, scripted, world
 from support.service_user import CHILD_UID, SERVICE_USER, folder_for_children
 from support.workflows import edges, node, workflow
 
@@ -203,6 +204,68 @@ async def test_text_from_outside_never_stands_in_a_shell_line(tmp_path: Path) ->
     assert ended.scope["c"]["stdout"] == "$(touch owned)\n"
     assert not (here.folder / "owned").exists()
     assert ended.recorded[0].event.egress == "allowlist"  # type: ignore[union-attr]
+
+
+ASKS = node("c", "agent", providerId="fake", prompt="{{inputs.t}}")
+JUDGES = node(
+    "c",
+    "condition",
+    kind="judge",
+    judge={"rubric": "good?", "agent": "fake"},
+    against="{{inputs.t}}",
+)
+
+
+@pytest.mark.parametrize("step", [ASKS, JUDGES], ids=["agent", "judge"])
+async def test_text_from_outside_reaches_no_agent_that_is_not_confined(
+    tmp_path: Path, step: dict[str, Any]
+) -> None:
+    scripted(tmp_path / "data/providers", "fake", {"do": [{"text": "MET"}]})
+    async with world(tmp_path, isolation="host") as here:
+        for rule in ({}, {"untrusted": {"agents": "sandboxed-only"}}):
+            with pytest.raises(WorkflowError, match="agents are not confined here") as refused:
+                await here.service.start(
+                    outside(step, **rule), {"t": "x"}, workdir=str(here.folder), cause=WEBHOOK
+                )
+            assert '"untrusted": {"agents": "text"}' in str(refused.value)
+        opened = outside(step, untrusted={"agents": "text"})
+        run_id = await here.service.start(
+            opened, {"t": "x"}, workdir=str(here.folder), cause=WEBHOOK
+        )
+        assert (await here.finish(run_id)).status == "succeeded"
+
+
+async def test_a_run_is_not_continued_with_less_confinement_than_it_needs(place: Path) -> None:
+    confined: dict[str, Any] = {
+        "isolation": "guard",
+        "service_user": SERVICE_USER,
+        "snapshots": False,
+    }
+    scripted(place / "data/providers", "fake", {"do": [{"delayMs": 600_000}]})
+    isolated = node("c", "agent", providerId="fake", prompt="go")
+    needs = {
+        "agents are not confined here": outside(ASKS),
+        "asks for isolation 'guard'": outside(isolated, isolation="guard"),
+    }
+    runs = {}
+    async with world(place, **confined) as here:
+        for reason, definition in needs.items():
+            run_id = runs[reason] = await here.service.start(
+                definition, {"t": "x"}, workdir=str(here.folder), cause=WEBHOOK
+            )
+            await eventually_async(partial(has_step, here, run_id))
+    async with world(place, isolation="host") as here:
+        for reason, run_id in runs.items():
+            with pytest.raises(WorkflowError, match=reason):
+                await here.service.resume(run_id)
+            with pytest.raises(WorkflowError, match=reason):
+                await here.service.rewind(run_id, "c")
+        assert await here.service.store.run_log.count() == len(runs)
+
+
+async def has_step(here: World, run_id: str) -> bool:
+    progress = here.service.progress(run_id)
+    return progress is not None and "c" in progress.nodes
 
 
 async def test_what_came_from_outside_is_still_from_outside_after_a_rewind(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import asyncio
 import json
 import re
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -24,17 +26,18 @@ from infloop.model.events import (
     Output,
     Remark,
     StepFinished,
-    StepWaiting,
     encode_event,
 )
 from infloop.model.trigger import Trigger
 from infloop.model.values import JsonObject
+from infloop.nodes.base import Outcome
+from infloop.policy.leaks.finder import LeakFinder
 from infloop.policy.leaks.guard import LeakGuard
 from infloop.policy.leaks.known import Secret
 from infloop.policy.leaks.variables import secret_values
-from infloop.runtime.runs.redaction import Redactor
+from infloop.runtime.runs.redaction import PIECE, Redactor
 from support.acp_agents import bot as acp_bot
-from support.runs import Finished, World, world
+from support.runs import Finished, World, scripted, world
 from support.user_machine import agent, command, machine, script
 from support.workflows import edges, node, workflow
 
@@ -269,15 +272,24 @@ def test_what_is_noted_about_a_step_is_cleaned() -> None:
     assert redactor.redact_event(Notice(f"no {KEY}!", "a")) == Notice(f"no {MARKER}!", "a")
     assert redactor.redact_event(GuardFailed(TOKEN, "a")) == GuardFailed(MARKER, "a")
     assert redactor.redact_event(BudgetExceeded(TOKEN, "a")) == BudgetExceeded(MARKER, "a")
-    waiting = StepWaiting("a", "a", "agent", 1, TOKEN, {"said": TOKEN})
-    cleaned = StepWaiting("a", "a", "agent", 1, MARKER, {"said": MARKER})
-    assert redactor.redact_event(waiting) == cleaned
-    assert redactor.redact_event(cleaned) is cleaned
     ended = StepFinished("a", "a", "agent", "error", {"errorMessage": TOKEN, "n": 1}, error=TOKEN)
     expected = StepFinished(
         "a", "a", "agent", "error", {"errorMessage": MARKER, "n": 1}, error=MARKER
     )
     assert redactor.redact_event(ended) == expected
+
+
+async def test_a_step_that_waits_is_cleaned_like_one_that_ends() -> None:
+    async def wait(_: Any, __: Any) -> Outcome:
+        return Outcome("", {"said": [TOKEN]}, f"until {TOKEN}", until=5)
+
+    told: list[str] = []
+    redactor = Redactor(lambda: [Secret("known", TOKEN)])
+    performer = redactor.wrap_performer(wait, lambda _, detectors: told.extend(detectors))
+    step: Any = None
+    outcome = await performer(step, lambda _, __: None)
+    assert (outcome.outputs, outcome.error) == ({"said": [MARKER]}, f"until {MARKER}")
+    assert told == ["known"]
 
 
 def test_an_event_type_that_is_not_listed_is_redacted_but_for_its_step() -> None:
@@ -605,3 +617,39 @@ async def test_of_a_secret_with_another_inside_nothing_is_kept(
     for part in (INNER, "before/", "/after"):
         assert part.encode() not in told(run)
     assert TOLD_KEY in run.scope["a"]["stdout"]
+
+
+# -- how long the others wait ----------------------------------------------------------------
+
+FLOOD = ("AKIA" * 400 + "\n") * 160  # a quarter of a megabyte of nothing but a keyword
+FLOODING: dict[str, dict[str, Any]] = {
+    "a command prints it": command("n", "cat flood"),
+    "a script returns it in parts": script(
+        "n", "return {'x': [[line] for line in open('flood')]}", outputs=["x"]
+    ),
+    "a script fails with it": script("n", "raise ValueError(open('flood').read())"),
+    "an agent says it": node("n", "agent", providerId="fake", prompt="go"),
+}
+
+
+@pytest.mark.parametrize("step", FLOODING.values(), ids=FLOODING)
+async def test_a_flood_of_keywords_is_not_searched_in_one_piece_while_others_wait(
+    tmp_path: Path, step: dict[str, Any]
+) -> None:
+    searched: list[int] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is LeakFinder.find_between.__code__:
+            searched.append(len(frame.f_locals["data"]))
+
+    async with world(tmp_path) as here:
+        (here.folder / "flood").write_text(FLOOD)
+        scripted(tmp_path / "data/providers", "fake", {"do": [{"text": FLOOD}]})
+        run_id = await here.start(workflow([node("s", "start"), step], edges("s next n")))
+        sys.setprofile(note)  # in this thread, which is the event loop's
+        try:
+            ended = await here.finish(run_id)
+        finally:
+            sys.setprofile(None)
+    assert ended.scope["n"]
+    assert max(searched, default=0) < 4 * PIECE

@@ -11,7 +11,7 @@ import pytest
 from infloop.engine.graph import Definition
 from infloop.errors import GuardError, StoreError
 from infloop.model.events import GuardFailed
-from infloop.runtime.confinement.disk_reserve import format_size
+from infloop.runtime.confinement.disk_reserve import MIN_FREE_FILES, format_size
 from support.canaries import place
 from support.eventually import eventually, eventually_async
 from support.processes import alive, new_token
@@ -159,6 +159,13 @@ def test_a_worktree_that_there_is_no_room_to_save_stays(tmp_path: Path) -> None:
         assert left(disk) > 32 * MIB
         (kept,) = user.worktrees()
         assert (kept / "f0").stat().st_size == MIB
+
+
+async def test_no_run_begins_where_few_files_fit(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", files=MIN_FREE_FILES // 2) as disk:
+        async with world(tmp_path, min_free_disk_bytes=MIB) as app:
+            with pytest.raises(GuardError, match="more files fit on the disk"):
+                await start_in(app, disk, flow(command("c", "true")))
 
 
 async def test_no_run_begins_where_too_little_is_left(tmp_path: Path) -> None:

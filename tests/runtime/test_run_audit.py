@@ -37,6 +37,7 @@ def crashed(folder: Path, **more: Any) -> str:
     with forkserver.Command(("run", "long"), folder, environment(folder)) as driving:
         eventually((folder / "begun").exists)
         driving.kill()
+    (folder / "begun").unlink()
     (folder / "go").touch()
     (run,) = infloop(folder, "runs", "--json", "--status", "interrupted").stdout.splitlines()
     return str(json.loads(run)["runId"])
@@ -143,12 +144,28 @@ async def test_the_log_has_all_of_many_runs_when_what_drove_them_is_closed(tmp_p
 def test_a_log_that_cannot_be_written_stops_no_run_that_is_under_way_and_it_is_said(
     tmp_path: Path,
 ) -> None:
-    put_workflow(tmp_path / "data", workflow("w", "true"))
-    (tmp_path / "data/audit").write_text("a file in its place")
-    ran = infloop(tmp_path, "run", "w")
+    audit = tmp_path / "data/audit"
+    put_workflow(tmp_path / "data", workflow("w", f"mv {audit} {audit}.old; touch {audit}"))
+    ran = infloop(tmp_path, "run", "w", code=1)
     assert "run succeeded" in ran.stdout
-    assert "the audit log lacks 'run.started' of run" in ran.stderr
+    assert "the audit log lacks 'run.finished' of run" in ran.stderr
     assert "Traceback" not in ran.stderr
-    refused = infloop(tmp_path, "rewind", "last", "--to", "c1", "--yes", code=1)
-    assert "the audit log in" in refused.stderr
-    assert len(infloop(tmp_path, "runs", "--json").stdout.splitlines()) == 1
+
+
+def test_a_run_that_cannot_be_recorded_does_not_begin_and_none_goes_on(tmp_path: Path) -> None:
+    run_id = crashed(tmp_path)
+    audit = tmp_path / "data/audit"
+    audit.rename(tmp_path / "data/audit.old")
+    audit.write_text("a file in its place")
+    for command in (
+        ["run", "long"],
+        ["resume", run_id],
+        ["rewind", run_id, "--to", "c1", "--yes"],
+    ):
+        refused = infloop(tmp_path, *command, code=1)
+        assert "the audit log in" in refused.stderr
+        assert "Traceback" not in refused.stderr
+    # Nothing was added, and the step did not begin a second time.
+    (listed,) = infloop(tmp_path, "runs", "--json").stdout.splitlines()
+    assert json.loads(listed)["runId"] == run_id
+    assert not (tmp_path / "begun").exists()

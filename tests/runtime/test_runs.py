@@ -306,6 +306,16 @@ async def test_an_interrupted_run_is_recorded_as_failed_once_and_can_be_resumed(
     assert done.recorded[at].seq - done.recorded[at - 1].seq >= MAX_IN_FLIGHT
 
 
+async def test_a_run_of_a_living_process_is_not_recovered_by_another(tmp_path: Path) -> None:
+    scripted(tmp_path / "data/providers", "fake", {"do": [{"delayMs": 600_000}]})
+    async with world(tmp_path) as here, world(tmp_path) as other:
+        run_id = await here.start(workflow([START, agent("a")], edges("s next a")))
+        await started(here, run_id, "a")
+        assert await other.service.recover() == ([], [], [])
+        row = await other.service.store.run_log.run(run_id)
+        assert (row.status, row.owner, row.epoch) == ("running", here.service.instance.id, 1)
+
+
 async def test_a_workflow_that_asks_for_it_is_left_for_resuming(tmp_path: Path) -> None:
     scripted(tmp_path / "data/providers", "fake", {"do": [{"delayMs": 600_000}]})
     tree = workflow([START, agent("a")], edges("s next a"), onCrash="resume")

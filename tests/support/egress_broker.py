@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -45,11 +45,22 @@ class Provider:
         return {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
 
 
+class Meter(UsageMeter):
+    """A meter that says when it finishes."""
+
+    on_finish: Callable[[], None] = staticmethod(lambda: None)
+
+    def finish(self, *, sent: bool) -> None:
+        self.on_finish()
+        super().finish(sent=sent)
+
+
 @dataclass
 class Books:
     """Keeps every meter, and refuses what a test wants."""
 
     meters: list[UsageMeter] = field(default_factory=list)
+    on_finish: Callable[[], None] = lambda: None
     why_not: str = ""
     is_limited: bool = False
     waits: bool = False
@@ -66,7 +77,9 @@ class Books:
         api = dialect_of(route.path)
         if api is None:
             return AdmittedCall(None, body)
-        self.meters.append(UsageMeter(api, lambda: None))
+        meter = Meter(api, lambda: None)
+        meter.on_finish = self.on_finish
+        self.meters.append(meter)
         return AdmittedCall(self.meters[-1], body)
 
     @property

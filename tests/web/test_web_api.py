@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from infloop.store.run_records import import_record
-from support.eventually import eventually
-from support.server import TOKEN, Client, Process, here, process, put_workflow, workflow
+from infloop.store.sqlite.readers import Readers
+from support.eventually import eventually, eventually_async
+from support.server import TOKEN, Client, Here, Process, here, process, put_workflow, workflow
 from support.stores import store_in
 from support.workflows import edges, node
 from support.workflows import workflow as graph
@@ -269,6 +274,45 @@ def test_runs_are_listed_filtered_and_searched(client: Client) -> None:
     assert {run["runId"] for run in found} == set(ids)
     assert "a-word-to-find" in found[0]["match"]["text"]
     assert client.get("/api/runs?search=nobody-said-this").json()["runs"] == []
+
+
+async def test_a_list_of_many_runs_is_read_as_often_as_one_of_a_single_run(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", workflow("long", "sleep 600"))
+    many = 12
+    async with here(tmp_path, max_concurrent_runs=many) as served:
+        reads = []
+        for count in (1, many):
+            while len(served.server.application.history.live_runs()) < count:
+                asked = await served.ask("POST", "/api/run", {"workflowId": "long"})
+                await eventually_async(partial(is_live, served, asked.json()["runId"]))
+            with counted_calls(Readers.run) as calls:
+                runs = (await served.ask("GET", "/api/runs")).json()["runs"]
+            assert [each["status"] for each in runs] == ["running"] * count
+            reads.append(len(calls))
+    # The server reads for itself now and then, and never once for each run of the list.
+    assert reads[1] - reads[0] < many // 2
+
+
+def is_live(served: Here, run_id: str) -> bool:
+    return run_id in served.server.application.history.live_runs()
+
+
+@contextmanager
+def counted_calls(function: Callable[..., Any]) -> Iterator[set[int]]:
+    """The calls of a coroutine function in this thread; one that goes on counts once."""
+    calls: set[int] = set()
+    frames = []  # kept, so that no two have the same address
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is function.__code__:
+            frames.append(frame)
+            calls.add(id(frame))
+
+    sys.setprofile(note)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
 
 
 def test_inputs_that_do_not_fit_are_named(client: Client) -> None:

@@ -10,6 +10,7 @@ import socket
 import string
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -320,7 +321,7 @@ async def test_only_what_is_in_the_queue_is_recorded_as_accepted(tmp_path: Path)
         await asyncio.to_thread(look, served.client)
 
 
-async def test_a_run_that_is_not_on_record_is_not_acknowledged_and_is_the_same_when_asked_again(
+async def test_a_webhook_that_cannot_be_recorded_starts_nothing_until_it_is_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("infloop.store.audit.files._LOCK_SECONDS", 0.05)
@@ -330,7 +331,10 @@ async def test_a_run_that_is_not_on_record_is_not_acknowledged_and_is_the_same_w
         trigger = make(client)
         key = {"idempotency-key": "k"}
         with lock_directory(tmp_path / "data/audit", 5, "testing"):
-            assert send(client, trigger["id"], b"{}", **key).status == 503
+            refused = [send(client, trigger["id"], b"{}", **each) for each in ({}, key)]
+            assert [answer.status for answer in refused] == [503, 503]
+        assert client.get("/api/triggers/queue").json()["size"] == 0
+        assert client.get("/api/runs").json()["runs"] == []
         answer = send(client, trigger["id"], b"{}", **key)
         assert answer.status == 202
         assert only_run(client)["runId"] == answer.json()["queueId"].removeprefix("q-")
@@ -674,7 +678,7 @@ async def test_an_address_is_unguessable_and_opens_the_trigger_by_itself(tmp_pat
 # -- what goes wrong beside a file trigger ---------------------------------------------------------
 
 
-async def test_a_file_trigger_whose_run_cannot_be_recorded_starts_it_once_and_says_so(
+async def test_a_file_trigger_whose_run_cannot_be_recorded_starts_it_when_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("infloop.store.audit.files._LOCK_SECONDS", 0.05)
@@ -686,13 +690,47 @@ async def test_a_file_trigger_whose_run_cannot_be_recorded_starts_it_once_and_sa
         await heard(served, watched / "a.txt")
         with lock_directory(tmp_path / "data/audit", 5, "testing"):
             served.clock.forward(100)
-            await eventually_async(
-                lambda: "started a run that is not in the audit log" in caplog.text
-            )
-        await heard(served, watched / "b.txt")
-        served.clock.forward(100)
-        second = await asyncio.to_thread(newest_run, served.client, 2)
-        assert second["scope"]["inputs"] == {"word": "b.txt"}
+            await eventually_async(lambda: "cannot be started now: another process" in caplog.text)
+            assert (await served.ask("GET", "/api/runs")).json()["runs"] == []
+        (run,) = await eventually_async(partial(later_runs, served))
+        assert (await asyncio.to_thread(served.client.finished, run["runId"]))["scope"][
+            "inputs"
+        ] == {"word": "a.txt"}
+        accepted = (await served.ask("GET", "/api/audit?event=run.queued")).json()["entries"]
+        assert len(accepted) == 1
+
+
+async def later_runs(served: Here) -> list[dict[str, Any]]:
+    """The runs, after a moment in which what is tried again can be tried."""
+    served.clock.forward(1_000)
+    found: list[dict[str, Any]] = (await served.ask("GET", "/api/runs")).json()["runs"]
+    return found
+
+
+async def test_a_queued_run_that_cannot_be_recorded_waits_and_then_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("infloop.store.audit.files._LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("infloop.runtime.runs.dispatch.POLL_SECONDS", 0.05)
+    waits = workflow(
+        "waits", f"touch {tmp_path}/begun; until test -e {tmp_path}/gate; do sleep 0.02; done"
+    )
+    put_workflow(tmp_path / "data", waits)
+
+    def look(client: Client) -> None:
+        first, second = (client.post("/api/run", {"workflowId": "waits"}).json() for _ in "ab")
+        eventually((tmp_path / "begun").exists)
+        with lock_directory(tmp_path / "data/audit", 5, "testing"):
+            (tmp_path / "gate").touch()
+            eventually(lambda: "waits, because it cannot be recorded" in caplog.text)
+            assert client.finished(first["runId"])["status"] == "succeeded"
+            assert client.get(f"/api/runs/{second['runId']}").json()["run"]["status"] == "queued"
+        assert client.finished(second["runId"])["status"] == "succeeded"
+        path = f"/api/audit?event=run.started&run={second['runId']}"
+        assert len(client.get(path).json()["entries"]) == 1
+
+    async with here(tmp_path, max_concurrent_runs=1) as served:
+        await asyncio.to_thread(look, served.client)
 
 
 def watching(directory: Path) -> dict[str, Any]:

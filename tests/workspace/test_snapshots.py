@@ -18,7 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infloop.errors import MissingPart, NotFound, StepError
+from infloop.lowlevel.directory_lock import hold_directory
 from infloop.lowlevel.remove_tree import remove_tree_at
+from infloop.workspace.applying.rollback import PendingApply, recover
 from infloop.workspace.beneath import open_root
 from infloop.workspace.git.commands import Git, GitContext, version_of
 from infloop.workspace.git.program import ProgramResult
@@ -772,3 +774,20 @@ async def check_restores(store: SnapshotStore, root: Path, edits: list[Any]) -> 
                 expected.setdefault(above, contents(root).get(above))
         assert contents(root) == expected
         assert git_state(root) == state
+
+
+async def test_an_apply_that_ends_while_it_is_looked_at_is_not_rolled_back(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    write(root / "file", "one")
+    async with store_in(tmp_path) as store:
+        before = await store.take(root)
+        write(root / "file", "two")
+        after = await store.take(root)
+        pending = PendingApply(str(root), str(root), before.id, after.tree)
+        pending.begin(store)
+        async with hold_directory(root):  # as the process that applies does
+            recovering = asyncio.create_task(recover(store))
+            await asyncio.sleep(0)  # it has read the journal, and waits
+            pending.end(store)
+        assert await recovering == []
+    assert (root / "file").read_text() == "two"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from infloop.application.lookup_cache import OncePerTurn
 from infloop.errors import (
+    AuditError,
     GuardError,
     InfloopError,
     Overloaded,
@@ -253,7 +254,7 @@ class TriggerFiring:
     async def _enqueue(self, firing: Firing) -> QueuePosition | NotQueued:
         """Queue a run durably, or say why not; see `Dispatcher.check` for the errors.
 
-        Raises AuditError when the run is queued and not on record: the sender is not told of it.
+        Raises AuditError when it cannot be recorded. It is not queued then.
         """
         correlation_id = _correlation_id.get() or new_correlation_id()
         kind = kind_named(firing.cause.kind)
@@ -274,13 +275,17 @@ class TriggerFiring:
             return "queue-full"
         if isinstance(added, Replayed):
             return "replayed"
-        await self._audit.record(
-            kind.queued_event,
-            kind.actor,
-            correlation_id=correlation_id,
-            workflow_id=firing.workflow_id,
-            details=_details(firing.trigger_id, firing.cause.detail),
-        )
+        try:
+            await self._audit.record(
+                kind.queued_event,
+                kind.actor,
+                correlation_id=correlation_id,
+                workflow_id=firing.workflow_id,
+                details=_details(firing.trigger_id, firing.cause.detail),
+            )
+        except AuditError:
+            await self._dispatcher.withdraw(added)
+            raise
         if not added.repeated:
             await self._note_fired(firing.trigger_id, self._clock.now_ms())
         return QueuePosition(added.id, added.position)

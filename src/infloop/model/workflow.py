@@ -82,10 +82,10 @@ class Untrusted(FileModel):
 
     protects = True
 
-    agents: Literal["never", "sandboxed-only", "any"] = field(
+    agents: Literal["never", "sandboxed-only", "text", "any"] = field(
         "sandboxed-only",
         "Agents and judges",
-        "Nothing; as text, if they are confined or you chose level `host` by name; or anything, "
+        "Nothing; as text, if they are confined; as text, also at level `host`; or anything, "
         "including their directory.",
     )
     commands: Literal["never", "env", "any"] = field(

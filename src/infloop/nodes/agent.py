@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 
 PARTS_BETWEEN_DRAINS = 64
+PIECE_CHARS = 4 << 10
+"""How much of a long part is passed on at a time."""
 
 
 async def perform(step: StepContext, config: JsonObject) -> Outcome:
@@ -129,7 +131,7 @@ async def _read_answer(
             known = len(answer.denials)
             answer.add(part)
             if not _is_denial(part) or len(answer.denials) > known:
-                _write(step, part)
+                await _write(step, part)
             count += 1
             if count % PARTS_BETWEEN_DRAINS == 0:
                 await step.drain()
@@ -141,22 +143,30 @@ def _is_denial(part: AnswerPart) -> bool:
     return isinstance(part, ProviderNotice) and part.is_denial
 
 
-def _write(step: StepContext, part: AnswerPart) -> None:
+async def _write(step: StepContext, part: AnswerPart) -> None:
     match part:
         case Text(text):
-            step.write_output(text, "stdout")
+            await _write_pieces(step, text, "stdout")
         case ProviderNotice(line, is_warning=True):
             step.warn(line, "")
         case ProviderNotice(line, is_denial=True):
             step.warn(line, "permissions")
         case Tool() | ToolResult() | ProviderNotice():
-            step.write_output(f"{part.line}\n", "tool")
+            await _write_pieces(step, f"{part.line}\n", "tool")
         case Stderr(text):
-            step.write_output(text, "stderr")
+            await _write_pieces(step, text, "stderr")
         case Usage() | Cost() | Session() | RateLimited() | Done():
             pass
         case _:
             assert_never(part)
+
+
+async def _write_pieces(step: StepContext, text: str, stream: str) -> None:
+    """Pass text on, with a turn for others after each piece: redacting it can take long."""
+    step.write_output(text[:PIECE_CHARS], stream)
+    for at in range(PIECE_CHARS, len(text), PIECE_CHARS):
+        await asyncio.sleep(0)
+        step.write_output(text[at : at + PIECE_CHARS], stream)
 
 
 def _outcome(answer: Answer, timed_out: bool, duration_ms: int, timeout_ms: int) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from infloop.model.isolation import is_at_least
+from infloop.model.isolation import UNCONFINED, is_at_least
 
 if TYPE_CHECKING:
     from infloop.model.values import JsonObject
@@ -17,6 +17,11 @@ class Confinement:
 
     level: str
     reason: str = ""
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether children are confined; at `host` they are not, whoever chose it."""
+        return self.level not in ("", UNCONFINED)
 
 
 def isolation_refusal(workflow: JsonObject, confinement: Confinement) -> str:

@@ -7,6 +7,7 @@ go.
 
     agents      never            nowhere
                 sandboxed-only   as text, to agents and judges that are confined (the default)
+                text             as text, to agents and judges at any level, `host` included
                 any              anywhere, also as the directory or the name of an agent
     commands    never            nowhere, scripts included
                 env              as variables, arguments and standard input (the default)
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
     from infloop.model.schema import TextUse
     from infloop.model.values import JsonObject
 
-Mode: TypeAlias = Literal["never", "sandboxed-only", "env", "any"]
+Mode: TypeAlias = Literal["never", "sandboxed-only", "text", "env", "any"]
 
 DEFAULT: Mapping[UntrustedRule, Mode] = {"agents": "sandboxed-only", "commands": "env"}
 # The strictest first.
 _STRICTNESS: Mapping[UntrustedRule, tuple[Mode, ...]] = {
-    "agents": ("never", "sandboxed-only", "any"),
+    "agents": ("never", "sandboxed-only", "text", "any"),
     "commands": ("never", "env", "any"),
 }
 
@@ -85,6 +86,11 @@ class TaintViolation:
 def _way_out(violation: TaintViolation) -> str:
     if violation.at.use == "shell" and violation.allowed == "env":
         return 'pass it in the command\'s `env` and write "$NAME" in the line'
+    if violation.at.use == "text" and violation.allowed == "sandboxed-only":
+        return (
+            "agents are not confined here: choose another level than `host` (see `infloop doctor`),"
+            ' or write "untrusted": {"agents": "text"} in the workflow'
+        )
     return f'take it out, or write "untrusted": {{"{violation.rule}": …}} in the workflow'
 
 
@@ -117,8 +123,7 @@ def find_violations(
 ) -> tuple[TaintViolation, ...]:
     """Return the fields that an untrusted value would reach and must not.
 
-    `confined` says whether the run's children are confined as the operator demands for runs that
-    are caused from outside.
+    `confined` says whether the run's children are confined; at `host` they are not.
     """
     found: list[TaintViolation] = []
     for field in tainted_fields(workflows, root, untrusted):
@@ -160,6 +165,8 @@ def _is_allowed(at: TaintedField, mode: Mode, *, confined: bool) -> bool:
             return True
         case "sandboxed-only":
             return confined and at.use != "selector"
+        case "text":
+            return at.use != "selector"
         case "env":
             return at.use not in ("selector", "shell")
         case "never":

@@ -25,6 +25,7 @@ from infloop.model.approval import SHORT_ID, Approval, answer_hint, cut_note, qu
 from infloop.model.events import Notice
 from infloop.policy.permissions import PermissionDecision
 from infloop.store.interfaces.approvals import AlreadySettled, refusal
+from infloop.store.interfaces.liveness import dead_owners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -230,12 +231,11 @@ class Approvals:
     async def settle_abandoned(self) -> None:
         """Settle the questions that have expired, or that no run can come back to."""
         now = self._clock.now_ms()
-        for owner in await self._store.owners():
-            if await self._liveness.state(owner) == "dead":
-                for each in await self._store.waiting_for(owner):
-                    if not await self._can_come_back(each.run_id):
-                        note = "the process that asked ended"
-                        await self._store.withdraw(each.id, note, now)
+        for owner in await dead_owners(self._liveness, await self._store.owners()):
+            for each in await self._store.waiting_for(owner):
+                if not await self._can_come_back(each.run_id):
+                    note = "the process that asked ended"
+                    await self._store.withdraw(each.id, note, now)
         if any((each.expires_at or 0) <= now for each in await self._store.waiting()):
             await self._store.expire_due(now)
 

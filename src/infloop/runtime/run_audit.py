@@ -1,8 +1,8 @@
 """Writes starts, ends and recoveries of runs, and egress decisions, to the audit log.
 
-- No run waits for its entries.
-- The first entry is written at once. Entries that arrive meanwhile, or shortly after, are written
-  together.
+- A run that cannot be recorded does not begin.
+- No live run waits for its entries. The first entry is written at once. Entries that arrive
+  meanwhile, or shortly after, are written together.
 - A log that cannot be written stops no live run. The missing entries are logged as errors.
 """
 
@@ -64,20 +64,35 @@ class RunAudit:
         """Write an entry about a run soon."""
         if self._audit is None:
             return
-        self._waiting.append(
-            audit_event(
-                self._clock.now_ms(),
-                event,
-                actor,
-                outcome=outcome,
-                correlation_id=run.correlation_id,
-                run_id=run.id,
-                workflow_id=run.workflow_id,
-                details=details,
-            )
-        )
+        self._waiting.append(self._entry(event, run, outcome, actor, details))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(self._audit))
+
+    async def record(
+        self, event: EventName, run: AuditedRun, *, outcome: str = "", actor: Actor = SYSTEM
+    ) -> None:
+        """Write an entry about a run before it begins or goes on; raise AuditError if it cannot."""
+        if self._audit is not None:
+            await self._audit.record_all([self._entry(event, run, outcome, actor)])
+
+    def _entry(
+        self,
+        event: EventName,
+        run: AuditedRun,
+        outcome: str,
+        actor: Actor,
+        details: JsonObject | None = None,
+    ) -> AuditEvent:
+        return audit_event(
+            self._clock.now_ms(),
+            event,
+            actor,
+            outcome=outcome,
+            correlation_id=run.correlation_id,
+            run_id=run.id,
+            workflow_id=run.workflow_id,
+            details=details,
+        )
 
     async def settle(self) -> None:
         """Return when all entries so far are written."""

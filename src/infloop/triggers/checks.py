@@ -68,7 +68,7 @@ def start_refusals(
     """Yield why a run with this cause may not start, each with the field that it concerns."""
     if refusal := isolation_refusal(called[workflow_id], confinement):
         yield "workflowId", refusal
-    confined = bool(confinement.level)
+    confined = confinement.is_confined
     for violation in find_violations(called, workflow_id, cause.untrusted, confined=confined):
         yield "inputs", str(violation)
 

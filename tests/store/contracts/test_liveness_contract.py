@@ -98,6 +98,23 @@ async def test_a_killed_process_is_dead_and_a_stopped_one_frozen(
         assert await store.liveness.state(child.owner) == "dead"
 
 
+async def test_many_processes_are_looked_up_at_once(open_store: OpenStore, tmp_path: Path) -> None:
+    clock = Clock()
+    async with open_store(tmp_path, clock=clock) as store:
+        frozen, closed = [await store.liveness.register() for _ in "ab"]
+        await closed.close()
+        clock.now += FROZEN_AFTER_MS + 1
+        alive = await store.liveness.register()
+        asked = [alive.id, frozen.id, closed.id, "unknown", alive.id]
+        assert await store.liveness.states(asked) == {
+            alive.id: "alive",
+            frozen.id: "frozen",
+            closed.id: "dead",
+            "unknown": "dead",
+        }
+        assert await store.liveness.states([]) == {}
+
+
 async def heartbeat(store: Store, instance_id: str) -> int:
     row = await store.liveness.instance(instance_id)
     assert row is not None

@@ -378,6 +378,32 @@ async def test_a_waiting_entry_can_be_removed_and_a_taken_one_not(
         assert await store.queue.count() == 2
 
 
+@pytest.mark.parametrize("taken", [False, True])
+async def test_an_entry_that_is_withdrawn_is_forgotten_and_cannot_start(
+    open_store: OpenStore, tmp_path: Path, taken: bool
+) -> None:
+    async with open_store(tmp_path) as store:
+        again: dict[str, Any] = {"idempotency_key": "k", "fingerprint": "f"}
+        await put(store, "a", **again)
+        entries = await store.queue.take("me") if taken else await store.queue.entries()
+        assert await store.queue.withdraw("a")
+        assert not await store.queue.withdraw("a")
+        with pytest.raises(Fenced):
+            await store.queue.start(*to_start(entries[0]))
+        assert await store.queue.count() == await store.run_log.count() == 0
+        added = await store.queue.put(run("b", **again), limit=1)
+        assert added == Enqueued("b", "run-b", 1)
+
+
+async def test_what_became_a_run_cannot_be_withdrawn(open_store: OpenStore, tmp_path: Path) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", idempotency_key="k")
+        (entry,) = await store.queue.take("me")
+        await store.queue.start(*to_start(entry))
+        assert not await store.queue.withdraw("a")
+        assert (await store.queue.entry("a")).state == "started"
+
+
 async def test_ids_are_used_once(open_store: OpenStore, tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
         await put(store, "a")

@@ -33,7 +33,7 @@ from infloop.application.runs.models import (
 from infloop.errors import NotFound, UsageError
 from infloop.model.events import Output, StepStarted, step_path
 from infloop.model.values import compact_json
-from infloop.runtime.runs.run_status import current_status
+from infloop.runtime.runs.run_status import current_status, current_statuses
 from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
@@ -157,34 +157,10 @@ class RunHistory:
         found = await self.find_row_or_entry(run_id)
         return queued(found) if isinstance(found, QueueEntry) else await self.summarize(found)
 
-    async def summarize(
-        self, row: RunRow, hit: SearchHit | None = None, cost: RunCost | None = None
-    ) -> RunSummary:
-        """Return a run's summary; without `cost` it is read from the ledger."""
+    async def summarize(self, row: RunRow) -> RunSummary:
+        """Return a run without its scope and events."""
         status = await current_status(row, self._resources.store.liveness)
-        cost = cost or await run_cost(self._resources.store.ledger, row.id)
-        return RunSummary(
-            run_id=row.id,
-            workflow_id=row.workflow_id,
-            workflow_name=row.workflow_name,
-            status=status,
-            started_at=row.started_at,
-            finished_at=row.finished_at,
-            duration_ms=None if row.finished_at is None else row.finished_at - row.started_at,
-            steps=row.steps,
-            event_count=row.events,
-            failed_step=row.failed_step,
-            error=row.error,
-            error_message=row.error or UNSET,
-            cause=row.cause,
-            correlation_id=row.correlation_id,
-            epoch=row.epoch,
-            last_seq=row.last_seq,
-            cost_usd=cost.usd,
-            cost_is_complete=cost.complete,
-            tokens=cost.tokens,
-            match=_match(hit) if hit else UNSET,
-        )
+        return _summary(row, status, await run_cost(self._resources.store.ledger, row.id))
 
     async def detail(self, run_id: str) -> RunDetail | QueuedRun:
         """Return a run with its scope, also one that waits in the queue or is live."""
@@ -379,12 +355,13 @@ class RunHistory:
 
         At most `max_searched` search results are looked at.
         """
-        page = await self._page(workflow_id, status, search, limit, before, max_searched)
+        listed = self._page(workflow_id, status, search, limit, before, max_searched)
         if status or search or before:
-            return page
-        return replace(
-            page, held=await self.held(workflow_id), refused=await self.refused(workflow_id)
+            return await listed
+        page, held, refused = await asyncio.gather(
+            listed, self.held(workflow_id), self.refused(workflow_id)
         )
+        return replace(page, held=held, refused=refused)
 
     async def held(self, workflow_id: str | None = None) -> list[QueuedRun]:
         """Return the queued runs that cannot start, each with the reason."""
@@ -425,39 +402,49 @@ class RunHistory:
         before: str | None,
         max_searched: int,
     ) -> RunPage:
-        candidates = (
+        batches = (
             self._search(search, workflow_id, max_searched)
             if search
             else self._list(workflow_id, status, before, min(limit, PAGE))
         )
-        found: list[tuple[RunRow, SearchHit | None]] = []
-        cursor = None
-        async for row, hit in candidates:
-            if status in (None, await current_status(row, self._resources.store.liveness)):
-                found.append((row, hit))
-            if len(found) == limit:
-                cursor = None if search else row.id
+        found: list[tuple[RunRow, RunStatus, SearchHit | None]] = []
+        async for batch in batches:
+            rows = [row for row, _ in batch]
+            statuses = await current_statuses(rows, self._resources.store.liveness)
+            found += [
+                (row, current, hit)
+                for (row, hit), current in zip(batch, statuses, strict=True)
+                if status in (None, current)
+            ]
+            if len(found) >= limit:
                 break
-        costs = await run_costs(self._resources.store.ledger, [row.id for row, _ in found])
-        runs = [await self.summarize(row, hit, costs[row.id]) for row, hit in found]
+        del found[limit:]
+        cursor = found[-1][0].id if len(found) == limit and not search else None
+        costs = await run_costs(self._resources.store.ledger, [row.id for row, _, _ in found])
+        runs = [_summary(row, current, costs[row.id], hit) for row, current, hit in found]
         return RunPage(runs=runs, next=cursor)
 
     async def _search(
         self, text: str, workflow_id: str | None, limit: int
-    ) -> AsyncIterator[tuple[RunRow, SearchHit | None]]:
-        for hit in await self._log.search(text, limit=limit):
-            if workflow_id in (None, hit.run.workflow_id):
-                yield hit.run, hit
+    ) -> AsyncIterator[list[tuple[RunRow, SearchHit | None]]]:
+        yield [
+            (hit.run, hit)
+            for hit in await self._log.search(text, limit=limit)
+            if workflow_id in (None, hit.run.workflow_id)
+        ]
 
     async def _list(
-        self, workflow_id: str | None, status: RunStatus | None, before: str | None, batch: int
-    ) -> AsyncIterator[tuple[RunRow, SearchHit | None]]:
+        self, workflow_id: str | None, status: RunStatus | None, before: str | None, size: int
+    ) -> AsyncIterator[list[tuple[RunRow, SearchHit | None]]]:
+        """Yield all runs, so many at a time: the last batch is the first that is not full."""
         cursor = (await self._log.run(before)).cursor if before else None
-        while rows := await self._log.runs(
-            workflow_id=workflow_id, status=_stored(status), limit=batch, before=cursor
-        ):
-            for row in rows:
-                yield row, None
+        while True:
+            rows = await self._log.runs(
+                workflow_id=workflow_id, status=_stored(status), limit=size, before=cursor
+            )
+            yield [(row, None) for row in rows]
+            if len(rows) < size:
+                return
             cursor = rows[-1].cursor
 
     def live_runs(self) -> dict[str, str]:
@@ -528,6 +515,33 @@ class RunHistory:
             ReplacedDirectory(directory=each.directory, snapshot=each.replaced)
             for each in await replacing_restores(self._log, run_id, after_seq)
         ]
+
+
+def _summary(
+    row: RunRow, status: RunStatus, cost: RunCost, hit: SearchHit | None = None
+) -> RunSummary:
+    return RunSummary(
+        run_id=row.id,
+        workflow_id=row.workflow_id,
+        workflow_name=row.workflow_name,
+        status=status,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        duration_ms=None if row.finished_at is None else row.finished_at - row.started_at,
+        steps=row.steps,
+        event_count=row.events,
+        failed_step=row.failed_step,
+        error=row.error,
+        error_message=row.error or UNSET,
+        cause=row.cause,
+        correlation_id=row.correlation_id,
+        epoch=row.epoch,
+        last_seq=row.last_seq,
+        cost_usd=cost.usd,
+        cost_is_complete=cost.complete,
+        tokens=cost.tokens,
+        match=_match(hit) if hit else UNSET,
+    )
 
 
 def _step_report(step: StepView) -> StepReport:

@@ -47,8 +47,7 @@ class Admission:
     async def check_start(self, definition: PreparedDefinition, workdir: str, cause: Cause) -> None:
         """Raise what the start of a run would be refused for now, except a used-up budget."""
         self._dependencies.disk_reserve.check_data_disk()
-        self.check_isolation(definition.workflow)
-        self.check_untrusted(definition, cause)
+        self.check_confinement(definition, cause)
         if (await self.enter(workdir)).id is None:
             raise GuardError(f"there is no directory {workdir!r} in which a run could work")
 
@@ -63,14 +62,11 @@ class Admission:
         await self._shared.workdirs.enter_again(run_id, workdir, original)
         await self._dependencies.disk_reserve.check_directory(workdir)
 
-    def check_isolation(self, workflow: JsonObject) -> None:
-        """Raise if the workflow asks for a stronger isolation than this process can give."""
-        if refusal := isolation_refusal(workflow, self.confinement):
+    def check_confinement(self, definition: PreparedDefinition, cause: Cause) -> None:
+        """Raise if children are not confined as the workflow, or its untrusted inputs, require."""
+        if refusal := isolation_refusal(definition.workflow, self.confinement):
             raise WorkflowError(refusal)
-
-    def check_untrusted(self, definition: PreparedDefinition, cause: Cause) -> None:
-        """Raise if an untrusted input would reach a node that it must not reach."""
-        confined = bool(self.confinement.level)
+        confined = self.confinement.is_confined
         found = definition.violations(tuple(cause.untrusted), confined=confined)
         if found:
             raise WorkflowError(violations_message(found))

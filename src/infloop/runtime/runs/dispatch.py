@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections import Counter
 from contextlib import suppress
@@ -19,7 +20,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from infloop.errors import BudgetError, Fenced, Overloaded, StoreError, UsageError, WorkflowError
+from infloop.errors import (
+    AuditError,
+    BudgetError,
+    Fenced,
+    Overloaded,
+    StoreError,
+    UsageError,
+    WorkflowError,
+)
 from infloop.model.audit import SYSTEM
 from infloop.model.inputs import resolve_inputs
 from infloop.store.interfaces.queue import (
@@ -53,6 +62,8 @@ REQUEUE_SECONDS = 15.0
 STOPPING_RETRY_SECONDS = 30
 
 UNLIMITED = 1_000_000
+
+_log = logging.getLogger("infloop.runs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +202,16 @@ class Dispatcher:
             self._publish("trigger_removed", entry.run, reason="user-cancelled")
         return removed
 
+    async def withdraw(self, added: Enqueued) -> None:
+        """Take back what `put` added, because its request cannot be answered."""
+        if added.repeated:  # an earlier request was answered
+            return
+        entry = await self.queue.entry(added.id)
+        if await self.queue.withdraw(added.id):
+            if self._own is not None:
+                self._own.discard(added.id)
+            self._publish("trigger_removed", entry.run, reason="not-recorded")
+
     @property
     def held(self) -> str:
         """Why nothing is taken from the queue at the moment; empty if it is not held."""
@@ -261,7 +282,11 @@ class Dispatcher:
             started = await self._start_or_hold(entry, definition)
         except Fenced:
             started = True  # another process took it because it saw this one as dead
-        except (BudgetError, StoreError):
+        except (BudgetError, StoreError) as error:
+            if isinstance(error, AuditError):
+                _log.error(
+                    "run %r waits, because it cannot be recorded: %s", entry.run.run_id, error
+                )
             self._not_started.append(entry.run.id)
             return False
         if started and self._own is not None:

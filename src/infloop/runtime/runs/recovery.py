@@ -12,6 +12,7 @@ from infloop.runtime.runs.replay import SEQ_GAP
 from infloop.runtime.runs.run_status import is_dead, is_over
 from infloop.runtime.spending.ledger import abandon_dead_calls
 from infloop.sandbox.keepers.child_records import sweep
+from infloop.store.interfaces.liveness import dead_owners
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,6 +104,7 @@ async def _interrupted_runs(run_log: RunLog, liveness: Liveness) -> list[RunRow]
     found: list[RunRow] = []
     before = None
     while page := await run_log.runs(status="running", limit=200, before=before):
-        found += [row for row in page if await is_dead(liveness, row.owner)]
+        dead = await dead_owners(liveness, [row.owner for row in page])
+        found += [row for row in page if row.owner in dead]
         before = page[-1].cursor
     return found[::-1]

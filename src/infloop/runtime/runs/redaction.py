@@ -2,13 +2,18 @@
 
 That is: their output, their outcomes, their questions to a person, and notices about them. Inputs
 and reasons to stop come from people or senders, not from children, and stay as they are.
+
+A child decides how long this takes: a text of nothing but keywords takes seconds per megabyte. So
+long values are redacted in a thread, and long output piece by piece, with a turn for others after
+each.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from functools import cache, partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from infloop.engine.commands import Perform
     from infloop.model.approval import Question
     from infloop.model.events import Event
+    from infloop.model.values import JsonValue
     from infloop.nodes.base import Outcome
     from infloop.policy.leaks.guard import OnLeak, RedactingStream
     from infloop.policy.leaks.modes import LeakMode
@@ -38,13 +44,15 @@ if TYPE_CHECKING:
     from infloop.runtime.runs.loop import Performer, WriteOutput
 
 _REDACTED_FIELDS: Mapping[type[Event], tuple[str, ...]] = {
-    StepWaiting: ("outputs", "reason"),
+    StepWaiting: (),  # what a step returns is redacted already
     StopRequested: (),
     TreeSaved: (),
     TreeRestored: (),
 }
 _NEVER_REDACTED = ("path", "node")
-_LONG_TEXT = 64 << 10
+_LONG_VALUE = 64 << 10
+PIECE = 4 << 10
+"""How many characters of output are redacted at a time."""
 
 
 class LeakReport(Protocol):
@@ -106,46 +114,93 @@ class Redactor:
     async def _perform_redacted(
         self, performer: Performer, report: LeakReport, perform: Perform, write_output: WriteOutput
     ) -> Outcome:
-        streams: dict[str, RedactingStream] = {}
         detectors: dict[str, None] = {}  # in the order in which they were found
-
-        def write_redacted(text: str, stream: str) -> None:
-            if stream not in streams:
-                streams[stream] = self.secrets.stream(detectors.setdefault)
-            write_output(streams[stream].feed(text), stream)
-
+        output = _RedactedOutput(self.secrets, write_output, detectors.setdefault)
         try:
-            outcome = await performer(perform, write_redacted)
+            outcome = await performer(perform, output.write)
         finally:
-            for stream, redacting in streams.items():
-                write_output(redacting.finish(), stream)
-        redact = partial(self._redact_outcome, on_leak=detectors.setdefault)
-        # The child decides how long this takes, and others must not wait for it.
-        is_long = _text_length(outcome) > _LONG_TEXT
-        outcome = await asyncio.to_thread(redact, outcome) if is_long else redact(outcome)
+            await output.finish()
+        outputs, error = await self._redact_value(
+            [outcome.outputs, outcome.error], detectors.setdefault
+        )
+        outcome = outcome._replace(outputs=outputs, error=error)
         if detectors:
             report(perform, list(detectors))
             if self.secrets.mode == "enforce":
                 return failed(BLOCKED)._replace(tree=outcome.tree)
         return outcome
 
-    def _redact_outcome(self, outcome: Outcome, on_leak: OnLeak) -> Outcome:
+    async def _redact_value(self, values: list[Any], on_leak: OnLeak = lambda _: None) -> list[Any]:
         redact = partial(self.secrets.redact, on_leak=on_leak)
-        return outcome._replace(outputs=redact(outcome.outputs), error=redact(outcome.error))
+        return await asyncio.to_thread(redact, values) if _is_long(values) else redact(values)
 
     def wrap_ask(self, ask: AskPerson) -> AskPerson:
         """Return a function that redacts questions before it asks them."""
 
         async def ask_redacted(question: Question) -> PermissionDecision:
-            redact = self.secrets.redact
-            title, details = redact(question.title), redact(question.details)
+            title, details = await self._redact_value([question.title, question.details])
             return await ask(msgspec.structs.replace(question, title=title, details=details))
 
         return ask_redacted
 
 
-def _text_length(outcome: Outcome) -> int:
-    return sum(len(each) for each in outcome.outputs.values() if isinstance(each, str))
+class _RedactedOutput:
+    """Passes on what a step prints, redacted.
+
+    The waiting text is bounded: commands and scripts pass on a limited output, and agents wait
+    after each piece.
+    """
+
+    def __init__(self, guard: LeakGuard, write_output: WriteOutput, on_leak: OnLeak) -> None:
+        self._guard = guard
+        self._write_output = write_output
+        self._on_leak = on_leak
+        self._streams: dict[str, RedactingStream] = {}
+        self._waiting: deque[tuple[str, str]] = deque()
+        self._working: asyncio.Task[None] | None = None
+
+    def write(self, text: str, stream: str) -> None:
+        if len(text) <= PIECE and not self._waiting:
+            self._feed(text, stream)
+            return
+        self._waiting.extend((text[at : at + PIECE], stream) for at in range(0, len(text), PIECE))
+        if self._working is None:
+            self._working = asyncio.create_task(self._work())
+
+    async def finish(self) -> None:
+        """Pass on the rest of each stream."""
+        if self._working is not None:
+            await self._working
+        for stream, redacting in self._streams.items():
+            self._write_output(redacting.finish(), stream)
+
+    def _feed(self, text: str, stream: str) -> None:
+        if stream not in self._streams:
+            self._streams[stream] = self._guard.stream(self._on_leak)
+        self._write_output(self._streams[stream].feed(text), stream)
+
+    async def _work(self) -> None:
+        while self._waiting:
+            self._feed(*self._waiting[0])
+            self._waiting.popleft()  # afterwards: what is written meanwhile has to wait
+            await asyncio.sleep(0)
+        self._working = None
+
+
+def _is_long(value: JsonValue) -> bool:
+    """Tell whether the texts of a value are long together; its structure counts too."""
+    left, length = [value], 0
+    while left and length <= _LONG_VALUE:
+        item = left.pop()
+        length += 1
+        if isinstance(item, str):
+            length += len(item)
+        elif isinstance(item, dict):
+            left.extend(item)
+            left.extend(item.values())
+        elif isinstance(item, list):
+            left.extend(item)
+    return length > _LONG_VALUE
 
 
 def leak_notice(mode: LeakMode, perform: Perform, detectors: list[str]) -> Notice:

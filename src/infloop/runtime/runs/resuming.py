@@ -12,6 +12,7 @@ from infloop.errors import InfloopError, StepError, UsageError
 from infloop.model.events import Recorded, RunFinished, RunResumed, StopRequested
 from infloop.policy.budget import merge_limits
 from infloop.runtime.runs.admission import check_not_imported
+from infloop.runtime.runs.definitions import prepare
 from infloop.runtime.runs.live_runs import RunLaunch
 from infloop.runtime.runs.recovery import end_orphans
 from infloop.runtime.runs.replay import SEQ_GAP, first_event, rebuild_state
@@ -49,15 +50,17 @@ class RunResumer:
         check_not_imported(row)
         await self._admission.check_not_driven(row, take_over=take_over)
         loaded = await self._run_log.load(run_id)
-        state = rebuild_state(compile_program(decode_definition(loaded.definition)), loaded)
+        definition = prepare(decode_definition(loaded.definition))
+        state = rebuild_state(definition.program, loaded)
         if state.finished:
             raise UsageError(
                 f"run {run_id!r} is over ({state.finished}); to run it again from one of its "
                 f"steps, use `infloop rewind {run_id} --to STEP`"
                 + (f" (it failed at {row.failed_step!r})" if row.failed_step else "")
             )
-        workdir = (await first_event(self._run_log, run_id)).workdir
-        await self._admission.enter_again(run_id, workdir, state.directory)
+        started = await first_event(self._run_log, run_id)
+        self._admission.check_confinement(definition, started.cause)
+        await self._admission.enter_again(run_id, started.workdir, state.directory)
         ownership = await self._take_over(row, "resumed", force=take_over)
         await self.go_on(await self._run_log.load(run_id), ownership, max_cost_usd=max_cost_usd)
 
@@ -81,12 +84,11 @@ class RunResumer:
     async def _take_over(self, row: RunRow, outcome: str, *, force: bool = False) -> Ownership:
         """Become the owner of a run; `outcome` is audited if its process had died."""
         await self.end_orphans()
-        ownership = await self._run_log.take_over(
+        if row.status == "running":
+            await self._shared.audit.record("run.recovered", row, outcome=outcome)
+        return await self._run_log.take_over(
             row.id, self._shared.instance.id, expect_dead=None if force else row.owner, force=force
         )
-        if row.status == "running":
-            self._shared.audit.note("run.recovered", row, outcome=outcome)
-        return ownership
 
     async def go_on(
         self,

@@ -84,9 +84,11 @@ class RunRewinder:
         if version is not None:
             prepared = await self._check_definition(row, seq, version.definition)
         states = await self._past_states(run_id, seq)
-        await self._resumer.end_orphans()
         loaded = await self._run_log.load(run_id, until_seq=seq - 1)
         started = await first_event(self._run_log, run_id)
+        old = prepare(decode_definition(loaded.definition))
+        self._admission.check_confinement(prepared or old, started.cause)
+        await self._resumer.end_orphans()
         await self._admission.enter(started.workdir)
         source = row.cause if row.cause.kind == "rewind" else started.cause
         new = NewRun(
@@ -105,9 +107,9 @@ class RunRewinder:
                 untrusted=row.cause.untrusted,
             ),
         )
+        await self._shared.audit.record("run.started", new)
         restores = await self._save_replaced(new, states)
         ownership = await self._run_log.fork(run_id, seq, new)
-        self._shared.audit.note("run.started", new)
         if restores:
             ownership = await self._announce(new, ownership, restores)
         await self._resumer.go_on(
@@ -139,9 +141,8 @@ class RunRewinder:
                         "or start a new run"
                     )
             after = batch[-1].seq
-        self._admission.check_isolation(prepared.workflow)
         started = await first_event(self._run_log, row.id)
-        self._admission.check_untrusted(prepared, started.cause)
+        self._admission.check_confinement(prepared, started.cause)
         return prepared
 
     async def _past_states(self, run_id: str, seq: int) -> list[DirectoryState]:

@@ -12,15 +12,25 @@ from infloop.errors import NotFound
 from infloop.store.interfaces.liveness import derive_status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from infloop.store.interfaces.liveness import Liveness, RunStatus
     from infloop.store.interfaces.run_log import RunLog, RunRow
 
 
 async def current_status(row: RunRow, liveness: Liveness) -> RunStatus:
     """Return a run's status; "running" only if its process is alive."""
-    if row.status != "running":
-        return row.status
-    return derive_status(row.status, await liveness.state(row.owner))
+    return (await current_statuses([row], liveness))[0]
+
+
+async def current_statuses(rows: Sequence[RunRow], liveness: Liveness) -> list[RunStatus]:
+    """Return the status of each run. All their processes are looked up at once."""
+    owners = {row.owner for row in rows if row.status == "running"}
+    states = await liveness.states(owners) if owners else {}
+    return [
+        derive_status("running", states[row.owner]) if row.status == "running" else row.status
+        for row in rows
+    ]
 
 
 async def is_over(run_log: RunLog, run_id: str) -> bool:

@@ -56,8 +56,7 @@ class RunStarter:
         workdir, directory = await self._admission.enter(workdir)
         known = definition if isinstance(definition, PreparedDefinition) else prepare(definition)
         workflow = known.workflow
-        self._admission.check_isolation(workflow)
-        self._admission.check_untrusted(known, cause)
+        self._admission.check_confinement(known, cause)
         run_id = run_id or str(uuid.uuid4())
         workspaces = self._shared.dependencies.workspaces
         workspace = workspaces.for_run(run_id) if workspaces else None
@@ -86,9 +85,9 @@ class RunStarter:
             cause=cause,
         )
         first = Recorded(run_id, 1, now, new.correlation_id, event)
-        epoch = await (create or self._shared.store.run_log.create_run)(new, first)
         actor = Actor("cli") if cause.kind == "cli" else SYSTEM
-        self._shared.audit.note("run.started", new, actor=actor)
+        await self._shared.audit.record("run.started", new, actor=actor)
+        epoch = await (create or self._shared.store.run_log.create_run)(new, first)
         state, commands = advance(known.program, State(), event, now)
         self._live.launch(
             RunLaunch(

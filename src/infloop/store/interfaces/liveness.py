@@ -10,6 +10,7 @@ Promises of every implementation:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -78,8 +79,12 @@ class Liveness(ABC):
         """Register this process as an owner of runs."""
 
     @abstractmethod
+    async def states(self, instance_ids: Collection[str]) -> dict[str, OwnerState]:
+        """Return whether each of these processes is alive; an unknown one is dead."""
+
     async def state(self, instance_id: str) -> OwnerState:
         """Return whether a process is alive; an unknown one is dead."""
+        return (await self.states((instance_id,)))[instance_id]
 
     @abstractmethod
     async def instance(self, instance_id: str) -> InstanceRow | None:
@@ -104,4 +109,5 @@ class Liveness(ABC):
 
 async def dead_owners(liveness: Liveness, owners: list[str]) -> list[str]:
     """Return those of `owners` that are dead."""
-    return [owner for owner in owners if await liveness.state(owner) == "dead"]
+    states = await liveness.states(owners)
+    return [owner for owner in owners if states[owner] == "dead"]

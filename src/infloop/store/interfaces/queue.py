@@ -12,6 +12,7 @@ Promises of every implementation:
 - Adding with another key, or none, and a fingerprint that was used within a day is refused.
 - An entry leaves the queue by becoming a run or because somebody removes it. One that cannot start
   is held with the reason: it keeps its place and its inputs, and is not handed out meanwhile.
+- An entry that was not acknowledged can be withdrawn.
 """
 
 from __future__ import annotations
@@ -153,6 +154,14 @@ class RunQueue(ABC):
     @abstractmethod
     async def remove(self, entry_id: str) -> bool:
         """Remove a waiting entry; return whether it was waiting."""
+
+    @abstractmethod
+    async def withdraw(self, entry_id: str) -> bool:
+        """Forget an entry as if it had never been added; return False if it became a run.
+
+        Its idempotency key and fingerprint are forgotten too. A process that took it cannot start
+        it any more.
+        """
 
     @abstractmethod
     async def entry(self, entry_id: str) -> QueueEntry:

@@ -27,7 +27,7 @@ from infloop.store.sqlite.encoding import replace_surrogates
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from infloop.store.sqlite.readers import Readers
     from infloop.store.sqlite.writer import Writer
@@ -40,14 +40,19 @@ class SqliteInstance(Instance):
         self, writer: Writer, row: InstanceRow, lock: LockFile, clock: Callable[[], int]
     ) -> None:
         self.row = row
+        self.heartbeat_at = row.heartbeat_at
+        self.is_closed = False
         self._writer = writer
         self._lock = lock
         self._clock = clock
 
     async def heartbeat(self) -> None:
-        await self._writer.submit(partial(_heartbeat, instance_id=self.id, time=self._clock()))
+        now = self._clock()
+        await self._writer.submit(partial(_heartbeat, instance_id=self.id, time=now))
+        self.heartbeat_at = now
 
     async def close(self) -> None:
+        self.is_closed = True
         self._lock.release()
         await self._writer.submit(partial(_delete_instance, instance_id=self.id))
 
@@ -62,6 +67,7 @@ class SqliteLiveness(Liveness):
         self._readers = readers
         self._locks = locks
         self._clock = clock
+        self._own: list[SqliteInstance] = []
 
     async def register(self) -> Instance:
         instance_id = f"i-{secrets.token_hex(8)}"
@@ -79,15 +85,21 @@ class SqliteLiveness(Liveness):
             heartbeat_at=now,
         )
         await self._writer.submit(partial(_insert_instance, instance=row))
-        return SqliteInstance(self._writer, row, lock, self._clock)
+        instance = SqliteInstance(self._writer, row, lock, self._clock)
+        self._own.append(instance)
+        return instance
 
-    async def state(self, instance_id: str) -> OwnerState:
-        if not is_held(self._path(instance_id)):
-            return "dead"
-        row = await self.instance(instance_id)
-        if row is not None and self._clock() - row.heartbeat_at > FROZEN_AFTER_MS:
-            return "frozen"
-        return "alive"
+    async def states(self, instance_ids: Collection[str]) -> dict[str, OwnerState]:
+        # A server is mostly asked about its own runs, and needs no query for them.
+        heartbeats = {each.id: each.heartbeat_at for each in self._own if not each.is_closed}
+        others = set(instance_ids) - {*heartbeats}
+        held = {each for each in others if is_held(self._path(each))}
+        if held:
+            stored = {row.id: row.heartbeat_at for row in await self.instances()}
+            # One that is just being registered has a lock and no row yet.
+            heartbeats |= {each: stored.get(each, self._clock()) for each in held}
+        oldest = self._clock() - FROZEN_AFTER_MS
+        return {each: _state(heartbeats.get(each), oldest) for each in instance_ids}
 
     async def instance(self, instance_id: str) -> InstanceRow | None:
         rows = await self._readers.run(_read_instances, instance_id)
@@ -112,6 +124,12 @@ class SqliteLiveness(Liveness):
 
     def _path(self, instance_id: str) -> Path:
         return self._locks / f"{instance_id}.lock"
+
+
+def _state(heartbeat_at: int | None, oldest: int) -> OwnerState:
+    if heartbeat_at is None:
+        return "dead"
+    return "frozen" if heartbeat_at < oldest else "alive"
 
 
 def _insert_instance(connection: sqlite3.Connection, instance: InstanceRow) -> None:

@@ -97,6 +97,9 @@ class SqliteQueue(RunQueue):
     async def remove(self, entry_id: str) -> bool:
         return await self._writer.submit(partial(_remove, entry_id=entry_id))
 
+    async def withdraw(self, entry_id: str) -> bool:
+        return await self._writer.submit(partial(_withdraw, entry_id=entry_id))
+
     async def entry(self, entry_id: str) -> QueueEntry:
         return await self._readers.run(_read_entry, entry_id)
 
@@ -310,6 +313,13 @@ def _remove(connection: sqlite3.Connection, entry_id: str) -> bool:
         (_NOTHING, entry_id),
     ).rowcount
     return removed > 0
+
+
+def _withdraw(connection: sqlite3.Connection, entry_id: str) -> bool:
+    withdrawn = connection.execute(
+        "DELETE FROM queued WHERE id = ? AND state IN ('waiting', 'taken')", (entry_id,)
+    ).rowcount
+    return withdrawn > 0
 
 
 # -- owners ----------------------------------------------------------------------------------------

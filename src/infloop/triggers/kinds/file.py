@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infloop.errors import AuditError
 from infloop.triggers.kinds.base import TriggerKind
 from infloop.triggers.watcher import Watcher, changed_values
 from infloop.watch.directories import find_directory
@@ -13,7 +12,7 @@ from infloop.watch.patterns import BadGlob, FileFilter
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Iterator
 
     from infloop.model.plugin import Plugin
     from infloop.model.problems import Report
@@ -75,13 +74,8 @@ class FileKind(TriggerKind):
             report.error("files.directory", f"{directory!r} cannot be watched: {why}")
 
     def source(self, services: SourceServices) -> Watcher:
-        async def start(trigger: Trigger, changes: Changes) -> bool:
-            try:
-                return await services.start(trigger, changed_values(_watch(trigger), changes))
-            except AuditError as error:
-                # The run is queued, and without a key a second attempt would start another one.
-                services.notify(trigger, f"started a run that is not in the audit log: {error}")
-                return True
+        def start(trigger: Trigger, changes: Changes) -> Awaitable[bool]:
+            return services.start(trigger, changed_values(_watch(trigger), changes))
 
         return Watcher(
             services.triggers, start, services.notify, services.is_own_write, services.clock
