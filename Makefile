@@ -44,7 +44,7 @@ test-agents: $(READY)
 
 test-browser: $(READY)
 	@tools/test_parts.sh browser
-	@.venv/bin/pytest -q -m browser tests/web tests/attacks $(PYTEST)
+	@.venv/bin/pytest -q -m browser tests/web tests/attacks tests/supervisor $(PYTEST)
 
 test-container: $(READY)
 	@tools/test_parts.sh container

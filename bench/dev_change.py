@@ -1,23 +1,25 @@
 """`infloop dev`: from a change on disk to the command that it starts, among 20,000 files.
 
-The command writes down when it was started, so its own start is part of the figure. Without
-debounce both begin as soon as they know of the change; `watchfiles` waits 50 ms for more changes.
+The command writes down when it was started, so its own start is part of the figure. None waits for
+more changes. The peers are measured where they are installed: `entr` (apt-get install entr) and
+`nodemon` (npm install -g nodemon). `idle` is a loop that has nothing to do for some seconds.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmark import Benchmark, Contender, Sample, Target, each, memory, slow
+from benchmark import Benchmark, Contender, Sample, Target, cpu, each, memory, slow
 from program import INFLOOP
 
 CHANGES = 20
+IDLE_SECONDS = 10
 PER_FOLDER = 100
 TOLD = "told"
 CONFIG = """
@@ -49,11 +51,42 @@ def measure_infloop(_: int, folder: Path) -> Sample:
     return measure([INFLOOP, "dev"], folder, "watching ")
 
 
-def measure_watchfiles(_: int, folder: Path) -> Sample:
-    """Let `watchfiles` watch it; it runs the command once at the start."""
-    program = str(Path(sys.executable).parent / "watchfiles")
-    tell = f"sh -c 'date +%s.%N >> {folder / TOLD}'"
-    return measure([program, tell, str(folder / "project")], folder, "")
+def tell(folder: Path) -> str:
+    """Return the shell line that writes down when it was started."""
+    return f"date +%s.%N >> {folder / TOLD}"
+
+
+def measure_entr(_: int, folder: Path) -> Sample:
+    """Let `entr` watch all files, by name; it runs the command once at the start."""
+    listing = folder / "names"
+    listing.write_text("\n".join(str(path) for path in (folder / "project").rglob("*.txt")))
+    line = f"exec {program('entr')} -n -s '{tell(folder)}' < {listing}"
+    return measure(["sh", "-c", line], folder, "")
+
+
+def measure_nodemon(_: int, folder: Path) -> Sample:
+    """Let `nodemon` watch it; it runs the command once at the start."""
+    options = ["--quiet", "--delay", "1ms", "--ext", "txt", "--watch", "project"]
+    return measure([program("nodemon"), *options, "--exec", tell(folder)], folder, "")
+
+
+def measure_idle(_: int, folder: Path) -> Sample:
+    """Let `infloop dev` watch the tree while nothing changes; `cpu` is a share of one core."""
+    with started([INFLOOP, "dev"], folder, "watching ") as process:
+        used, children = cpu_seconds(process.pid), descendants(process.pid)
+        time.sleep(IDLE_SECONDS)
+        share = (cpu_seconds(process.pid) - used) / IDLE_SECONDS
+        if descendants(process.pid) - children:
+            raise RuntimeError("a child was started while nothing happened")
+        return Sample(1, IDLE_SECONDS, cpu=share, memory=resident(process.pid))
+
+
+def program(name: str) -> str:
+    """Return where a peer is; raise FileNotFoundError without it."""
+    found = shutil.which(name)
+    if found is None:
+        raise FileNotFoundError(f"{name} is not installed")
+    return found
 
 
 def measure(argv: list[str], folder: Path, ready: str) -> Sample:
@@ -107,19 +140,44 @@ def resident(pid: int) -> float:
     return float(pages * os.sysconf("SC_PAGE_SIZE"))
 
 
-DEV, WATCHFILES = "infloop dev", "watchfiles"
+def cpu_seconds(pid: int) -> float:
+    """Seconds of CPU that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes below one."""
+    found, pending = set[int](), [pid]
+    for process in pending:
+        for task in Path(f"/proc/{process}/task").glob("*/children"):
+            children = {int(child) for child in task.read_text().split()}
+            found |= children
+            pending += children
+    return found
+
+
+DEV, IDLE = "infloop dev", "infloop dev, idle"
 
 BENCHMARK = Benchmark(
     title="From a change on disk to the command, among 20,000 files",
     unit="change",
-    contenders=(Contender(DEV, measure_infloop), Contender(WATCHFILES, measure_watchfiles)),
+    contenders=(
+        Contender(DEV, measure_infloop),
+        Contender("entr", measure_entr, optional=True),
+        Contender("nodemon", measure_nodemon, optional=True),
+        Contender(IDLE, measure_idle, most_rounds=1),
+    ),
     targets=(
         Target("infloop dev, 19 of 20", each(DEV, slow), 0.02, "s"),
         Target("infloop dev, memory", each(DEV, memory, 1e-6), 60, "MB"),
+        Target("infloop dev, idle, share of a core", each(IDLE, cpu, 100), 0.5, "%"),
+        Target("infloop dev, idle, memory", each(IDLE, memory, 1e-6), 60, "MB"),
     ),
     size=20_000,
     quick_size=2_000,
     rounds=5,
     quick_rounds=1,
+    alike=False,
     prepare=write_files,
 )

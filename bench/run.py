@@ -40,6 +40,8 @@ NAMES = (
     "server",
     "busy",
     "dev_change",
+    "leaks",
+    "tool_calls",
 )
 PEERS = ("langgraph", "langgraph-checkpoint-sqlite", "dbos", "prefect")
 OUT = Path(__file__).parent / "out"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -99,7 +98,7 @@ async def test_the_person_at_the_terminal_is_asked(tmp_path: Path) -> None:
     turns = [Use("shell", {"command": "echo $((6 * 7))"})], [Say("done")]
     async with FakeModel(*turns, *turns) as model:
         here = Machine(tmp_path, model)
-        command = [sys.executable, "-m", "infloop", "agent", "run", "--prompt", "Count"]
+        command = ["agent", "run", "--prompt", "Count"]
         for answer, got in (("y", "42"), ("n", "error (denied)")):
             with on_terminal(command, here.project, here.environment) as terminal:
                 await asyncio.to_thread(terminal.read_until, "[y/N]")

@@ -305,7 +305,9 @@ def test_what_infloop_does_not_know_is_kept_by_convert(world: World) -> None:
 USAGE = {
     "no command": ([], "usage: infloop"),
     "unknown command": (["rn"], "did you mean 'run'?"),
-    "unknown option": (["runs", "--all"], "unrecognized arguments: --all"),
+    "unknown option": (["runs", "--all"], "unrecognized arguments: --all\n"),
+    "mistyped option": (["runs", "--serach=x"], "arguments: --serach=x; did you mean '--search'?"),
+    "mistyped action": (["triggers", "lst"], "did you mean 'list'?"),
     "no such file": (["run", "./nothing.json"], "there is no workflow file './nothing.json'"),
     "no such id": (["run", "nothing"], "there is no workflow 'nothing'"),
     "unknown input": (
@@ -367,6 +369,20 @@ def test_a_warning_is_printed_and_the_run_goes_on(world: World) -> None:
     assert "warning: inputs: none are declared" in done.stderr
     assert "b  true" in done.stdout
     assert "run succeeded" in done.stdout
+
+
+def test_a_loop_that_stays_red_is_seen_although_the_run_succeeded(world: World) -> None:
+    red = node("red", "condition", kind="command", command={"cmd": "false"})
+    rounds = node("rounds", "loop", [red], maxIterations=2)
+    file = world.file("w", [rounds], "start next rounds", strict=False)
+    said = "used up its 2 rounds, and its condition was not met: exit 1"
+    assert said in world.infloop("run", file).stdout
+    shown = world.infloop("show", "last").stdout
+    assert f"warnings     rounds: it {said}\n" in shown
+    assert "✓ rounds  loop  used up its 2 rounds" in shown
+    report = json.loads(world.infloop("show", "last", "--json").stdout)
+    assert report["warnings"] == [f"it {said}"]
+    assert report["scope"]["rounds"]["exhausted"] is True
 
 
 def test_a_run_shows_what_confines_it(world: World) -> None:
@@ -477,7 +493,7 @@ def test_another_process_can_cancel_a_run(world: World) -> None:
     out, _, code = finish(process)
     assert code == 130
     assert "stopped by `infloop cancel`" in out
-    assert "has cancelled already" in world.infloop("cancel", short, code=2).stderr
+    assert "is over (cancelled)" in world.infloop("cancel", short, code=2).stderr
 
 
 # -- after a crash ---------------------------------------------------------------------------
@@ -514,7 +530,7 @@ def test_a_killed_run_is_interrupted_and_resumes_without_repeating_a_step(world:
     assert "run succeeded" in out
     assert (world.home / "first-ran").read_text() == "x\n"
     assert "its process had died; it was resumed" in world.infloop("why", short).stdout
-    assert "has succeeded" in world.infloop("resume", short, code=2).stderr
+    assert "is over (succeeded)" in world.infloop("resume", short, code=2).stderr
 
 
 @pytest.mark.claim("I57")

@@ -86,6 +86,9 @@ def test_without_a_price_tokens_are_shown_and_all_surfaces_agree(tmp_path: Path)
         assert report["costUsd"] == (row["costUsd"] or None)
         assert report["costIsComplete"] is row["complete"]
         assert report["tokens"] == row["tokens"]
+        listed = json.loads(here.infloop("runs", "--json").stdout.splitlines()[0])
+        for name in ("costUsd", "costIsComplete", "tokens"):
+            assert listed[name] == report[name]
         (said,) = [line for line in ended if "steps, cost " in line]
         (shown,) = [
             line for line in here.infloop("show", run).stdout.splitlines() if "cost" in line[:8]
@@ -93,6 +96,9 @@ def test_without_a_price_tokens_are_shown_and_all_surfaces_agree(tmp_path: Path)
         text = said.partition("cost ")[2]
         assert shown.endswith(text)
         assert f"cost {text}" in here.infloop("why", run).stdout
+        line = here.infloop("runs").stdout.splitlines()[1]
+        used = sum(row["tokens"][kind] for kind in ("input", "output"))
+        assert (f" {text}  " if row["complete"] else f" {used} tok  ") in line
         if row["complete"]:
             assert text.startswith("$0.")
             assert text != "$0.00"

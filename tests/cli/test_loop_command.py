@@ -146,17 +146,27 @@ def test_what_cannot_work_is_refused_before_anything_starts(
     assert said in done.stderr
 
 
-def test_the_agent_that_is_installed_is_taken_and_named(project: Path) -> None:
+@pytest.mark.parametrize(
+    ("logins", "said"),
+    [
+        ({}, "agent: claude (--agent names another)\nno login of claude was found; to log in: "),
+        ({"CODEX_API_KEY": "sk-0"}, "agent: codex (--agent names another)\n"),
+        ({"ANTHROPIC_API_KEY": "sk-0", "CODEX_API_KEY": "sk-0"}, "agent: claude (--agent names"),
+    ],
+)
+def test_the_agent_that_is_installed_and_logged_in_is_taken_and_named(
+    project: Path, logins: dict[str, str], said: str
+) -> None:
     programs = project.parent / "programs"
     programs.mkdir()
-    fake = programs / "codex"
-    fake.write_text("#!/bin/sh\ncat >/dev/null\nexit 1\n")
-    fake.chmod(0o755)
-    settings = environment(project.parent)
-    settings["PATH"] = f"{programs}:/usr/bin:/bin"
-    given = ("loop", "x", "--check", "false", "--rounds", "1")
-    done = forkserver.run(given, project, settings, 60)
-    assert "agent: codex (--agent names another)" in done.stderr
+    for name in ("claude", "codex"):
+        (programs / name).write_text("#!/bin/sh\nexit 1\n")
+        (programs / name).chmod(0o755)
+    settings = environment(project.parent) | {"PATH": f"{programs}:/usr/bin:/bin"} | logins
+    done = forkserver.run(("loop", "x", "--check", "true"), project, settings, 60)
+    assert done.returncode == 0
+    assert said in done.stderr
+    assert ("no login" in done.stderr) == ("no login" in said)
 
 
 # -- in the background ----------------------------------------------------------------------------
@@ -222,6 +232,16 @@ def test_a_run_that_is_ended_says_who_ended_it(
     running.communicate(60)
     assert running.returncode == 130
     assert reason in infloop(folder, "why", "last").stdout
+
+
+def test_a_run_whose_terminal_is_closed_says_so(project: Path) -> None:
+    folder, settings = project.parent, environment(project.parent)
+    given = ("loop", "x", "--check", "touch started; sleep 600", "--agent", "bot", "--in-place")
+    with on_terminal(given, project, settings) as terminal:
+        eventually((project / "started").exists, "the check runs")
+        terminal.close()
+        assert terminal.process.wait(60) == 130
+    assert "its terminal was closed" in infloop(folder, "why", "last").stdout
 
 
 def test_a_run_under_nohup_survives_its_terminal(project: Path) -> None:

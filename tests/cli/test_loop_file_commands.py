@@ -121,6 +121,18 @@ def test_convert_goes_both_ways_and_overwrites_nothing(user: Machine) -> None:
     user.infloop("run", "back.loop.yaml")
 
 
+def test_an_edge_that_no_run_follows_is_left_out_and_named(user: Machine) -> None:
+    nodes = [{"id": "start", "type": "start"}, {"id": "go", "type": "command"}]
+    nodes[1]["config"] = {"cmd": "true"}  # type: ignore[assignment]
+    edges = [{"source": "start", "target": "go"}]
+    edges += [{"source": "go", "sourceHandle": "all_done", "target": "start"}]
+    file = {"id": "old", "name": "old", "nodes": nodes, "edges": edges}
+    (user.repo / "old.json").write_text(json.dumps(file))
+    done = user.infloop("convert", "old.json")
+    assert done.stderr == "edges[1] has no effect and is left out\n"
+    assert done.stdout.endswith('steps:\n  - command: "true"\n    id: go\n')
+
+
 def test_the_schema_of_loop_files_is_printed(user: Machine) -> None:
     schema = json.loads(user.infloop("schema", "loop").stdout)
     assert "step-agent" in schema["$defs"]

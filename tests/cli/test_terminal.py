@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from infloop.application.models import to_json
+from infloop.application.runs.cost import Tokens
 from infloop.application.runs.explain import explanation
 from infloop.application.runs.models import RunSummary
 from infloop.application.runs.view import RunView
@@ -165,6 +166,9 @@ def test_a_stalled_run_is_explained_and_not_called_running() -> None:
         correlation_id="cid",
         epoch=1,
         last_seq=3,
+        cost_usd=None,
+        cost_is_complete=True,
+        tokens=Tokens(input=0, output=0, cached=0),
     )
     process = InstanceRow("i-1", 4711, "1", "boot", "host", 1000, 9000)
     known = explanation(

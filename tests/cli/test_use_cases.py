@@ -57,7 +57,7 @@ def test_a_command_prints_what_the_api_answers(server: Process) -> None:
     (shown,) = lines(folder, "show", run_id)
     answered = client.get(f"/api/runs/{run_id}").json()["run"]
     assert {name: shown[name] for name in answered} == answered
-    more = {"inputs", "isolation", "egress", "stepsDone", "stepList"}
+    more = {"inputs", "isolation", "egress", "warnings", "stepsDone", "stepList"}
     assert set(shown) - set(answered) == more
     assert [step["stepPath"] for step in shown["stepList"]] == ["start", "c1"]
 

@@ -114,7 +114,7 @@ def test_a_loop_is_capped_by_max_iterations(config: dict[str, Any], rounds: int)
         workflow([START, loop("l", UNMET, **config), END], edges("s next l next e"))
     ).settle()
     assert play.result.status == "succeeded"
-    assert play.scope["l"] == {"iterations": rounds, "broke": False}
+    assert play.scope["l"] == {"iterations": rounds, "broke": False, "exhausted": True}
 
 
 @pytest.mark.claim("I53", "I77")
@@ -179,7 +179,7 @@ def test_loops_in_parallel_branches_do_not_share_signals() -> None:
     ).settle()
     children = play.scope["p"]["children"]
     assert children["l1"]["outputs"]["l1"] == {"iterations": 1, "broke": True}
-    assert children["l2"]["outputs"]["l2"] == {"iterations": 4, "broke": False}
+    assert children["l2"]["outputs"]["l2"] == {"iterations": 4, "broke": False, "exhausted": True}
 
 
 def test_a_signal_wins_over_an_edge_on_the_same_handle() -> None:

@@ -44,13 +44,14 @@ def test_a_strict_run_fails_when_a_loop_used_up_its_rounds_and_names_the_last_fa
     play = Playbook(rounds(strict=True), answers={"a": SAID, "c": RED}).settle()
     reason = "it used up its 2 rounds, and its condition was not met: 2 bad"
     assert play.result == RunFinished("failed", f"step 'l' failed: {reason}", "l")
-    assert play.scope["l"] == {"iterations": 2, "broke": False, "errorMessage": reason}
+    used_up = {"iterations": 2, "broke": False, "exhausted": True}
+    assert play.scope["l"] == {**used_up, "errorMessage": reason}
 
 
 def test_other_runs_go_on_as_the_original_does_and_say_what_happened() -> None:
     play = Playbook(rounds(), answers={"a": SAID, "c": RED}).settle()
     assert play.result == RunFinished("succeeded")
-    assert play.scope["l"] == {"iterations": 2, "broke": False}
+    assert play.scope["l"] == {"iterations": 2, "broke": False, "exhausted": True}
     assert warnings(play) == ["it used up its 2 rounds, and its condition was not met: 2 bad"]
 
 

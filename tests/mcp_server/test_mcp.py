@@ -408,7 +408,7 @@ async def test_runs_wait_their_turn_and_can_be_taken_out_and_stopped(
         assert (await call(client, f"{prefix}cancel_run", **asked))["cancelled"]
         assert (await in_the_end(client, first["runId"]))["status"] == "cancelled"
         late = await call(client, f"{prefix}cancel_run", **asked)
-        assert "has cancelled already" in late["reason"]
+        assert "is over (cancelled)" in late["reason"]
     assert {entry.run_id for entry in audited(tmp_path, "run.stopped")} == {first["runId"]}
 
 

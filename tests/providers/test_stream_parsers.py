@@ -185,10 +185,63 @@ def test_codex_uses_tools_apart_from_what_it_says() -> None:
 @pytest.mark.claim("I36")
 def test_codex_is_denied_a_tool_and_a_notice_says_why() -> None:
     told = (TRANSCRIPTS / "codex.denied.stderr").read_text()
-    notices = [part for line in told.splitlines() for part in codex().read_stderr(Line(line))]
-    (notice,) = notices
+    read_lines = [codex().read_stderr(Line(line)) for line in told.splitlines()]
+    (notice,) = [part for parts in read_lines for part in parts or ()]
     assert isinstance(notice, ProviderNotice)
     assert notice.line.startswith("[permissions] denied: patch rejected: writing is blocked by")
+
+
+def logged(tool: str = "exec_command") -> str:
+    ids = "conversation.id=01a1eb12 turn_id=01a1eb13"
+    more = f'tool_name={tool} call_id=call_1 tool_source="direct" execution_started=true'
+    return (
+        "2026-11-17T19:53:18Z  INFO codex_core::tools::parallel: tool call completed "
+        f'event.name="codex.tool_call" trace_id= {ids} {more} total_duration_ms=12\n'
+    )
+
+
+ROUTER_ERROR = "2026-11-17T19:53:18Z ERROR codex_core::tools::router: error=exec_command failed\n"
+COULD_NOT_START = {"type": "command_execution", "status": "failed", "exit_code": -1}
+RAN = {"type": "command_execution", "command": "ls", "status": "completed", "exit_code": 0}
+PATCHED = {"type": "file_change", "changes": [], "status": "completed"}
+
+
+@pytest.mark.parametrize(
+    ("items", "log", "stopped"),
+    [
+        ([], [logged()], "a command"),
+        ([RAN], [logged(), logged(), logged()], "2 commands"),
+        ([RAN, PATCHED], [logged(), logged()], ""),
+        ([PATCHED], [logged("apply_patch")], ""),
+        ([], [logged("write_stdin"), logged("view_image")], ""),
+        ([], [ROUTER_ERROR, logged()], ""),
+        ([COULD_NOT_START], [ROUTER_ERROR, logged(), logged()], "a command"),
+        ([RAN, RAN], [], ""),
+    ],
+)
+def test_a_command_that_codex_stopped_and_did_not_print_is_a_denial(
+    items: list[dict[str, Any]], log: list[str], stopped: str
+) -> None:
+    parser = codex()
+    lines = [
+        {"type": "item.completed", "item": {"id": str(number), **item}}
+        for number, item in enumerate(items)
+    ]
+    shown = [parser.read_stderr(Line(line)) for line in log]
+    read(parser, frames(*lines, {"type": "turn.completed", "usage": {}}))
+    assert [line for line, parts in zip(log, shown, strict=True) if parts is not None] == [
+        line for line in log if line == ROUTER_ERROR
+    ], "what is only for us is not shown"
+    notices = [part.line for part in parser.finish() if isinstance(part, ProviderNotice)]
+    assert [line.partition(", which")[0] for line in notices] == (
+        [f"[permissions] denied: {stopped}"] if stopped else []
+    )
+
+
+def test_of_a_turn_that_broke_off_nothing_is_concluded() -> None:
+    parser = codex()
+    parser.read_stderr(Line(logged()))
+    assert parser.finish() == []
 
 
 def test_codex_fails_with_the_reason_of_its_turn() -> None:

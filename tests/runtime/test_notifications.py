@@ -88,7 +88,7 @@ def test_a_command_and_an_address_are_told_that_a_run_has_ended(tmp_path: Path) 
     shared = set(data) & set(summary) - {"cause"}
     assert {name: data[name] for name in shared} == {name: summary[name] for name in shared}
     assert {"runId", "workflowId", "status", "durationMs", "error", "failedStep"} <= shared
-    assert (data["status"], data["costUsd"], data["cause"]) == ("succeeded", 0, "cli")
+    assert (data["status"], data["costUsd"], data["cause"]) == ("succeeded", None, "cli")
     assert "INFLOOP_" not in seen.read_text()
     plugin = PluginFiles(tmp_path / "none").find("standard-webhooks")
     assert plugin is not None

@@ -113,7 +113,10 @@ def test_a_broken_bubblewrap_is_one_clear_error(top: Path, what: str) -> None:
     assert code != 0
     assert "Traceback" not in said
     assert "level 'sandbox' does not hold here" in said
+    assert "INFLOOP_ISOLATION names another one" in said
     assert not (top / "work/made").exists()
+    code, said = without({BWRAP: str(broken)}, infloop("doctor"), top, INFLOOP_ISOLATION="sandbox")
+    assert "isolation: INFLOOP_ISOLATION=sandbox does not hold here, so no run starts" in said
     code, said = without({BWRAP: str(broken)}, infloop("doctor"), top)
     assert "Traceback" not in said
     assert "guard     holds" in said

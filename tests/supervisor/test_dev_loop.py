@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 from support.dev_loop import TELLS_ITS_ENVIRONMENT, dev_loop, pids_with, post
 from support.eventually import eventually, text_in
+from support.parts import ruled_out
 from support.processes import is_running
 from support.server import infloop
 
@@ -230,10 +233,12 @@ def test_a_workflow_does_not_start_itself_and_a_person_does(tmp_path: Path) -> N
         tmp_path,
         "fmt.sh",
         'for f in src/*.py; do tr -d " " < $f > $f.tmp; mv $f.tmp $f; done\n'
-        "date +%N > src/a.out\n[ -e hold ] && sleep 1.5 && echo quiet\n"
-        "while [ -e hold ]; do sleep 0.02; done",
+        "[ -e once ] || date +%N > src/a.out\n"
+        "[ -e hold ] && sleep 0.2 && echo quiet\n"
+        "while [ -e hold ]; do sleep 0.02; done\n"
+        "while [ -e busy ]; do echo x >> ../elsewhere; sleep 0.005; done",
     )
-    script(tmp_path, "test.sh", "echo >> src/a.py")
+    script(tmp_path, "test.sh", "touch once; echo >> src/a.py")
     (tmp_path / "project/src").mkdir()
     source = tmp_path / "project/src/a.py"
     source.write_text("x\n")
@@ -247,15 +252,61 @@ def test_a_workflow_does_not_start_itself_and_a_person_does(tmp_path: Path) -> N
         )
         assert loop.log.count("fmt done") == 1
         # A person's edit while a hook runs and writes nothing counts.
-        hold = loop.root / "hold"
+        hold, busy, elsewhere = loop.root / "hold", loop.root / "busy", tmp_path / "elsewhere"
         hold.touch()
         source.write_text("y = 2\n")
-        loop.logged("workflow fmt starts: src/a.py changed", times=2)
         eventually(lambda: loop.out.count("quiet") == 1)
         source.write_text("edited = 1\n")
+        a_moment_after(source)
         hold.unlink()
         loop.logged("workflow fmt starts: src/a.py changed", times=3)
         eventually(lambda: source.read_text() == "edited=1\n")
+        loop.logged("fmt done", times=3)
+        # So does one while the hook writes less than that, all the time and elsewhere.
+        a_moment_after(source)
+        busy.touch()
+        source.write_text("z = 3\n")
+        text_in(elsewhere)
+        a_moment_after(source)
+        source.write_text("long = 1\n" * 500)
+        a_moment_after(source)
+        busy.unlink()
+        loop.logged("fmt done", times=5)
+        assert source.read_text() == "long=1\n" * 500
+        a_moment_after(source)
+        source.write_text("last = 1\n")
+        loop.logged("fmt done", times=6)
+        assert loop.log.count("workflow fmt starts: ") == 6, "and nothing runs without a reason"
+
+
+def a_moment_after(file: Path) -> None:
+    """Do what a person does who saved a file, or sees that it was written: nothing, for a while."""
+    saved = file.stat().st_mtime
+    eventually(lambda: time.time() > saved + 0.3)
+
+
+WITHOUT_INOTIFY = (
+    *("unshare", "-Ur", "sh", "-c"),
+    'echo 0 > /proc/sys/user/max_inotify_instances && exec "$0" "$@"',
+)
+
+
+def test_where_the_kernel_cannot_watch_files_are_polled(tmp_path: Path) -> None:
+    if subprocess.run([*WITHOUT_INOTIFY, "true"], capture_output=True, check=False).returncode:
+        ruled_out("no user namespace can be made")
+    script(tmp_path, "fmt.sh", "tr -d ' ' < src/a.py > a.tmp; mv a.tmp src/a.py")
+    source = tmp_path / "project/src/a.py"
+    source.parent.mkdir()
+    source.write_text("x\n")
+    with dev_loop(tmp_path, WRITES, within=WITHOUT_INOTIFY) as loop:
+        loop.ready()
+        assert "Too many open files; polling every 250 ms instead" in loop.log
+        source.write_text("x = 1\n")
+        loop.logged("fmt done")
+        source.write_text("y = 1\n")
+        loop.logged("fmt done", times=2)
+        assert source.read_text() == "y=1\n"
+        assert loop.log.count("workflow fmt starts") == 2, "its own writes started nothing"
 
 
 OBSERVED = """

@@ -7,7 +7,8 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,18 +25,33 @@ class DevLoop:
     """A running `infloop dev`; its output goes to files."""
 
     def __init__(
-        self, folder: Path, config: str, *arguments: str, ignore_int: bool = False, **settings: str
+        self,
+        folder: Path,
+        config: str,
+        *arguments: str,
+        ignore_int: bool = False,
+        within: Sequence[str] = (),
+        **settings: str,
     ) -> None:
+        """`within` is a command that runs the loop; `ignore_int` is what a shell's `&` does."""
         self.folder = folder
         self.root = folder / "project"
         self.root.mkdir(parents=True, exist_ok=True)
         (self.root / "devloop.toml").write_text(config)
         self._out, self._err = folder / "dev.out", folder / "dev.err"
         with self._out.open("w") as out, self._err.open("w") as err:
+            env = {**environment(folder, **settings), "A_SECRET_TOKEN": "do-not-inherit"}
+            self.process: forkserver.Command | subprocess.Popen[bytes]
+            if within:
+                argv = [*within, sys.executable, "-m", "infloop", "dev", *arguments]
+                self.process = subprocess.Popen(
+                    argv, cwd=self.root, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err
+                )
+                return
             self.process = forkserver.Command(
                 ("dev", *arguments),
                 self.root,
-                {**environment(folder, **settings), "A_SECRET_TOKEN": "do-not-inherit"},
+                env,
                 stdout=out.fileno(),
                 stderr=err.fileno(),
                 ignored=[signal.SIGINT] if ignore_int else [],

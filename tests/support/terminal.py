@@ -6,6 +6,7 @@ import codecs
 import fcntl
 import os
 import select
+import signal
 import struct
 import termios
 import time
@@ -50,6 +51,18 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._leader, text.encode())
 
+    def close(self) -> None:
+        """Close the terminal, as somebody does who closes its window."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, self._leader)
+        os.close(nothing)
+
+    def hang_up(self) -> None:
+        """Close the terminal and send what the kernel sends then; wait for the end."""
+        self.close()
+        self.process.send_signal(signal.SIGHUP)
+        self.process.wait(PATIENCE_S)
+
     def end(self) -> int:
         """Read to the end; return the exit code."""
         while self.read():
@@ -79,8 +92,9 @@ def on_terminal(
         new_session=True,
     )
     os.close(follower)
+    terminal = Terminal(process, leader)
     try:
-        yield Terminal(process, leader)
+        yield terminal
     finally:
         if process.poll() is None:
             process.kill()

@@ -296,8 +296,9 @@ def test_the_command_line_and_the_server_warn_before_a_trigger_fires(tmp_path: P
     tried = infloop(tmp_path, "triggers", "test", trigger_id, code=1).stdout
     assert tried.startswith("503 workflow-refused: workflow 'strict' asks for isolation")
     missing = str(tmp_path / "missing")
+    nothing_there = f"files.directory: {missing!r} cannot be watched: No such file or directory"
     for options, said in (
-        (("--directory", missing, "--files", "*.py"), "files.directory: cannot be watched"),
+        (("--directory", missing, "--files", "*.py"), nothing_there),
         (("--directory", __file__, "--files", "*.py"), "is not a directory"),
         (("--cwd", missing), "cwd: there is no directory "),
     ):

@@ -119,3 +119,13 @@ def test_resuming_says_that_the_file_has_changed(tmp_path: Path) -> None:
     done = here.infloop("resume", "last")
     assert f"{file} has changed since the run began" in done.stderr
     assert "check" not in done.stderr
+
+
+def test_a_rewind_says_when_it_takes_back_the_new_workflow_itself(tmp_path: Path) -> None:
+    here = machine(tmp_path)
+    file = here.repo / "flow.loop.yaml"
+    file.write_text("steps:\n  - command: 'false'\n    id: one\n")
+    here.infloop("run", str(file), code=1)
+    file.write_text("steps:\n  - command: 'true'\n    id: one\n")
+    said = here.infloop("rewind", "last", "--to", "one", "--yes", "--file", str(file)).stderr
+    assert f"{file} is one of them: its earlier content returns, and the run uses the new" in said

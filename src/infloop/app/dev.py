@@ -7,12 +7,12 @@ import os
 import secrets
 import shutil
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.app.process import child_source_environment, service_user
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from starlette.types import ASGIApp
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from infloop.supervisor.events import EventGate
     from infloop.supervisor.probes import IsUp
     from infloop.supervisor.reports import Surface
-    from infloop.web.dev_events import Reloads
     from infloop.web.http_server import BoundSocket
     from infloop.web.streams import Streams
 
@@ -59,7 +58,6 @@ async def open_dev(chosen: Settings, file: DevFile, shown: Surface) -> AsyncIter
     from infloop.supervisor.queue import WorkflowQueue
     from infloop.supervisor.session import Session
     from infloop.supervisor.workflows import Workflows
-    from infloop.web.dev_events import Reloads
 
     hide_from_children()
     config, clock, surface = file.config, SystemClock(), Recorded(shown)
@@ -72,7 +70,6 @@ async def open_dev(chosen: Settings, file: DevFile, shown: Surface) -> AsyncIter
         user = service_user(chosen.service_user)
         sandbox = HostSandbox(user=user)
         stack.push_async_callback(sandbox.close)
-        reloads = Reloads()
         queue = WorkflowQueue()
         gate = EventGate(
             config.event,
@@ -83,21 +80,23 @@ async def open_dev(chosen: Settings, file: DevFile, shown: Surface) -> AsyncIter
             config.event_server.rate_limit,
         )
         listeners = await stack.enter_async_context(
-            _listeners(chosen, config, gate, reloads, surface, OwnPorts())
+            _listeners(chosen, config, gate, surface, OwnPorts())
         )
         children = Children(
             config.root,
             config.state_path,
             _inherited(chosen, config, user, surface),
-            lambda names: gate.variables(listeners["events"], names) if config.event else {},
+            lambda names: gate.variables(listeners.events_url, names) if config.event else {},
             lambda name: records.wrap(sandbox, "dev", name),
         )
-        children.reload_url = listeners.get("reload", "")
+        children.reload_url = listeners.reload_url
         prober = Prober(session, await stack.enter_async_context(_http_checks(config)), accepts)
         processes = Processes(config.process, children, session, prober, surface)
         hooks = Hooks(config.hook, children, session, surface)
         runs = DevRuns(chosen, config.root, surface)
-        workflows = Workflows(config, session, processes, hooks, surface, reloads.notify, runs)
+        workflows = Workflows(
+            config, session, processes, hooks, surface, listeners.notify_reload, runs
+        )
         engine = Engine(config, session, processes, hooks, workflows, queue, surface, clock)
 
         def status() -> DevStatus:
@@ -192,25 +191,26 @@ async def _http_checks(config: DevConfig) -> AsyncIterator[IsUp]:
         yield is_up
 
 
+class Listeners(NamedTuple):
+    """Where the loop listens, empty if it does not, and how to ask browsers for a reload."""
+
+    events_url: str = ""
+    reload_url: str = ""
+    notify_reload: Callable[[], None] = lambda: None
+
+
 @asynccontextmanager
 async def _listeners(
     chosen: Settings,
     config: DevConfig,
     gate: EventGate,
-    reloads: Reloads,
     surface: Surface,
     ports: OwnPorts,
-) -> AsyncIterator[Mapping[str, str]]:
-    """Serve events if any is declared, and reloads if a workflow asks for one; yield their URLs."""
+) -> AsyncIterator[Listeners]:
+    """Serve events if any is declared, and reloads if a workflow asks for one."""
     from infloop.model.dev.config import NotifyReload
     from infloop.model.dev.validation import parse_address
-    from infloop.web.dev_events import BROWSER_EVENTS, EventsApp, ReloadApp, dev_exposure
-    from infloop.web.http_server import address, bind_address
-    from infloop.web.streams import Streams
 
-    streams = Streams()
-    served: list[tuple[ASGIApp, BoundSocket]] = []
-    urls: dict[str, str] = {}
     wants_reload = any(
         isinstance(step, NotifyReload) for each in config.workflow.values() for step in each.steps
     )
@@ -218,6 +218,23 @@ async def _listeners(
         *([("event_server", config.event_server.bind)] if config.event else []),
         *([("browser_reload_server", config.browser_reload_server.bind)] if wants_reload else []),
     ]
+    listeners = Listeners()
+    if not wanted:
+        yield listeners  # without importing a web server, which is large
+        return
+
+    from infloop.web.dev_events import (
+        BROWSER_EVENTS,
+        EventsApp,
+        ReloadApp,
+        Reloads,
+        dev_exposure,
+    )
+    from infloop.web.http_server import address, bind_address
+    from infloop.web.streams import Streams
+
+    streams, reloads = Streams(), Reloads()
+    served: list[tuple[ASGIApp, BoundSocket]] = []
     async with AsyncExitStack() as stack:
         stack.enter_context(ports)
         for table, bind in wanted:
@@ -229,7 +246,7 @@ async def _listeners(
             listening = stack.enter_context(bind_address(place.host, place.port, ports.announce))
             url = address(listening, place.host)
             if table == "event_server":
-                urls["events"] = url
+                listeners = listeners._replace(events_url=url)
                 served.append((EventsApp(gate, exposure), listening))
                 names = ", ".join(sorted(config.event))
                 surface.log(
@@ -237,12 +254,15 @@ async def _listeners(
                     f"listening for external events at {url}: children can send {names}",
                 )
             else:
-                urls["reload"] = f"{url}{BROWSER_EVENTS}"
+                listeners = listeners._replace(
+                    reload_url=f"{url}{BROWSER_EVENTS}", notify_reload=reloads.notify
+                )
                 served.append((ReloadApp(reloads, streams, exposure), listening))
-                surface.log("INFO", f"listening for browser reload events at {urls['reload']}")
-        if served:
-            await stack.enter_async_context(_serving(served, streams))
-        yield urls
+                surface.log(
+                    "INFO", f"listening for browser reload events at {listeners.reload_url}"
+                )
+        await stack.enter_async_context(_serving(served, streams))
+        yield listeners
 
 
 @asynccontextmanager

@@ -22,8 +22,8 @@ def find_interpreters(chosen: Settings) -> Interpreters:
         python=chosen.python_bin,
         typescript=typescript,
         typescript_missing=(
-            "TypeScript needs deno, bun or node 23.6 or newer, and none was found; "
-            "install one (`pip install infloop[typescript]` brings deno) or name it in "
+            "TypeScript needs Deno, Bun or Node.js 23.6 or newer, and none was found; "
+            "install one (`pip install infloop[typescript]` brings Deno) or name it in "
             "INFLOOP_DENO_BIN, INFLOOP_BUN_BIN or INFLOOP_NODE_BIN"
         ),
     )

@@ -1,4 +1,4 @@
-"""Which agent works when nobody names one: the first of a list that is installed."""
+"""Which agent works when nobody names one: the first of a list that is installed and logged in."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class AgentChoice:
 
     def __init__(self, resources: FileResources) -> None:
         self._resources = resources
+        self._login_of = resources.login_of
         self._known = known_providers(resources)
 
     def find(self, wanted: str) -> str:
@@ -58,9 +59,20 @@ class AgentChoice:
         return provider
 
     def installed(self) -> str:
-        """Return the id of the first agent that is installed; empty if none is."""
+        """Return the id of the first agent that is installed, if possible one with a login.
+
+        It is empty if none is installed.
+        """
         known = (self._known[name] for name in PREFERRED if name in self._known)
-        return next((each.id for each in known if self.is_installed(each)), "")
+        usable = [each for each in known if self.is_installed(each)]
+        ready = (each for each in usable if self._login_of(each).status != "missing")
+        chosen = next(ready, usable[0] if usable else None)
+        return chosen.id if chosen else ""
+
+    def missing_login(self, agent: str) -> str:
+        """Return how to log in to an agent; empty if a login was found or none is needed."""
+        login = self._login_of(self._known[agent])
+        return login.command or "as it asks" if login.status == "missing" else ""
 
     def is_installed(self, provider: Provider) -> bool:
         return isinstance(provider, ProgramProvider) and bool(self._resources.program_of(provider))

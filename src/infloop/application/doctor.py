@@ -198,7 +198,12 @@ def _isolation(requested: str, checks: Sequence[LevelCheck], options: SandboxOpt
     if used and used[0].holds:
         user = children_user(used[0].level, options)
         return describe_isolation(used[0].level, user[0] if user else None)
-    if used or len(checks) < len(LEVELS):
+    if used and requested != "auto":
+        return (
+            f"isolation: INFLOOP_ISOLATION={requested} does not hold here, so no run starts; "
+            "`auto` chooses the strongest level that holds"
+        )
+    if len(checks) < len(LEVELS):
         return ""
     return (
         "isolation: none works here, so no run starts until you set "

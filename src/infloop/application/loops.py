@@ -63,11 +63,15 @@ class LoopRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreparedLoop:
-    """A checked workflow, its source, and the agent that will work."""
+    """A checked workflow, its source, and the agent that will work.
+
+    `missing_login` is how to log in to it, if no login was found.
+    """
 
     bundle: Bundle
     source: JsonObject
     agent: str
+    missing_login: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +151,7 @@ class Loops:
             Path(f"infloop {workflow_id}"),
             known_providers=folders.known_providers(),
         )
-        return PreparedLoop(bundle, source, agent)
+        return PreparedLoop(bundle, source, agent, agents.missing_login(agent))
 
 
 def _agent_options(request: LoopRequest) -> JsonObject:

@@ -15,6 +15,7 @@ from infloop.catalog.loop_files import LOOP_SUFFIXES, is_loop_file, loop_file_id
 from infloop.errors import InfloopError, UsageError, WorkflowError
 from infloop.model.parsing import parse_workflow
 from infloop.model.unknown_keys import add_unknown_keys, unknown_keys
+from infloop.model.walk import every_node
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,11 +50,15 @@ def convert_workflow(catalog: WorkflowCatalog, ref: str, target: str = "") -> Co
     if target and not is_loop_file(target):
         wanted = " or ".join(LOOP_SUFFIXES)
         raise UsageError(f"a JSON file becomes a loop file; {target!r} does not end in {wanted}")
-    notes = ()
+    unknown = unknown_keys(parsed.content)
+    left_out: tuple[str, ...] = ()
+    if "edges" not in unknown:
+        workflow, left_out = _without_dead_edges(workflow)
     if parsed.triggers:
-        notes = ("its triggers are left out; `infloop triggers adopt` makes files of them",)
+        how = "its triggers are left out; `infloop triggers adopt` makes files of them"
+        left_out = (how, *left_out)
     name = loop_file_id(target) if target else ""
-    return Converted(_loop_text(workflow, name, unknown_keys(parsed.content)), notes)
+    return Converted(_loop_text(workflow, name, unknown), left_out)
 
 
 def loop_file_as_json(text: str, workflow_id: str) -> str:
@@ -86,6 +91,20 @@ def _usable(path: Path, parsed: Parsed) -> Workflow:
         problems = [replace(problem, file=str(path)) for problem in parsed.problems]
         raise WorkflowError(f"{str(path)!r} has mistakes; correct them first", problems)
     return parsed.workflow
+
+
+def _without_dead_edges(workflow: Workflow) -> tuple[Workflow, tuple[str, ...]]:
+    """Leave out edges that no run follows and no loop file can say, and say which."""
+    nodes = {placed.node.id: placed.node for placed in every_node(workflow)}
+    dead = {
+        index: f"edges[{index}] has no effect and is left out"
+        for index, edge in enumerate(workflow.edges)
+        if edge.source in nodes
+        and edge.target in nodes
+        and (edge.source_handle not in nodes[edge.source].handles or not nodes[edge.target].runs)
+    }
+    kept = tuple(edge for index, edge in enumerate(workflow.edges) if index not in dead)
+    return workflow.model_copy(update={"edges": kept}), tuple(dead.values())
 
 
 def _loop_text(workflow: Workflow, name: str, unknown: JsonObject) -> str:

@@ -25,12 +25,12 @@ import argparse
 import importlib
 import keyword
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from infloop import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import ModuleType
 
 COMMANDS: tuple[tuple[str, str], ...] = (
@@ -80,6 +80,25 @@ first:
   infloop docs quickstart                                   says how to get an agent"""
 
 
+class _Parser(argparse.ArgumentParser):
+    """Suggests the action, the choice or the option that was probably meant."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += _did_you_mean(str(value), action.choices or ())
+            raise
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            options = [option for action in self._actions for option in action.option_strings]
+            near = _did_you_mean(unknown[0].partition("=")[0], options)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+        return parsed
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command itself; a subcommand's own is made when it is called."""
     width = max(len(name) for name, _ in COMMANDS)
@@ -104,7 +123,7 @@ def parser() -> argparse.ArgumentParser:
 def command_parser(name: str) -> argparse.ArgumentParser:
     """Return the parser of one subcommand."""
     module = _command_module(name)
-    command = argparse.ArgumentParser(
+    command = _Parser(
         prog=f"infloop {name}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -146,10 +165,15 @@ def _note_unknown_settings() -> None:
 
 
 def _suggestion(mistyped: str) -> str:
+    known = [name for name, _ in COMMANDS]
+    return _did_you_mean(mistyped, known) or "; `infloop --help` lists them"
+
+
+def _did_you_mean(mistyped: str, known: Iterable[object]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(mistyped[:40], [name for name, _ in COMMANDS], n=1)
-    return f"; did you mean {near[0]!r}?" if near else "; `infloop --help` lists them"
+    near = get_close_matches(mistyped[:40], [str(one) for one in known], n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _command_module(name: str) -> ModuleType:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,8 +17,9 @@ if TYPE_CHECKING:
 CANCELLED = 130
 # Numbers, because the `signal` module can also send signals, which only the sandbox may do.
 SIGHUP, SIGINT, SIGTERM = 1, 2, 15
+TERMINAL_CLOSED = "its terminal was closed"
 REASONS = {
-    SIGHUP: "its terminal was closed",
+    SIGHUP: TERMINAL_CLOSED,
     SIGINT: "stopped at the terminal",
     SIGTERM: "its process was asked to end (SIGTERM)",
 }
@@ -33,7 +36,7 @@ def on_interrupt(first: Callable[[str], None], second: Callable[[], None]) -> It
 
     def act(number: int) -> None:
         if number == SIGHUP:
-            _leave_terminal()
+            leave_terminal()
         if not asked:
             asked.append(number)
             first(REASONS[number])
@@ -56,10 +59,28 @@ def exit_at_once() -> None:
     os._exit(CANCELLED)
 
 
-def _leave_terminal() -> None:
-    """Let everything that is still printed go nowhere: a closed terminal takes nothing more."""
+def is_closed_terminal(error: BaseException) -> bool:
+    """Say whether nothing could be printed because the terminal was closed.
+
+    The kernel refuses the next output at once; its SIGHUP is often handled later.
+    """
+    return isinstance(error, OSError) and error.errno == errno.EIO
+
+
+def leave_terminal() -> None:
+    """Let everything that is still printed go nowhere: a closed terminal takes nothing more.
+
+    `isatty` no longer knows a closed terminal, but it is still a character device.
+    """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
-        if os.isatty(stream):
+        if _is_device(stream):
             os.dup2(nowhere, stream)
     os.close(nowhere)
+
+
+def _is_device(stream: int) -> bool:
+    try:
+        return stat.S_ISCHR(os.fstat(stream).st_mode)
+    except OSError:  # it was never open
+        return False

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from infloop.cli.answering import answer_questions
-from infloop.cli.interrupts import CANCELLED, exit_at_once, on_interrupt
+from infloop.cli.interrupts import (
+    CANCELLED,
+    TERMINAL_CLOSED,
+    exit_at_once,
+    is_closed_terminal,
+    leave_terminal,
+    on_interrupt,
+)
 from infloop.cli.view.advice import short
 from infloop.cli.view.plain import JsonView, PlainView
 from infloop.cli.view.summary import summarize
@@ -128,8 +135,12 @@ async def watch_runs(
             codes = await _follow_all(displays, stopping, answers=answers)
         except BaseExceptionGroup as group:  # the first error is the reason for the others
             error = group.exceptions[0]
-            await _stop(displays, f"it could not be shown any more: {error}")
-            raise error from None
+            if not is_closed_terminal(error):
+                await _stop(displays, f"it could not be shown any more: {error}")
+                raise error from None
+            leave_terminal()
+            await _stop(displays, TERMINAL_CLOSED)
+            codes = [CANCELLED]
         finally:
             for each in displays:
                 each.view.close()

@@ -589,6 +589,8 @@ class _Machine:
             outputs = {"iterations": step.rounds, "broke": step.broke}
             if step.stuck:
                 outputs["noProgress"] = True
+            if step.exhausted:
+                outputs["exhausted"] = True
             handle = "next"
             if step.exhausted and not failed:
                 handle, ending = self._leave_exhausted(step, node, frame)

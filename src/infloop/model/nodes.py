@@ -530,6 +530,12 @@ class DevCheck(FileModel):
         None, "State key", "A key of its session state that must hold a text."
     )
     pattern: Pattern = field("", "Pattern", "What that text must match (RE2).")
+    page: Selector = field(
+        None,
+        "Page",
+        "A URL, or a path on the one under the state key: it must load in Chromium without an "
+        "error on its console.",
+    )
     timeout_ms: Milliseconds = field(30_000, "Time limit (ms)", "How long to wait until it holds.")
     settle_ms: Milliseconds = field(
         1_000, "Settle time (ms)", "How long it must hold without a restart."
@@ -723,9 +729,10 @@ class LoopNode(NodeBase):
         "iterations": "How many rounds began.",
         "broke": "Whether a condition ended it, not the number of rounds.",
         "noProgress": "Whether it was stopped because nothing changed any more.",
+        "exhausted": "Whether it used up its rounds and its condition was not met.",
         **ERROR_MESSAGE,
     }
-    trusted_outputs = frozenset({"broke", "iterations", "noProgress"})
+    trusted_outputs = frozenset({"broke", "exhausted", "iterations", "noProgress"})
     opens = "round"
     holds_nodes = True
     main_field = "id"

@@ -5,7 +5,9 @@
     session     usage of an agent's session that earlier rounds have counted
     script      runs inline Python or TypeScript
     command     runs a shell command that must succeed
-    condition   runs a command or asks a judge; the answer is met or not met
+    condition   runs a command, asks a judge or the development loop: met or not met
+    dev_check   asks the development loop whether the application is up
+    page_check  opens a page in a browser and returns the errors on its console
     judge       asks a model which of several candidates is best
     approval    waits until a person allows or denies something
 

@@ -6,7 +6,10 @@ It is met when all of this holds for the settle time, within the time limit:
 - the state key holds a text, which matches the pattern if there is one;
 - no workflow of the loop runs, except the one that waits for this very run.
 
-The answer has the last lines of each process that is not up, for the agent that has to mend it.
+Then the page is opened, if there is one: its console must have no errors.
+
+The answer has the last lines of the processes for the agent that has to mend it: of those that are
+not up, or else of all that were asked for.
 """
 
 from __future__ import annotations
@@ -15,11 +18,14 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from infloop.errors import EgressError
 from infloop.model.dev.up import describe, not_up
+from infloop.model.hosts import authority, parse_url
 from infloop.model.patterns import BadPattern, compile_pattern
 from infloop.model.values import as_text
 from infloop.nodes.base import tail, whole_number
 from infloop.nodes.command import TAIL_CHARS
+from infloop.nodes.page_check import check_page
 from infloop.store.dev_loops import read_log, read_state
 
 if TYPE_CHECKING:
@@ -52,6 +58,7 @@ class _Look(NamedTuple):
     down: tuple[ProcessStatus, ...] = ()
     loop: RunningLoop | None = None
     same: tuple[object, ...] = ()
+    page: str = ""
 
 
 async def check_dev_loop(step: StepContext, config: JsonObject) -> DevAnswer:
@@ -68,11 +75,20 @@ async def check_dev_loop(step: StepContext, config: JsonObject) -> DevAnswer:
         if look.wrong or look.same != same:
             since, same = clock(), None if look.wrong else look.same
         if not look.wrong and clock() - since >= settle:
-            return DevAnswer(met=True, detail="up")
+            if not look.page:
+                return DevAnswer(met=True, detail="up")
+            page = await check_page(step, look.page, round(max(deadline - clock(), 0) * 1000))
+            if page.broken:
+                return DevAnswer(met=False, detail=page.broken, broken=True)
+            if not page.errors:
+                return DevAnswer(met=True, detail="up, and the page has no errors")
+            look = look._replace(wrong=_page_errors(look.page, page.errors))
+            since = clock()
         # A check that holds may settle; nothing new counts after the deadline.
         if clock() >= deadline and (look.wrong or clock() >= deadline + settle):
             wrong = look.wrong or "processes are restarted again and again"
-            return DevAnswer(met=False, detail=wrong, tail=_last_lines(look), broken=look.broken)
+            said = "\n\n".join(filter(None, (look.page and look.wrong, _last_lines(look))))
+            return DevAnswer(met=False, detail=wrong, tail=said, broken=look.broken)
         await asyncio.sleep(_LOOK_INTERVAL_S)
 
 
@@ -92,12 +108,25 @@ def _look(step: StepContext, dev: JsonObject) -> _Look:
     down = tuple(not_up(status, names))
     if down:
         return _Look("; ".join(map(describe, down)), down=down, loop=loop)
-    if wrong := _wrong_state(loop, dev):
-        return _Look(wrong, loop=loop)
+    asked = tuple(
+        process
+        for process in status.processes
+        if (process.name in names if names else process.state != "stopped")
+    )
+    key = as_text(dev.get("stateKey"))
+    found = read_state(loop.folder).get(key) if key else ""
+    value = found.strip() if isinstance(found, str) else ""
+    if key and (wrong := _wrong_state(key, value, as_text(dev.get("pattern")))):
+        return _Look(wrong, down=asked, loop=loop)
     if status.workflow and status.run_id != step.run_id:
-        return _Look(f"workflow {status.workflow!r} of the loop is running", loop=loop)
+        return _Look(f"workflow {status.workflow!r} of the loop is running", down=asked, loop=loop)
     pids = tuple((process.name, process.pid) for process in status.processes)
-    return _Look(loop=loop, same=(loop.folder, pids))
+    page = as_text(dev.get("page"))
+    try:
+        url = _page_url(page, value) if page else ""
+    except EgressError as error:
+        return _Look(f"{page!r} is not the URL of a page: {error}", broken=True)
+    return _Look(down=asked, loop=loop, same=(loop.folder, pids), page=url)
 
 
 def _of_directory(loops: Sequence[RunningLoop], workdir: str) -> list[RunningLoop]:
@@ -109,20 +138,29 @@ def _of_directory(loops: Sequence[RunningLoop], workdir: str) -> list[RunningLoo
     return exact or near
 
 
-def _wrong_state(loop: RunningLoop, dev: JsonObject) -> str:
-    key = as_text(dev.get("stateKey"))
-    if not key:
-        return ""
-    value = read_state(loop.folder).get(key)
-    if not isinstance(value, str) or not value.strip():
+def _wrong_state(key: str, value: str, pattern: str) -> str:
+    if not value:
         return f"the state key {key!r} holds no text"
-    pattern = as_text(dev.get("pattern"))
     try:
         if pattern and not compile_pattern(pattern).search(value):
             return f"the state key {key!r} does not match {pattern!r}: {tail(value, 100)}"
     except BadPattern as error:
         return f"the pattern {pattern!r} is not valid: {error}"
     return ""
+
+
+def _page_url(page: str, base: str) -> str:
+    """Return the URL of a page, which may be a path on another URL; raise EgressError."""
+    if page.startswith("/"):
+        place = parse_url(base)
+        page = f"{place.scheme}://{authority(place.host, place.port)}{page}"
+    parse_url(page)
+    return page
+
+
+def _page_errors(url: str, errors: Sequence[str]) -> str:
+    lines = "\n".join(f"- {error}" for error in errors)
+    return f"the page {url} has errors on its console:\n{lines}"
 
 
 def _last_lines(look: _Look) -> str:

@@ -44,8 +44,15 @@ class OutputParser(Protocol):
         None means that the line only shows that the connection is alive: the idle timeout goes on.
         """
 
-    def read_stderr(self, line: Line) -> Sequence[AnswerPart]:
-        """Return the notices that follow from a line of diagnostics."""
+    @property
+    def filters_stderr(self) -> bool:
+        """Whether diagnostics are shown line by line, without those that are for us alone."""
+
+    def read_stderr(self, line: Line) -> Sequence[AnswerPart] | None:
+        """Return the notices that follow from a line of diagnostics; None if it is not shown."""
+
+    def finish(self) -> Sequence[AnswerPart]:
+        """Return what follows from the whole output. It has ended."""
 
 
 class OutputReader:
@@ -85,7 +92,8 @@ class OutputReader:
         """Take output from the sandbox."""
         self.has_output = True
         if stream == "stderr":
-            self._parts.append(Stderr(text))
+            if not self._parser.filters_stderr:
+                self._parts.append(Stderr(text))
             self._read_stderr(self._err.feed(text))
             self._reset_idle()
         else:
@@ -130,6 +138,7 @@ class OutputReader:
         """Parse the last lines; the program has ended."""
         self._read(self._out.finish())
         self._read_stderr(self._err.finish())
+        self._parts.extend(self._parser.finish())
         if result is not None and result.leftovers:
             message = f"[processes] {result.leftovers} outlived the agent and were ended"
             self._parts.append(ProviderNotice(message))
@@ -187,7 +196,10 @@ class OutputReader:
 
     def _read_stderr(self, lines: list[Line]) -> None:
         for line in lines:
-            self._parts.extend(self._parser.read_stderr(line))
+            read = self._parser.read_stderr(line)
+            if read is not None and self._parser.filters_stderr:
+                self._parts.append(Stderr(line.text))
+            self._parts.extend(read or ())
 
     def _note_cut(self, line: Line) -> None:
         if line.cut and not self._cut:

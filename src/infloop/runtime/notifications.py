@@ -149,7 +149,7 @@ class Notifications:
         content: JsonObject = {
             "type": kind,
             "timestamp": datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds"),
-            "data": self._redact({**_summary(row), "costUsd": spent.usd, **more}),
+            "data": self._redact({**_summary(row), "costUsd": spent.known_usd, **more}),
         }
         return Notification(f"msg_{uuid.uuid4().hex}", now, compact_json(content).encode())
 

@@ -11,7 +11,7 @@
     session     the session state and its file
     events      external events: who may send what, and what follows. No HTTP.
     changes     turns changed files into workflows
-    written     whether children have written files lately. Pure.
+    written     who changed a file while a workflow ran. Pure.
     lines       cuts output into lines
     children    how children are started: program, directory, environment
     reports     what the engine says to its surface

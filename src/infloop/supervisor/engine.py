@@ -6,21 +6,23 @@ Workflows run one at a time. Processes, probes, observed hooks and events go on 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import InfloopError
 from infloop.model.dev.graph import reachable
-from infloop.sandbox.kernel.written_bytes import written_bytes
+from infloop.sandbox.kernel.written_bytes import TreeWrites, written_bytes
 from infloop.supervisor.changes import Changes
 from infloop.supervisor.queue import Waiting
-from infloop.supervisor.written import UNKNOWN, Written
 from infloop.watch.causes import Writer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from infloop.model.clock import Clock
     from infloop.model.dev.config import DevConfig, Observe
-    from infloop.supervisor.hooks import Hooks
-    from infloop.supervisor.processes import Processes
+    from infloop.sandbox.kernel.written_bytes import WrittenBytes
+    from infloop.supervisor.hooks import Hooks, RunningHook
+    from infloop.supervisor.processes import Processes, Supervised
     from infloop.supervisor.queue import WorkflowQueue
     from infloop.supervisor.reports import Surface
     from infloop.supervisor.session import Session
@@ -48,9 +50,10 @@ class Engine:
         self._hooks = hooks
         self._workflows = workflows
         self._surface = surface
-        self._changes = Changes(config, surface, clock, self._on_decision, self._children_wrote)
+        self._changes = Changes(config, surface, clock, self._on_decision, self._writing)
+        hooks.on_end = self._changes.look
         self._queue = queue
-        self._written = Written(written_bytes)
+        self._trees: dict[int, TreeWrites] = {}
         self._requested: set[asyncio.Task[None]] = set()
         self.running = ""
 
@@ -77,7 +80,7 @@ class Engine:
         await self.processes.autostart()
         for name in self._config.startup_workflows:
             await self._run(Waiting(name, "startup"))
-        self._changes.start()
+        await self._changes.start()
         async with asyncio.TaskGroup() as group:
             for name, hook in self._config.hook.items():
                 if hook.observe is not None:
@@ -141,13 +144,35 @@ class Engine:
         except InfloopError as error:
             self._surface.log("ERROR", f"{error}")
 
-    def _children_wrote(self) -> bool:
-        """Tell whether a child may have written a file lately."""
-        return self._written.lately(
-            [
-                *((f"hook {number}", each) for number, each in self._hooks.running.items()),
-                *((f"process {each.pid}", each) for each in self.processes.running()),
-                *((("run", UNKNOWN),) if self._workflows.runs_loop else ()),
-            ],
-            asyncio.get_running_loop().time(),
-        )
+    def _writing(self) -> Iterator[Writing]:
+        """Yield what runs now, and what it has written."""
+        running = self._hooks.running
+        self._trees = {number: tree for number, tree in self._trees.items() if number in running}
+        for number, hook in running.items():
+            if hook.pid and number not in self._trees:
+                self._trees[number] = TreeWrites(hook.pid)
+            found = self._trees[number].total() if number in self._trees else None
+            yield _writing(f"hook {number}", found, hook).as_hook(ended=hook.ended)
+        for process in self.processes.running():
+            yield _writing(f"process {process.pid}", written_bytes(process.pid), process)
+        if self._workflows.runs_loop:  # its processes are not known: it may write at any time
+            yield Writing("run").as_hook(ended=False)
+
+
+class Writing(NamedTuple):
+    """What a child of the loop has written, without what it printed; None: not known."""
+
+    name: str
+    written: int | None = None
+    to_disk: int = 0
+    is_hook: bool = False
+    ended: bool = False
+
+    def as_hook(self, *, ended: bool) -> Writing:
+        return self._replace(is_hook=True, ended=ended)
+
+
+def _writing(name: str, found: WrittenBytes | None, child: RunningHook | Supervised) -> Writing:
+    if found is None:
+        return Writing(name)
+    return Writing(name, max(0, found.anywhere - child.printed_bytes), found.to_disk)

@@ -11,10 +11,10 @@ from infloop.errors import StepError, StoreError
 from infloop.model.dev.config import DevConfig
 from infloop.supervisor.children import described_end
 from infloop.supervisor.lines import LineSplitter
-from infloop.supervisor.reports import Source
+from infloop.supervisor.reports import source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from infloop.model.dev.config import Hook
     from infloop.model.values import JsonValue
@@ -32,6 +32,7 @@ class RunningHook:
 
     pid: int = 0
     printed_bytes: int = 0
+    ended: bool = False
 
 
 class Hooks:
@@ -47,6 +48,8 @@ class Hooks:
         self.running: dict[int, RunningHook] = {}
         """The hooks that run, by a number that is not used again."""
         self._numbers = count(1)
+        self.on_end: Callable[[], None] = lambda: None
+        """Called when a hook has ended, while it is still among those that run."""
 
     async def run(self, name: str, workflow: str, files: Sequence[str] = ()) -> bool:
         """Run a hook; return whether it changed the state. Raises StepError if it fails."""
@@ -66,8 +69,7 @@ class Hooks:
             raise StepError(str(error)) from None
 
     async def _run(self, name: str, spec: Hook, workflow: str, files: Sequence[str]) -> ChildResult:
-        program = spec.command[0].rpartition("/")[2]
-        source = Source(program, name, spec.output.body_style, spec.output.inherit)
+        source = source_of(name, spec)
         splitters: dict[Stream, LineSplitter] = {"stdout": LineSplitter(), "stderr": LineSplitter()}
         number = next(self._numbers)
         running = self.running[number] = RunningHook()
@@ -86,6 +88,8 @@ class Hooks:
                 request, on_output=on_output, on_started=on_started
             )
         finally:
+            running.ended = True
+            self.on_end()
             del self.running[number]
             for stream, splitter in splitters.items():
                 if rest := splitter.finish():

@@ -11,7 +11,7 @@ import msgspec
 
 from infloop.store.dev_loops import RestartRequest, log_name
 from infloop.store.files import FILE_MODE, private_directory, write_private
-from infloop.watch.inotify import InotifyWatch
+from infloop.watch.content_watch import open_backend
 from infloop.watch.targets import Scope
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LOG_BYTES = 256 << 10
 _REQUEST_BYTES = 4096
 _WRITE_AFTER_S = 0.05
+_POLL_MS = 500
 
 
 class Mailbox:
@@ -48,7 +49,9 @@ class Mailbox:
             private_directory(each)
         self._write()
         requests = str(folder / "requests")
-        self._watch = InotifyWatch(requests, Scope(["*"]), self._on_requests)
+        scope = Scope(["*"])
+        self._watch, _ = open_backend(requests, scope, self._on_requests, poll_ms=_POLL_MS)
+        self._watch.start()
 
     def close(self) -> None:
         """Remove the files."""

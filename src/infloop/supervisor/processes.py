@@ -18,7 +18,7 @@ from infloop.supervisor.children import described_end
 from infloop.supervisor.lifecycle import CRASH_LOOP, Ended, after_end
 from infloop.supervisor.lines import LineSplitter
 from infloop.supervisor.probes import described, passed
-from infloop.supervisor.reports import Source
+from infloop.supervisor.reports import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -135,8 +135,7 @@ class Supervised:
         self._session = session
         self._prober = prober
         self._surface = surface
-        program = spec.command[0].rpartition("/")[2]
-        self._source = Source(program, name, spec.output.body_style, spec.output.inherit)
+        self._source = source_of(name, spec)
         self._rules = [_Rule(rule) for rule in spec.output.rules]
         self._restarts = 0
         self._detail = ""

@@ -5,19 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from infloop.model.dev.config import BodyStyle
+    from infloop.model.dev.config import BodyStyle, Hook, Process
+    from infloop.model.dev.line_levels import LineLevel
     from infloop.sandbox.base import Stream
 
 Level: TypeAlias = Literal["INFO", "WARN", "ERROR"]
 
 
 class Source(NamedTuple):
-    """Where a line of output comes from."""
+    """Where a line of output comes from; lines below `level` are not shown."""
 
     program: str
     name: str
     body_style: BodyStyle = "plain"
     shown: bool = True
+    level: LineLevel = "debug"
+
+
+def source_of(name: str, spec: Process | Hook) -> Source:
+    """Return the source of a process's or hook's lines."""
+    output = spec.output
+    program = spec.command[0].rpartition("/")[2]
+    return Source(program, name, output.body_style, output.inherit, output.level)
 
 
 class Surface(Protocol):

@@ -4,6 +4,7 @@ Every call passes the same steps, in this order:
 
     parse      the tool exists and its arguments are valid
     list       the agent has this tool
+    secrets    what leaves the machine holds no secret
     policy     what the call needs is allowed, asked or denied
     approval   a person allows this exact call, if the policy asks
     audit      the call is in the audit log before it runs, with a digest of its arguments
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 MAX_TEXT_CHARS = 15_000
 """How much of a tool's text a model gets."""
 MAX_ARGUMENT_BYTES = 1 << 20
+
+_NETWORK = frozenset({"network-read", "network-write", "private-network"})
 
 ToolEvent: TypeAlias = Literal["tool.called", "tool.refused", "tool.finished"]
 
@@ -144,6 +147,7 @@ class Gate:
         call: _Call | None = None
         try:
             call = self._parse(name, arguments)
+            self._check_secrets(call)
             await self._permit(call)
         except ToolError as error:
             return await self._refused(name, call, error)
@@ -168,9 +172,24 @@ class Gate:
                 )
             raw = msgspec.json.decode(data or b"{}", type=dict[str, Any])
             parsed = msgspec.convert(raw, tool.arguments)
-        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise ToolError("bad-arguments", f"{tool.name}: {error}") from None
         return _Call(tool, parsed, raw, tuple(tool.needs(parsed)), _digest(tool.name, raw))
+
+    def _check_secrets(self, call: _Call) -> None:
+        """Raise ToolError if the arguments would take a secret out of this machine."""
+        if self._leaks.mode not in ("redact", "enforce"):
+            return
+        if not any(need.capability in _NETWORK for need in call.needs):
+            return
+        found: list[str] = []
+        self._leaks.redact(call.raw, found.append)
+        if found:
+            raise ToolError(
+                "secret-in-arguments",
+                f"{call.tool.name} was not called: its arguments hold a secret",
+                f"found: {', '.join(dict.fromkeys(found))}",
+            )
 
     async def _permit(self, call: _Call) -> None:
         decision = decide_call(self._policies, call.needs)

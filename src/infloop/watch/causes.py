@@ -5,6 +5,8 @@ Rules
   * It may start another workflow. The chain of causes is remembered.
   * A workflow that is in the chain already is not started: that would go on for ever.
   * A person's change begins a new chain.
+  * A change of which nobody knows whether the workflow or a person made it starts the workflow
+    again, once: the chain says that it was the workflow.
 """
 
 from __future__ import annotations
@@ -28,11 +30,15 @@ Chain: TypeAlias = tuple[Link, ...]
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A running workflow, everything that runs with it, and what caused it."""
+    """A running workflow, everything that runs with it, and what caused it.
+
+    With `unclear` it may have been a person.
+    """
 
     workflow: str
     tree: frozenset[str]
     chain: Chain = ()
+    unclear: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ def decide(
         writer = changed[file]
         for workflow in workflows_of.get(file, ()):
             if writer is not None:
-                if workflow in writer.tree:
+                if workflow in writer.tree and not writer.unclear:
                     continue
                 if workflow in (link.workflow for link in writer.chain):
                     cycles[_cycle(writer, file, workflow)] = None

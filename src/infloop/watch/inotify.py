@@ -31,10 +31,10 @@ _READ_BYTES = 1 << 16
 
 
 class InotifyWatch:
-    """Reports changed paths relative to the root; belongs to the running loop."""
+    """Reports changed paths relative to the root."""
 
     def __init__(self, root: str, scope: Scope, on_changed: Callable[[set[str]], None]) -> None:
-        """Start to watch; raise OSError where the kernel cannot."""
+        """Ask the kernel; may be called in a thread. Raises OSError where the kernel cannot."""
         self._root = root
         self._scope = scope
         self._on_changed = on_changed
@@ -49,11 +49,16 @@ class InotifyWatch:
         except OSError:
             os.close(self._fd)
             raise
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> None:
+        """Report from now on what has happened since the kernel was asked, in the running loop."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._fd, self.drain)
 
     def close(self) -> None:
-        self._loop.remove_reader(self._fd)
+        if self._loop is not None:
+            self._loop.remove_reader(self._fd)
         os.close(self._fd)
 
     def drain(self) -> None:
@@ -110,8 +115,8 @@ class InotifyWatch:
     def _add(self, path: str) -> set[str]:
         """Watch a directory and those below it; return the files in them."""
         files: set[str] = set()
-        for found, version in scan(self._root, self._scope, path):
-            if version is not None:
+        for found, entry in scan(self._root, self._scope, path):
+            if entry is not None:
                 files.add(found)
                 continue
             encoded = os.fsencode(f"{self._root}/{found}")

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
 _MAX_GLOBS = 100
 _LONGEST_GLOB = 500
-# Directories of version control, and temporary files of editors.
-_ALWAYS_IGNORED = ("**/.git/**", "**/.hg/**", "**/.svn/**", "**/.infloop-worktrees/**")
+IGNORED_DIRECTORIES = frozenset((".git", ".hg", ".svn", ".infloop-worktrees"))
+"""Directories of version control and our own, in which no file counts."""
+
+# Temporary files of editors.
 _EDITOR_FILES = ("**/*~", "**/.#*", "**/*.sw?", "**/4913", "**/.*.tmp")
 
 
@@ -26,9 +28,10 @@ class FileFilter:
     def __init__(self, globs: Sequence[str], ignore: Sequence[str] = ()) -> None:
         if len(globs) + len(ignore) > _MAX_GLOBS:
             raise BadGlob(f"more than {_MAX_GLOBS} patterns; join some of them")
+        ignored = (f"**/{name}/**" for name in sorted(IGNORED_DIRECTORIES))
         try:
             self._wanted = compile_pattern(_any_of(globs))
-            self._ignored = compile_pattern(_any_of((*_ALWAYS_IGNORED, *_EDITOR_FILES, *ignore)))
+            self._ignored = compile_pattern(_any_of((*ignored, *_EDITOR_FILES, *ignore)))
         except BadPattern as error:
             raise BadGlob(
                 f"the patterns are too complex: {error}; use fewer or shorter ones"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from infloop.watch.scanning import scan
+from infloop.watch.scanning import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,20 +15,26 @@ if TYPE_CHECKING:
 
 
 class PollWatch:
-    """Reports changed paths relative to the root; belongs to the running loop."""
+    """Reports changed paths relative to the root."""
 
     def __init__(
         self, root: str, scope: Scope, on_changed: Callable[[set[str]], None], interval_ms: int
     ) -> None:
+        """Look for the first time; may be called in a thread."""
         self._root = root
         self._scope = scope
         self._on_changed = on_changed
         self._interval_s = interval_ms / 1000
         self._seen = self._look()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Report from now on what has changed since the first look, in the running loop."""
         self._task = asyncio.get_running_loop().create_task(self._poll())
 
     def close(self) -> None:
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
     def drain(self) -> None:
         """Look now."""
@@ -40,7 +46,7 @@ class PollWatch:
             self._compare(await asyncio.to_thread(self._look))
 
     def _look(self) -> dict[str, Version]:
-        return {path: version for path, version in scan(self._root, self._scope) if version}
+        return dict(versions(self._root, self._scope))
 
     def _compare(self, now: dict[str, Version]) -> None:
         before, self._seen = self._seen, now

@@ -1,4 +1,4 @@
-"""Lists the files that a scope may want, with what tells one version of a file from another."""
+"""Lists the files that a scope may want. Links to directories are not followed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from infloop.watch.targets import Scope
 
 Version: TypeAlias = tuple[int, int, int]
-"""Time of the last change in ns, size, inode."""
+"""Time of the last change in ns, size, inode: tells one version of a file from another."""
 
 
-def scan(root: str, scope: Scope, below: str = "") -> Iterator[tuple[str, Version | None]]:
-    """Yield the wanted directories (version None) and all files in them, as relative paths."""
+def scan(root: str, scope: Scope, below: str = "") -> Iterator[tuple[str, os.DirEntry[str] | None]]:
+    """Yield the wanted directories (with None) and all files in them, as relative paths."""
     pending = [below]
     while pending:
         directory = pending.pop()
@@ -31,9 +31,19 @@ def scan(root: str, scope: Scope, below: str = "") -> Iterator[tuple[str, Versio
                         if entry.is_dir(follow_symlinks=False):
                             pending.append(path)
                         elif entry.is_file():
-                            found = entry.stat()
-                            yield path, (found.st_mtime_ns, found.st_size, found.st_ino)
+                            yield path, entry
                     except OSError:
                         continue  # removed meanwhile
         except OSError:
             continue
+
+
+def versions(root: str, scope: Scope) -> Iterator[tuple[str, Version]]:
+    """Yield all files that a scope may want, each with its version."""
+    for path, entry in scan(root, scope):
+        if entry is not None:
+            try:
+                found = entry.stat()
+            except OSError:
+                continue  # removed meanwhile
+            yield path, (found.st_mtime_ns, found.st_size, found.st_ino)

@@ -56,11 +56,13 @@ def merged(patterns: Iterable[str]) -> list[Target]:
 class Scope:
     """Decides which directories are watched."""
 
-    def __init__(self, patterns: Iterable[str], *, default_excludes: bool = True) -> None:
+    def __init__(
+        self, patterns: Iterable[str], *, exclude: frozenset[str] = DEFAULT_EXCLUDES
+    ) -> None:
+        """Directories with a name in `exclude` are left out unless a pattern has that name."""
         patterns = [normalised(pattern) for pattern in patterns]
         self.targets = merged(patterns)
-        named = {segment for pattern in patterns for segment in pattern.split("/")}
-        self._excluded = DEFAULT_EXCLUDES - named if default_excludes else frozenset()
+        self._excluded = exclude.difference(*(pattern.split("/") for pattern in patterns))
 
     def excludes(self, path: str) -> bool:
         """Tell whether a path relative to the root is in an excluded directory, or is one."""

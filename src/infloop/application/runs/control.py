@@ -70,7 +70,7 @@ class Runs:
         status = await current_status(found, self._resources.store.liveness)
         if status in FINISHED:
             raise Conflict(
-                f"run {run_id!r} has {status} already; there is nothing to stop", "finished"
+                f"run {run_id!r} is over ({status}); there is nothing to stop", "finished"
             )
         await self._record("run.stopped", found, caller)
         reason = _STOP_REASONS[caller.surface]

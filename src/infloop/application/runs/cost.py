@@ -10,7 +10,9 @@ from infloop.application.models import Model
 from infloop.store.interfaces.ledger import CallFilter
 
 if TYPE_CHECKING:
-    from infloop.store.interfaces.ledger import CallLedger
+    from collections.abc import Sequence
+
+    from infloop.store.interfaces.ledger import CallLedger, Spending
 
 
 class Tokens(Model, kw_only=True):
@@ -39,11 +41,20 @@ class RunCost(Model, kw_only=True):
 
 async def run_cost(ledger: CallLedger, run_id: str) -> RunCost:
     """Return what a run has cost so far."""
-    total = await ledger.total(CallFilter(run_id=run_id))
-    if not total.calls:
-        return RunCost()
+    return _cost_of(await ledger.total(CallFilter(run_id=run_id)))
+
+
+async def run_costs(ledger: CallLedger, run_ids: Sequence[str]) -> dict[str, RunCost]:
+    """Return what each of these runs has cost so far."""
+    if not run_ids:
+        return {}
+    found = await ledger.totals("run", CallFilter(run_ids=tuple(run_ids)))
+    return dict.fromkeys(run_ids, RunCost()) | {each.key: _cost_of(each) for each in found}
+
+
+def _cost_of(total: Spending) -> RunCost:
     return RunCost(
-        usd=total.usd if total.usd or not total.incomplete else None,
+        usd=total.known_usd,
         complete=not total.incomplete,
         tokens=Tokens(
             input=total.input_tokens, output=total.output_tokens, cached=total.cached_tokens

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
-from infloop.application.runs.cost import run_cost
+from infloop.application.runs.cost import run_cost, run_costs
 from infloop.application.runs.models import (
     ChangeList,
     Diff,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from infloop.application.resources import Resources
+    from infloop.application.runs.cost import RunCost
     from infloop.application.runs.file_changes import RunResult
     from infloop.application.runs.models import QueueStatus, RunStatus
     from infloop.application.runs.step_list import StepPage
@@ -156,8 +157,12 @@ class RunHistory:
         found = await self.find_row_or_entry(run_id)
         return queued(found) if isinstance(found, QueueEntry) else await self.summarize(found)
 
-    async def summarize(self, row: RunRow, hit: SearchHit | None = None) -> RunSummary:
+    async def summarize(
+        self, row: RunRow, hit: SearchHit | None = None, cost: RunCost | None = None
+    ) -> RunSummary:
+        """Return a run's summary; without `cost` it is read from the ledger."""
         status = await current_status(row, self._resources.store.liveness)
+        cost = cost or await run_cost(self._resources.store.ledger, row.id)
         return RunSummary(
             run_id=row.id,
             workflow_id=row.workflow_id,
@@ -175,6 +180,9 @@ class RunHistory:
             correlation_id=row.correlation_id,
             epoch=row.epoch,
             last_seq=row.last_seq,
+            cost_usd=cost.usd,
+            cost_is_complete=cost.complete,
+            tokens=cost.tokens,
             match=_match(hit) if hit else UNSET,
         )
 
@@ -210,13 +218,7 @@ class RunHistory:
     async def _detail(self, row: RunRow, max_events: int = 0) -> RunDetail:
         service = self._resources.driving()
         progress = service.progress(row.id) if service and row.finished_at is None else None
-        cost = await run_cost(self._resources.store.ledger, row.id)
-        common = asdict(await self.summarize(row)) | {
-            "untrusted": await self._untrusted(row),
-            "cost_usd": cost.usd,
-            "cost_is_complete": cost.complete,
-            "tokens": cost.tokens,
-        }
+        common = asdict(await self.summarize(row)) | {"untrusted": await self._untrusted(row)}
         if max_events:
             events, truncated = await self._newest_events(row, max_events)
             common |= {"events": events, "truncated": truncated or UNSET}
@@ -261,6 +263,7 @@ class RunHistory:
             inputs=view.started.inputs if view.started else {},
             isolation=view.isolation,
             egress=view.egress,
+            warnings=[*view.denials, *(notice.message for notice in view.notices)],
             steps_done=view.steps_done,
             step_list=[_step_report(step) for step in view.steps()],
         )
@@ -422,19 +425,22 @@ class RunHistory:
         before: str | None,
         max_searched: int,
     ) -> RunPage:
-        found: list[RunSummary] = []
         candidates = (
             self._search(search, workflow_id, max_searched)
             if search
             else self._list(workflow_id, status, before, min(limit, PAGE))
         )
+        found: list[tuple[RunRow, SearchHit | None]] = []
+        cursor = None
         async for row, hit in candidates:
-            summary = await self.summarize(row, hit)
-            if status in (None, summary.status):
-                found.append(summary)
+            if status in (None, await current_status(row, self._resources.store.liveness)):
+                found.append((row, hit))
             if len(found) == limit:
-                return RunPage(runs=found, next=None if search else row.id)
-        return RunPage(runs=found)
+                cursor = None if search else row.id
+                break
+        costs = await run_costs(self._resources.store.ledger, [row.id for row, _ in found])
+        runs = [await self.summarize(row, hit, costs[row.id]) for row, hit in found]
+        return RunPage(runs=runs, next=cursor)
 
     async def _search(
         self, text: str, workflow_id: str | None, limit: int

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec import UNSET, UnsetType, field
 
 from infloop.application.models import Model
-from infloop.application.runs.cost import Tokens
+from infloop.application.runs.cost import RunCost, Tokens
 from infloop.model.events import Cause
 from infloop.model.messages import Message
 from infloop.model.values import JsonObject
@@ -46,7 +46,9 @@ class RunSummary(Model, kw_only=True, tag_field="kind", tag="run"):
     """A run without its scope and events.
 
     `status` is derived from evidence: `running` only while the process that drives the run lives.
-    `error` is shortened; `errorMessage` is the same text and left out when there is none.
+    `error` is shortened; `errorMessage` is the same text and left out when there is none. `costUsd`
+    is null if nothing that costs money has run, or if no cost is known; unless `costIsComplete`,
+    the true cost may be higher.
     """
 
     run_id: str
@@ -65,7 +67,15 @@ class RunSummary(Model, kw_only=True, tag_field="kind", tag="run"):
     correlation_id: str
     epoch: int
     last_seq: int
+    cost_usd: float | None
+    cost_is_complete: bool
+    tokens: Tokens
     match: SearchMatch | UnsetType = UNSET
+
+    @property
+    def cost(self) -> RunCost:
+        """What its calls cost together."""
+        return RunCost(usd=self.cost_usd, complete=self.cost_is_complete, tokens=self.tokens)
 
 
 class RunProgress(Model, kw_only=True):
@@ -78,16 +88,12 @@ class RunProgress(Model, kw_only=True):
 class RunDetail(RunSummary, kw_only=True, tag="run"):
     """A run with its scope, and with where it is while it is live in this process.
 
-    `untrusted` names the inputs and nodes that hold something from outside. `costUsd` is null if
-    nothing that costs money has run, or if no cost is known; unless `costIsComplete`, the true cost
-    may be higher. `truncated` is true if `events` has only the newest ones.
+    `untrusted` names the inputs and nodes that hold something from outside. `truncated` is true if
+    `events` has only the newest ones.
     """
 
     untrusted: list[str]
     scope: JsonObject
-    cost_usd: float | None
-    cost_is_complete: bool
-    tokens: Tokens
     current_node_id: str | UnsetType | None = UNSET
     open_node_ids: list[str] | UnsetType = UNSET
     iteration_by_loop_id: dict[str, int] | UnsetType = UNSET
@@ -129,6 +135,7 @@ class RunReport(RunDetail, kw_only=True, tag="run"):
     inputs: JsonObject
     isolation: str
     egress: str
+    warnings: list[str]
     steps_done: int
     step_list: list[StepReport]
 

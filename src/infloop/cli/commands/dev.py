@@ -107,8 +107,8 @@ async def _run(chosen: Settings, file: DevFile) -> int:
     lines = DevLines(colours=sys.stdout.isatty() and not app.no_colour())
 
     def stop(reason: str) -> None:
-        lines.log("INFO", "received ctrl-c, shutting down" if "terminal" in reason else reason)
         stopping.set()
+        lines.log("INFO", "received ctrl-c, shutting down" if "terminal" in reason else reason)
 
     for each in file.warnings:
         lines.log("WARN", each)

@@ -133,6 +133,8 @@ async def run_loop(
         prepared = files.loops.prepare(request)
     if not request.agent:
         note(f"agent: {prepared.agent} (--agent names another)")
+    if prepared.missing_login:
+        note(f"no login of {prepared.agent} was found; to log in: {prepared.missing_login}")
     async with app.open_application(settings) as application:
         return await run_workflow(
             application,

@@ -64,7 +64,7 @@ async def _rewind(args: argparse.Namespace) -> int:
         plan = await application.runs.plan_rewind(run.run_id, args.to, workflow)
         for line in changed_lines(plan.workflow_file, run.run_id, args.to):
             note(line)
-        if not _confirmed(plan, yes=args.yes):
+        if not _confirmed(plan, args.file or "", yes=args.yes):
             note("nothing was changed")
             return 1
         return await watch_runs(
@@ -90,8 +90,9 @@ async def _start(
     return [watched]
 
 
-def _confirmed(plan: RewindPlan, *, yes: bool) -> bool:
-    """Show what will change, and ask whether that is wanted."""
+def _confirmed(plan: RewindPlan, file: str, *, yes: bool) -> bool:
+    """Show what will change, and ask whether that is wanted; `file` is the new workflow."""
+    import os
     import sys
 
     from infloop.cli.view.changes import change_lines, total
@@ -105,6 +106,9 @@ def _confirmed(plan: RewindPlan, *, yes: bool) -> bool:
             note(f"in {each.directory}: {total(each.files)}")
             for line in change_lines(each.files, MAX_FILES):
                 note(line)
+            if file and os.path.relpath(file, each.directory) in {one.path for one in each.files}:
+                kept = "its earlier content returns, and the run uses the new"
+                note(f"  {file} is one of them: {kept}")
     if yes or not any(each.files for each in plan.directories):
         return True
     if not sys.stdin.isatty():

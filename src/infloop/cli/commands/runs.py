@@ -116,15 +116,17 @@ def _print_refused(refused: list[RefusedFiring], *, as_json: bool = False) -> No
 
 def _print_table(runs: list[RunSummary]) -> None:
     from infloop.cli.view.advice import short
-    from infloop.cli.view.figures import duration, moment
+    from infloop.cli.view.figures import duration, moment, short_cost
     from infloop.cli.view.terminal import one_line
 
-    print(f"{'run':<8}  {'status':<11}  {'started':<19}  {'took':>7}  {'steps':>6}  workflow")
+    names = f"{'took':>7}  {'steps':>6}  {'cost':>9}"
+    print(f"{'run':<8}  {'status':<11}  {'started':<19}  {names}  workflow")
     for run in runs:
         took = "" if run.duration_ms is None else duration(run.duration_ms)
+        name = f"{one_line(run.workflow_name, 60)}{_trigger(run.cause)}"
         print(
             f"{short(run.run_id):<8}  {run.status:<11}  {moment(run.started_at):<19}  {took:>7}  "
-            f"{run.steps:>6}  {one_line(run.workflow_name, 60)}{_trigger(run.cause)}"
+            f"{run.steps:>6}  {short_cost(run.cost):>9}  {name}"
         )
         if run.match:
             match = run.match

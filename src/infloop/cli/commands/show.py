@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PAGE_CHARS = 4_000
 MAX_PAGE_CHARS = 10_000_000
 STEP_CHARS = 2_000
+MAX_WARNINGS, WARNING_CHARS = 5, 300
 COMMON_FIELDS = ("type", "runId", "stepPath", "correlationId", "seq", "time")
 
 
@@ -134,12 +135,24 @@ def _header(run: RunSummary, view: RunView, untrusted: list[str]) -> list[tuple[
         lines.append(("isolation", _confinement(view)))
     if view.resumed_at:
         lines.append(("resumed", plural(len(view.resumed_at), "time")))
-    if view.missing_references:
-        first = one_line(next(iter(view.missing_references)).missing_key)
-        number = len(view.missing_references)
-        lines.append(("warnings", f"references to nothing: {number}, first {first!r}"))
+    lines += _warnings(view)
     lines += [("correlation", one_line(run.correlation_id)), ("epoch", str(run.epoch))]
     return lines
+
+
+def _warnings(view: RunView) -> list[tuple[str, str]]:
+    from infloop.cli.view.terminal import one_line
+
+    notices = (f"{each.path}: {each.message}".removeprefix(": ") for each in view.notices)
+    texts = [*view.denials, *notices]
+    more = len(texts) - MAX_WARNINGS
+    lines = [one_line(text, WARNING_CHARS) for text in texts[:MAX_WARNINGS]]
+    if more > 0:
+        lines.append(f"and {more} more: `infloop why`")
+    if view.missing_references:
+        first = one_line(next(iter(view.missing_references)).missing_key)
+        lines.append(f"references to nothing: {len(view.missing_references)}, first {first!r}")
+    return [("warnings" if number == 0 else "", line) for number, line in enumerate(lines)]
 
 
 def _confinement(view: RunView) -> str:

@@ -10,16 +10,19 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 from zlib import crc32
 
 from infloop.cli.view.terminal import safe
+from infloop.model.dev.line_levels import level_of, reaches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Literal
 
+    from infloop.model.dev.line_levels import LineLevel
     from infloop.supervisor.reports import Level, Source
 
 _COLOURS = (31, 32, 33, 34, 36)
@@ -54,6 +57,9 @@ class DevLines:
         self._colours = colours
         self._before: Callable[[], None] | None = None
         self._after: Callable[[], None] | None = None
+        self._last_levels: dict[tuple[str, str], LineLevel] = {}
+        self.levels: dict[str, LineLevel] = {}
+        """Levels that replace those of the configuration, by the names of their sources."""
         self.muted: set[str] = set()
         self.followed = ""
 
@@ -70,7 +76,8 @@ class DevLines:
         complete: bool,
     ) -> None:
         """Show a line of a child."""
-        if source.name in self.muted or self.followed not in ("", source.name):
+        muted = source.name in self.muted or self.followed not in ("", source.name)
+        if muted or not self._reaches(source, stream, text):
             return
         end = "\n" if complete or self._after else ""
         out = sys.stdout if stream == "stdout" else sys.stderr
@@ -91,6 +98,17 @@ class DevLines:
             body = _SGR.sub("", body)
         self._write(out, f"{label}{body}{end}")
 
+    def _reaches(self, source: Source, stream: Literal["stdout", "stderr"], text: str) -> bool:
+        """Tell whether a line is of the level that is shown of its source."""
+        least = self.levels.get(source.name, source.level)
+        if least == "debug":
+            return True
+        key = (source.name, stream)
+        plain = _SEQUENCE.sub("", text)
+        level = level_of(plain, stream, self._last_levels.get(key, "info"))
+        self._last_levels[key] = level
+        return reaches(level, least)
+
     def log(self, level: Level, message: str) -> None:
         """Show a message of the engine on stderr."""
         when = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -109,12 +127,14 @@ class DevLines:
 
     def status_changed(self) -> None:
         if self._after is not None:
-            self._after()
+            with suppress(OSError):
+                self._after()
 
     def _write(self, out: TextIO, text: str) -> None:
-        if self._before is not None:
-            self._before()
-        out.write(text)
-        out.flush()
-        if self._after is not None:
-            self._after()
+        with suppress(OSError):  # the terminal is gone: a signal ends the loop
+            if self._before is not None:
+                self._before()
+            out.write(text)
+            out.flush()
+            if self._after is not None:
+                self._after()

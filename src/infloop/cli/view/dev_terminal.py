@@ -2,7 +2,8 @@
 
 The last line shows every process with its state. Output is written above it.
 
-    1-9 choose a process   r restart it   m mute it   f follow it alone   q quit
+    1-9 choose a process   r restart it   m mute it   l change its level   f follow it alone
+    q   quit
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import shutil
 import sys
 import termios
 import tty
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from infloop.cli.view.terminal import one_line
+from infloop.model.dev.line_levels import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from infloop.cli.view.dev_lines import DevLines
     from infloop.model.dev.status import ProcessStatus
 
-KEYS = "1-9 choose, r restart, m mute, f follow, q quit"
+KEYS = "1-9 choose, r restart, m mute, l level, f follow, q quit"
 _CLEAR = "\r\x1b[2K"
 _COLOURS = {
     "ready": 32,
@@ -68,8 +70,9 @@ class StatusLine:
         finally:
             loop.remove_reader(stdin)
             self._lines.above(None, None)
-            self._clear()
-            termios.tcsetattr(stdin, termios.TCSANOW, before)
+            with suppress(OSError, termios.error):  # the terminal is gone
+                self._clear()
+                termios.tcsetattr(stdin, termios.TCSANOW, before)
 
     def draw(self) -> None:
         """Draw the line again."""
@@ -89,7 +92,9 @@ class StatusLine:
 
     def _marks(self, name: str) -> str:
         muted = " (muted)" if name in self._lines.muted else ""
-        return f"{muted}{' (alone)' if self._lines.followed == name else ''}"
+        level = self._lines.levels.get(name, "debug")
+        least = f" ({level})" if level != "debug" else ""
+        return f"{muted}{least}{' (alone)' if self._lines.followed == name else ''}"
 
     def _clear(self) -> None:
         sys.stdout.write(_CLEAR)
@@ -104,7 +109,8 @@ class StatusLine:
             asyncio.get_running_loop().remove_reader(stdin)
         for key in pressed:
             self._press(key)
-        self.draw()
+        with suppress(OSError):
+            self.draw()
 
     def _press(self, key: str) -> None:
         names = [status.name for status in self._status()]
@@ -118,5 +124,8 @@ class StatusLine:
                 self._restart(name)
             elif key == "m":
                 self._lines.muted ^= {name}
+            elif key == "l":
+                shown = self._lines.levels.get(name, "debug")
+                self._lines.levels[name] = LEVELS[(LEVELS.index(shown) + 1) % len(LEVELS)]
             elif key == "f":
                 self._lines.followed = "" if self._lines.followed == name else name

@@ -83,3 +83,13 @@ def cost(spent: RunCost) -> str:
         used = used_tokens(spent.tokens.input, spent.tokens.output)
         return f"unknown ({used})" if used else "unknown"
     return money(spent.usd) if spent.complete else f"{money(spent.usd)} (incomplete)"
+
+
+def short_cost(spent: RunCost) -> str:
+    """Return what a run cost in a few characters: `$0.42`, `$0.42+` and more, `12.3k tok`."""
+    if spent.usd is not None:
+        return money(spent.usd) if spent.complete else f"{money(spent.usd)}+"
+    if spent.complete:
+        return ""
+    used = spent.tokens.input + spent.tokens.output
+    return f"{tokens(used)} tok" if used else "unknown"

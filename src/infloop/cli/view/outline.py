@@ -26,6 +26,7 @@ HIDDEN_OUTPUTS = frozenset(
         "errorMessage",
         "iterations",
         "broke",
+        "exhausted",
     }
 )
 
@@ -100,11 +101,11 @@ def _outcome(step: StepView) -> str:
     if step.error:
         return f"{one_line(step.handle)}: {one_line(step.error, LINE_CHARS)}"
     if step.opens == "round":
+        rounds = plural(step.rounds, "round")
+        if "exhausted" in step.outputs:
+            return f"used up its {rounds}"
         broke = step.outputs.get("broke")
-        ended = ", ended by its condition" if broke and broke.text == "true" else ""
-        if step.handle == "exhausted":
-            ended = ", all used up"
-        return f"{plural(step.rounds, 'round')}{ended}"
+        return f"{rounds}, ended by its condition" if broke and broke.text == "true" else rounds
     if step.opens == "branch":
         done = step.outputs.get("completed")
         total = plural(len(step.frames), "branch").replace("branchs", "branches")

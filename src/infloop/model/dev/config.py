@@ -10,6 +10,8 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from infloop.model.dev.line_levels import LineLevel
+
 U64: TypeAlias = Annotated[int, Field(ge=0, le=2**64 - 1)]
 BodyStyle: TypeAlias = Literal["plain", "dim"]
 RestartPolicy: TypeAlias = Literal["never", "on_failure", "always"]
@@ -112,6 +114,7 @@ class ProcessOutput(Table):
     """What happens to a process's output."""
 
     inherit: bool = Field(default=True, description="Show the lines.")
+    level: LineLevel = Field("debug", description="Show lines of this level and above.")
     body_style: BodyStyle = "plain"
     rules: list[OutputRule] = []
 
@@ -120,6 +123,7 @@ class HookOutput(Table):
     """What happens to a hook's output."""
 
     inherit: bool = Field(default=True, description="Show the lines.")
+    level: LineLevel = Field("debug", description="Show lines of this level and above.")
     body_style: BodyStyle = "dim"
 
 

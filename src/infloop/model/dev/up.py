@@ -26,6 +26,6 @@ def not_up(status: DevStatus, names: Collection[str]) -> list[ProcessStatus]:
 
 def describe(process: ProcessStatus) -> str:
     """Return the state of a process as a phrase."""
-    return f"process {process.name!r} is {process.state}" + (
-        f" ({process.detail})" if process.detail else ""
-    )
+    times = f"restarted {process.restarts} times in a row" if process.restarts > 1 else ""
+    more = "; ".join(filter(None, (process.detail, times)))
+    return f"process {process.name!r} is {process.state}" + (f" ({more})" if more else "")

@@ -172,7 +172,12 @@ class Conversation:
             case _:
                 return [Stderr(line.text)] if line.text.strip() and not line.cut else None
 
+    filters_stderr = False
+
     def read_stderr(self, line: Line) -> list[AnswerPart]:
+        return []
+
+    def finish(self) -> list[AnswerPart]:
         return []
 
     # -- requests to the agent -----------------------------------------------------------------

@@ -82,7 +82,10 @@ class CliAgent:
         child = ChildRequest(
             argv=command.argv,
             cwd=request.cwd,
-            env=self._environment(self._manifest.env_passthrough),
+            env={
+                **self._format.environment,
+                **self._environment(self._manifest.env_passthrough),
+            },
             stdin=command.stdin,
         )
         parser = self._format.parser(request, self._now)

@@ -103,7 +103,12 @@ class ClaudeStream:
         session, parts = self._note_session(record), self._read_record(record)
         return [*session, *(parts or [])] if session else parts
 
+    filters_stderr = False
+
     def read_stderr(self, line: Line) -> list[AnswerPart]:
+        return []
+
+    def finish(self) -> list[AnswerPart]:
         return []
 
     def _read_record(self, record: JsonObject) -> list[AnswerPart] | None:

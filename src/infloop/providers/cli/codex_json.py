@@ -7,6 +7,8 @@
   reported.
 - A refusal appears as a declined item, as a patch that failed, in the output of a command that its
   sandbox stopped, or in the diagnostics.
+- There is no item for a command that its sandbox stopped at once. `CODEX_LOG_LEVELS` makes codex
+  log every tool call that has ended. If there are more of them than items, commands were stopped.
 """
 
 from __future__ import annotations
@@ -51,6 +53,16 @@ MAX_REMEMBERED = 10_000
 MAX_CHANGES_SHOWN = 20
 SAME_MINUTE = timedelta(minutes=1)
 
+CODEX_LOG_LEVELS = "error,codex_core::tools::parallel=info"
+"""`RUST_LOG` of codex: errors as usual, and a line for every tool call that has ended."""
+
+_CALL_ENDED = "codex_core::tools::parallel: tool call completed "
+_CALL_FAILED = "codex_core::tools::router: error="
+_LOGGED_TOOLS = (" tool_name=exec_command ", " tool_name=apply_patch ")
+_LISTED_ITEMS = ("command_execution", "file_change")
+_NOT_STARTED = -1
+"""The exit code of a command that could not be started; the log has an error for it."""
+
 # What programs print when codex's sandbox keeps them from writing or from the network.
 _BLOCKED = ("Read-only file system", "Permission denied", "Operation not permitted", "bwrap: ")
 
@@ -73,6 +85,10 @@ class CodexJson:
         self._ended = False
         self._last_message: str | None = None
         self._started: set[str] = set()
+        self._calls_logged = 0
+        self._calls_listed = 0
+
+    filters_stderr = True
 
     @property
     def expects_result(self) -> bool:
@@ -102,9 +118,22 @@ class CodexJson:
             case _:
                 return []
 
-    def read_stderr(self, line: Line) -> list[AnswerPart]:
-        refused = _REFUSED.search(line.text[:MAX_MESSAGE_CHARS])
+    def read_stderr(self, line: Line) -> list[AnswerPart] | None:
+        text = line.text[:MAX_MESSAGE_CHARS]
+        if _CALL_ENDED in text:
+            self._calls_logged += any(tool in text for tool in _LOGGED_TOOLS)
+            return None
+        self._calls_logged -= _CALL_FAILED in text
+        refused = _REFUSED.search(text)
         return [denied(one_line(refused[1]), CLI_REMEDY)] if refused else []
+
+    def finish(self) -> list[AnswerPart]:
+        stopped = self._calls_logged - self._calls_listed
+        if not self._ended or stopped <= 0:
+            return []
+        what = "a command" if stopped == 1 else f"{stopped} commands"
+        reason = "which codex's own sandbox stopped at once; codex does not print it"
+        return [denied(f"{what}, {reason}", CLI_REMEDY)]
 
     # -- items ---------------------------------------------------------------------------------
 
@@ -115,6 +144,7 @@ class CodexJson:
             return []
         if len(self._started) < MAX_REMEMBERED:
             self._started.add(name)
+        self._calls_listed += item.get("type") in _LISTED_ITEMS
         return [tool]
 
     def _read_completed(self, item: JsonObject) -> list[AnswerPart]:
@@ -132,6 +162,7 @@ class CodexJson:
             return []
         parts = [*self._read_begun(item), ToolResult(_answer(item), tool.kind)]
         self._started.discard(as_str(item.get("id")))
+        self._calls_listed -= item.get("exit_code") == _NOT_STARTED
         if _was_denied(item):
             parts.append(denied(tool.summary, CLI_REMEDY))
         return parts

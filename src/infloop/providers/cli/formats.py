@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.providers.cli.claude_stream import ClaudeStream
-from infloop.providers.cli.codex_json import CodexJson
+from infloop.providers.cli.codex_json import CODEX_LOG_LEVELS, CodexJson
 from infloop.providers.cli.plain import PlainText
 from infloop.providers.prices import PriceList
 
@@ -22,11 +23,13 @@ class OutputFormat(NamedTuple):
     """How the output of a program is read.
 
     `parser` makes the parser of one answer; the second argument returns the local time. A format
-    that reports tokens and no cost names the `price_list` that applies.
+    that reports tokens and no cost names the `price_list` that applies. `environment` are variables
+    with which the program prints what the parser needs; the manifest's own come first.
     """
 
     parser: Callable[[Request, Callable[[], datetime]], OutputParser]
     price_list: PriceList | None = None
+    environment: Mapping[str, str] = MappingProxyType({})
 
 
 def _claude(request: Request, now: Callable[[], datetime]) -> OutputParser:
@@ -39,6 +42,8 @@ def _codex(request: Request, now: Callable[[], datetime]) -> OutputParser:
 
 OUTPUT_FORMATS: Mapping[OutputFormatName, OutputFormat] = {
     "claude-stream-json": OutputFormat(_claude),
-    "codex-json": OutputFormat(_codex, PriceList("openai", summed=True)),
+    "codex-json": OutputFormat(
+        _codex, PriceList("openai", summed=True), {"RUST_LOG": CODEX_LOG_LEVELS}
+    ),
     "plain": OutputFormat(lambda request, now: PlainText()),
 }

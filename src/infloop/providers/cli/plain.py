@@ -14,9 +14,13 @@ class PlainText:
     """Passes every line on, including blank lines."""
 
     expects_result = False
+    filters_stderr = False
 
     def read(self, line: Line) -> list[AnswerPart]:
         return [Text(line.text)]
 
     def read_stderr(self, line: Line) -> list[AnswerPart]:
+        return []
+
+    def finish(self) -> list[AnswerPart]:
         return []

@@ -52,8 +52,8 @@ class RunResumer:
         state = rebuild_state(compile_program(decode_definition(loaded.definition)), loaded)
         if state.finished:
             raise UsageError(
-                f"run {run_id!r} has {state.finished}; to run it again from one of its steps, "
-                f"use `infloop rewind {run_id} --to STEP`"
+                f"run {run_id!r} is over ({state.finished}); to run it again from one of its "
+                f"steps, use `infloop rewind {run_id} --to STEP`"
                 + (f" (it failed at {row.failed_step!r})" if row.failed_step else "")
             )
         workdir = (await first_event(self._run_log, run_id)).workdir

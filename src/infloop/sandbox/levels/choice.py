@@ -156,7 +156,10 @@ async def choose(
                 "doctor` shows which ones hold)"
             )
     if requested != "auto":
-        raise SettingsError(f"level {requested!r} does not hold here: {checks[0].reason}")
+        raise SettingsError(
+            f"level {requested!r} does not hold here: {checks[0].reason}. INFLOOP_ISOLATION names "
+            "another one (`infloop doctor` shows which ones hold)"
+        )
     missing = "; ".join(f"{check.level}: {check.reason}" for check in checks)
     raise SettingsError(
         "no isolation level works here, so children would run as you. Set "

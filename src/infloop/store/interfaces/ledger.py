@@ -50,9 +50,10 @@ class Bill(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CallFilter:
-    """Selects calls: of one run, of one process, reserved at or after a time. All by default."""
+    """Selects calls: of runs, of one process, reserved at or after a time. All by default."""
 
     run_id: str = ""
+    run_ids: tuple[str, ...] = ()
     instance: str = ""
     since: int = 0
 
@@ -94,6 +95,11 @@ class Spending:
     def incomplete(self) -> int:
         """How many calls may have cost more than `usd` says."""
         return self.unknown + self.open + self.abandoned
+
+    @property
+    def known_usd(self) -> float | None:
+        """What they cost as far as that is known; None if there was no call or nothing is known."""
+        return None if not self.calls or (self.incomplete and not self.usd) else self.usd
 
 
 class TrackedCall(ABC):

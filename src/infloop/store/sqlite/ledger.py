@@ -343,6 +343,9 @@ def _conditions(calls: CallFilter) -> tuple[str, list[object]]:
         if value:
             where += f" AND {column}"
             values.append(value)
+    if calls.run_ids:
+        where += f" AND run IN ({', '.join('?' * len(calls.run_ids))})"
+        values.extend(calls.run_ids)
     if calls.since:
         where += " AND reserved_at >= ?"
         values.append(calls.since)

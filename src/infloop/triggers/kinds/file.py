@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from infloop.triggers.services import SourceServices
     from infloop.watch.debounce import Changes
 
+MAX_SHOWN = 300
+"""How much of a directory's name is in a message."""
+
 
 class FileKind(TriggerKind):
     """A change of files below a directory."""
@@ -67,7 +70,9 @@ class FileKind(TriggerKind):
         try:
             find_directory(_watch(trigger).directory)
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle
-            report.error("files.directory", f"cannot be watched: {error}")
+            why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+            directory = _watch(trigger).directory[:MAX_SHOWN]
+            report.error("files.directory", f"{directory!r} cannot be watched: {why}")
 
     def source(self, services: SourceServices) -> Watcher:
         async def start(trigger: Trigger, changes: Changes) -> bool:
