@@ -166,6 +166,7 @@ def test_an_endpoint_outside_of_the_sandbox_is_a_warning() -> None:
 @pytest.mark.claim("L44", "L48")
 def test_the_doctor_works_without_a_file_and_with_a_broken_one(tmp_path: Path) -> None:
     told = json.loads(infloop(tmp_path, "doctor", "--level", "host", "--json").stdout)
+    assert not (tmp_path / "data").exists()
     found = {each["id"]: each for each in told["checks"]}
     assert found["config.parse"]["status"] == "ok"
     assert found["egress.rules"]["status"] == "warn"

@@ -135,6 +135,12 @@ class Providers:
         ordered = sorted(statuses, key=lambda one: (one.label.lower(), one.id))
         return ProviderStatusList(level=here.level, reason=here.reason, providers=ordered)
 
+    async def programs(self) -> list[ProviderStatus]:
+        """Return the providers that are programs, installed or not; no level is tried."""
+        found = await asyncio.to_thread(known_providers, self._resources)
+        programs = [one for one in found.values() if isinstance(one, ProgramProvider)]
+        return list(await asyncio.gather(*(self._status(one, UNCONFINED) for one in programs)))
+
     async def _status(self, provider: Provider, level: str) -> ProviderStatus:
         status = ProviderStatus(
             id=provider.id,

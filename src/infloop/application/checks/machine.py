@@ -103,7 +103,7 @@ async def check_providers(providers: Providers, *, has_model: bool) -> list[Chec
     With `has_model` the built-in agent can be used, so none is needed.
     """
     try:
-        found = (await providers.statuses()).providers
+        found = await providers.programs()
     except InfloopError as broken:
         return [error("providers.programs", str(broken), "run `infloop providers`")]
     installed = [
