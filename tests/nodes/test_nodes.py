@@ -223,7 +223,7 @@ async def test_a_workflow_cannot_set_variables_that_load_code(tmp_path: Path, na
     assert name in done.result.error
 
 
-@pytest.mark.claim("I29", "I31", "I32")
+@pytest.mark.claim("I29", "I31", "I32", "I33")
 @pytest.mark.parametrize("kind", ["script-py", "script-ts", "command", "agent"])
 async def test_no_child_sees_the_servers_secrets(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch

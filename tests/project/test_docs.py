@@ -276,6 +276,15 @@ def test_the_security_page_is_printed_where_nothing_is_configured(tmp_path: Path
     assert printed.stdout == (DOCS / "security.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.claim("L43")
+def test_the_pages_say_that_the_leak_guard_replaces_no_careful_credentials() -> None:
+    for page, sentence in (
+        ("security", "This is no substitute for credentials that can do little."),
+        ("agent", "It does not replace keys with few rights"),
+    ):
+        assert sentence in (ROOT / f"docs/{page}.md").read_text()
+
+
 # -- links -----------------------------------------------------------------------------------------
 
 
