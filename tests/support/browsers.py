@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-from contextlib import asynccontextmanager, contextmanager
+import shutil
+import socket
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import psutil
@@ -14,13 +15,12 @@ from infloop.tools.browser.links import BrowserOptions
 from infloop.tools.gate import Gate
 from infloop.tools.workspace import open_workspace
 from support.canaries import USER, place
-from support.confinement import give, sandbox_at
-from support.eventually import eventually
+from support.confinement import sandbox_at
 from support.parts import need_program
 from support.tools import AuditList, gate_for
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from infloop.model.agent_config import EgressRule
@@ -62,57 +62,56 @@ async def browser_bench(
     async def lookup(_: str) -> Sequence[str]:
         return ["127.0.0.1"]
 
-    with place() as top, _endpoint(top, backend, switches) as cdp_url:
-        level = "host" if backend == "endpoint" else backend
-        options = BrowserOptions(
-            rules=tuple(egress),
-            cdp_url=cdp_url,
-            scratch=str(top),
-            user=USER,
-            switches=tuple(switches),
-            lookup=lookup,
-        )
-        directory = top / "workspace"
-        directory.mkdir()
-        audit = AuditList()
-        async with sandbox_at(level, top) as sandbox:
-            with open_workspace(directory) as workspace:
+    with place() as top, open_workspace(_made(top / "workspace")) as workspace:
+        async with _endpoint(backend, switches) as cdp_url:
+            options = BrowserOptions(
+                rules=tuple(egress),
+                cdp_url=cdp_url,
+                scratch=str(top),
+                user=USER,
+                switches=tuple(switches),
+                lookup=lookup,
+            )
+            audit = AuditList()
+            level = "host" if backend == "endpoint" else backend
+            async with sandbox_at(level, top) as sandbox:
                 tools = BrowserTools(sandbox, options, workspace)
                 async with gate_for(
                     tools, rules=rules, record=audit, max_text_chars=100_000
                 ) as gate:
-                    yield BrowserBench(gate, directory, audit)
+                    yield BrowserBench(gate, top / "workspace", audit)
 
 
-@contextmanager
-def _endpoint(top: Path, backend: str, switches: Sequence[str]) -> Iterator[str]:
-    """Run a browser with a DevTools port, as another program would; yield its address."""
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
+
+
+def _free_port() -> int:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        port: int = made.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def _endpoint(backend: str, switches: Sequence[str]) -> AsyncIterator[str]:
+    """Let Playwright start a browser with a DevTools port, as a user may; yield its address."""
     if backend != "endpoint":
         yield ""
         return
-    profile = top / "profile"
-    profile.mkdir()
-    give(profile)
-    browser = subprocess.Popen(
-        [
-            *(BROWSER, "--no-sandbox", "--remote-debugging-port=0", f"--user-data-dir={profile}"),
-            *("--disable-gpu", *switches),
-        ],
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(profile)},
-        user=USER[0] if USER else None,
-        group=USER[1] if USER else None,
-        extra_groups=[] if USER else None,
-        cwd="/",
-    )
-    try:
-        announced = profile / "DevToolsActivePort"
-        eventually(lambda: announced.exists() and announced.read_text().count("\n"))
-        yield f"http://127.0.0.1:{announced.read_text().split()[0]}"
-    finally:
-        browser.terminate()
-        browser.wait()
+    from playwright.async_api import async_playwright
+
+    port = _free_port()
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=shutil.which(BROWSER),
+            args=["--no-sandbox", "--disable-gpu", f"--remote-debugging-port={port}", *switches],
+        )
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            await browser.close()
 
 
 def browser_processes() -> list[psutil.Process]:
