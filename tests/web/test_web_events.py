@@ -56,6 +56,24 @@ async def test_all_runs_are_told_by_their_names_with_run_time_and_sequence(tmp_p
         await in_thread(served, look)
 
 
+async def test_a_client_that_wants_no_output_gets_everything_else(tmp_path: Path) -> None:
+    put_workflow(tmp_path / "data", workflow("tiny", "echo hello", "false"))
+
+    def look(client: Client) -> None:
+        client.run("tiny")
+        with Events(client, "/api/events?output=false") as events:
+            first = next(iter(events))
+            assert first["state"]["status"] == "succeeded"
+            assert "events" not in first["state"]
+            client.post("/api/run", {"workflowId": "tiny"})
+            kinds = [event["type"] for event in events.until("run_finished")]
+        assert "stdout_chunk" not in kinds
+        assert {"run_started", "node_started", "node_finished", "run_finished"} <= set(kinds)
+
+    async with here(tmp_path) as served:
+        await in_thread(served, look)
+
+
 async def test_a_client_that_comes_back_goes_on_where_it_was(tmp_path: Path) -> None:
     put_workflow(tmp_path / "data", workflow("tiny", *["echo x"] * 5))
 

@@ -89,12 +89,22 @@ async def test_the_api_tells_all_about_a_run(tmp_path: Path) -> None:
         (restored,) = plan["directories"]
         assert plan["step"] == "fix[2]"
         assert restored["files"] is None  # the worktree is made again
+        stats = await ended.served.ask("GET", "/api/runs/stats?since=2020-01-01&by=workflow")
+        (row,) = stats.json()["rows"]
+        assert (row["key"], row["succeeded"], row["failed"]) == ("rounds", 1, 0)
+        assert row["medianMs"] >= 0
+        by_day = await ended.served.ask("GET", "/api/runs/stats?since=2020-01-01")
+        assert [each["succeeded"] for each in by_day.json()["rows"]] == [1]
+        later = await ended.served.ask("GET", "/api/runs/stats?since=2999-01-01")
+        assert later.json()["rows"] == []
         verified = await ended.served.ask("GET", "/api/audit/verify")
         assert verified.json()["intact"] is True
 
 
 async def test_changes_are_applied_over_the_api(tmp_path: Path) -> None:
     async with ended_run(tmp_path, api_token=TOKEN) as ended:
+        session = await ended.served.ask("GET", "/api/session")
+        assert session.json() == {"actor": "api-token", "canAnswer": True}
         path = f"/api/runs/{ended.run_id}/apply"
         on_branch = await ended.served.ask("POST", path, {"branch": "agents/fix"})
         assert on_branch.status == 200, on_branch.body
@@ -110,6 +120,8 @@ async def test_changes_are_applied_over_the_api(tmp_path: Path) -> None:
 
 async def test_a_server_without_a_token_applies_nothing(tmp_path: Path) -> None:
     async with ended_run(tmp_path) as ended:
+        session = await ended.served.ask("GET", "/api/session")
+        assert session.json() == {"actor": "open", "canAnswer": False}
         refused = await ended.served.ask("POST", f"/api/runs/{ended.run_id}/apply", {})
         assert (refused.status, refused.json()["error"]) == (403, "token-needed")
         assert not (ended.repo / "3.txt").exists()
@@ -122,6 +134,9 @@ MISTAKES: list[tuple[str, str, Any, int]] = [
     ("GET", "changes", None, 404),
     ("GET", "rewind?step=a", None, 404),
     ("GET", "rewind", None, 400),
+    ("GET", "stats", None, 400),
+    ("GET", "stats?since=yesterday", None, 400),
+    ("GET", "stats?since=0001-01-01", None, 400),
     ("GET", "steps?limit=0", None, 400),
     ("GET", "steps?after=-1", None, 400),
     ("POST", "apply", {}, 404),
@@ -129,10 +144,14 @@ MISTAKES: list[tuple[str, str, Any, int]] = [
 ]
 
 
+def _full(path: str) -> str:
+    return f"/api/runs/{path}" if path.startswith("stats") else f"/api/runs/no/{path}"
+
+
 async def test_what_does_not_exist_or_is_misspelt_is_said(tmp_path: Path) -> None:
     async with here(tmp_path, api_token=TOKEN) as served:
         answers = [
-            (method, path, body, (await served.ask(method, f"/api/runs/no/{path}", body)).status)
+            (method, path, body, (await served.ask(method, _full(path), body)).status)
             for method, path, body, _ in MISTAKES
         ]
     assert answers == MISTAKES

@@ -6,7 +6,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from infloop.model.audit import Actor
+from infloop.application.models import Model
+from infloop.model.audit import Actor, ActorKind
 
 Surface: TypeAlias = Literal["cli", "api", "mcp"]
 
@@ -28,6 +29,13 @@ class Caller(msgspec.Struct, frozen=True):
     def is_identified(self) -> bool:
         """Whether this is a person; anybody else may be an agent, such as one without a token."""
         return self.actor.kind in _IDENTIFIED
+
+
+class SessionInfo(Model, kw_only=True):
+    """Who a caller is, and whether it may answer questions and apply changes."""
+
+    actor: ActorKind
+    can_answer: bool
 
 
 COMMAND_LINE = Caller(Actor("cli"), "cli")

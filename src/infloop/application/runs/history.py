@@ -38,11 +38,13 @@ from infloop.store.interfaces.queue import QueueEntry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from datetime import date
 
     from infloop.application.resources import Resources
     from infloop.application.runs.cost import RunCost
     from infloop.application.runs.file_changes import RunResult
     from infloop.application.runs.models import QueueStatus, RunStatus
+    from infloop.application.runs.statistics import Grouping, RunStatistics
     from infloop.application.runs.step_list import StepPage
     from infloop.application.runs.view import RunView, StepView
     from infloop.model.events import Recorded
@@ -180,13 +182,13 @@ class RunHistory:
             return queued(found)
         return await self._detail(found, MAX_RECORDED_EVENTS if found.finished_at else 0)
 
-    async def latest(self) -> LatestRun:
+    async def latest(self, max_events: int = MAX_EVENTS) -> LatestRun:
         """Return the run that began last, with its newest events; a live run comes first."""
         live = list(self.live_runs())
         rows = [await self._log.run(live[-1])] if live else await self._log.runs(limit=1)
         if not rows:
             return LatestRun(state=Idle(iteration_by_loop_id={}, scope={}, events=[]))
-        state = await self._detail(rows[0], MAX_EVENTS)
+        state = await self._detail(rows[0], max_events)
         if state.iteration_by_loop_id is UNSET:
             state = replace(state, iteration_by_loop_id={})
         return LatestRun(state=state)
@@ -362,6 +364,12 @@ class RunHistory:
             listed, self.held(workflow_id), self.refused(workflow_id)
         )
         return replace(page, held=held, refused=refused)
+
+    async def statistics(self, by: Grouping, since: date) -> RunStatistics:
+        """Return how the runs since a day ended and what they cost."""
+        from infloop.application.runs.statistics import run_statistics
+
+        return await run_statistics(self._resources, by, since)
 
     async def held(self, workflow_id: str | None = None) -> list[QueuedRun]:
         """Return the queued runs that cannot start, each with the reason."""

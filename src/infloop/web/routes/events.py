@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from infloop.application.models import to_json
 from infloop.application.runs.live import BusItem
-from infloop.model.events import Recorded
+from infloop.model.events import Output, Recorded
 from infloop.model.values import JsonValue
 from infloop.web.dependencies import WebDependencies
 from infloop.web.errors import documented
@@ -33,9 +33,15 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 
 
 @ROUTER.get("/api/events", response_class=Response, responses=_STREAM)
-async def all_events(web: Dependencies, last_event_id: LastEventId = None) -> Response:
+async def all_events(
+    web: Dependencies,
+    last_event_id: LastEventId = None,
+    output: Annotated[
+        bool, Query(description="With what steps print, and past events in the snapshot.")
+    ] = True,
+) -> Response:
     """Stream what happens in all runs and in the queue; a snapshot comes first."""
-    return EventStream(_all_runs(web, last_event_id or ""), web.streams)
+    return EventStream(_all_runs(web, last_event_id or "", output=output), web.streams)
 
 
 @ROUTER.get(
@@ -61,21 +67,33 @@ async def _one_run(web: WebDependencies, run_id: str, after: int) -> AsyncGenera
         yield b"".join([await web.frames.of_run(recorded) for recorded in batch])
 
 
-async def _all_runs(web: WebDependencies, last_event_id: str) -> AsyncGenerator[bytes]:
+async def _all_runs(
+    web: WebDependencies, last_event_id: str, *, output: bool
+) -> AsyncGenerator[bytes]:
     live = web.application.live
     bus, prefix = live.bus, f"{live.process_id}."
     reconnected = last_event_id.startswith(prefix)
     after = _number(last_event_id.removeprefix(prefix)) if reconnected else -1
     if not 0 <= after <= bus.last:
         after = bus.last
-        yield await _snapshot(web, f"{prefix}{after}")
+        yield await _snapshot(web, f"{prefix}{after}", output=output)
     async for batch in bus.listen(after):
         missed = batch[0].number - after - 1
         after = batch[-1].number
         if missed:
-            yield await _snapshot(web, f"{prefix}{after}", missed)
+            yield await _snapshot(web, f"{prefix}{after}", missed, output=output)
         # The first client encodes a frame; all others find it.
-        yield b"".join([item.frame or await _encoded(web, item, prefix) for item in batch])
+        yield b"".join(
+            [
+                item.frame or await _encoded(web, item, prefix)
+                for item in batch
+                if output or not _is_output(item)
+            ]
+        )
+
+
+def _is_output(item: BusItem) -> bool:
+    return isinstance(item.message, Recorded) and isinstance(item.message.event, Output)
 
 
 async def _encoded(web: WebDependencies, item: BusItem, prefix: str) -> bytes:
@@ -89,8 +107,9 @@ async def _encoded(web: WebDependencies, item: BusItem, prefix: str) -> bytes:
     return item.frame
 
 
-async def _snapshot(web: WebDependencies, name: str, missed: int = 0) -> bytes:
-    latest = to_json(await web.application.history.latest())
+async def _snapshot(web: WebDependencies, name: str, missed: int = 0, *, output: bool) -> bytes:
+    history = web.application.history
+    latest = to_json(await (history.latest() if output else history.latest(max_events=0)))
     live: list[JsonValue] = [*web.application.history.live_runs()]
     message = {"type": "state_snapshot", **latest, "live": live, "missed": missed}
     return frame(message, name)

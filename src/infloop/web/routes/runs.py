@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated
 
 from fastapi import Path, Query
@@ -21,6 +22,7 @@ from infloop.application.runs.models import (
     RunWorkflow,
     StartedRun,
 )
+from infloop.application.runs.statistics import Grouping, RunStatistics
 from infloop.application.runs.step_list import StepPage
 from infloop.web.errors import documented
 from infloop.web.routing import App, Body, Who, router
@@ -84,6 +86,16 @@ async def list_runs(
     return await app.history.page(
         workflow_id=workflow_id, status=status, search=search, limit=limit, before=before
     )
+
+
+@ROUTER.get("/api/runs/stats")
+async def read_statistics(
+    app: App,
+    since: Annotated[date, Query(description="Runs that began on or after this day.")],
+    by: Grouping = "day",
+) -> RunStatistics:
+    """Return how runs ended and what they cost, by day or by workflow."""
+    return await app.history.statistics(by, since)
 
 
 @ROUTER.get("/api/runs/{run_id}", responses=documented(404))
