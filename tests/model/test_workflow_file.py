@@ -547,7 +547,7 @@ def test_every_text_of_a_node_is_a_template_and_code_is_not() -> None:
         for kind, fields in TEMPLATE_FIELDS.items()
     }
     assert {kind: fields for kind, fields in listed.items() if fields} == {
-        "agent": ("prompt", "cwd", "profile", "agent", "worktreeRef"),
+        "agent": ("prompt", "cwd", "profile", "agent", "worktreeRef", "sessionId"),
         "script": ("inputs.*", "cwd"),
         "command": ("cmd", "env.*", "cwd", "worktreeRef"),
         "condition": (
@@ -564,6 +564,7 @@ def test_every_text_of_a_node_is_a_template_and_code_is_not() -> None:
         "branch": ("lhs", "rhs"),
         "subworkflow": ("inputs.*",),
         "judge": ("criteria", "candidates.*", "judgePrompt", "model"),
+        "approval": ("question", "details"),
     }
 
 
@@ -605,6 +606,7 @@ def test_texts_that_are_not_only_read_say_what_they_are_used_for() -> None:
         ("agent", "profile"): "selector",
         ("agent", "agent"): "selector",
         ("agent", "worktreeRef"): "selector",
+        ("agent", "sessionId"): "selector",
         ("script", "cwd"): "selector",
         ("command", "cmd"): "shell",
         ("command", "cwd"): "selector",

@@ -52,8 +52,9 @@ async def test_probing_a_dead_owner_never_makes_it_look_alive(
 async def test_sweeping_removes_the_dead_but_not_the_word_of_those_with_unsettled_runs(
     tmp_path: Path,
 ) -> None:
-    async with store_in(tmp_path) as store:
-        me, idle, owner = [await store.liveness.register() for _ in range(3)]
+    async with store_in(tmp_path) as store, store_in(tmp_path) as other:
+        me = await store.liveness.register()
+        idle, owner = [await other.liveness.register() for _ in range(2)]
         await store.run_log.create_run(new_run("r1", owner=owner.id), started())
         for gone in (idle, owner):
             cast("SqliteInstance", gone)._lock.release()

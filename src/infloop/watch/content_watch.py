@@ -86,16 +86,28 @@ async def open_watch(
 ) -> ContentWatch:
     """Watch from now on; `on_noticed` gets paths in the running loop.
 
-    `warn` is called if the kernel should watch and cannot.
+    `warn` is called if the kernel should watch and cannot. A name that is not text does not count:
+    what is done with changes are texts.
     """
     before_ns = (clock.now_ms() - _CLOCK_GRAIN_MS) * 1_000_000
 
     def noticed(paths: set[str]) -> None:
-        if counted := {path for path in paths if path[-1:] in ("", "/") or counts(path)}:
+        if counted := {path for path in paths if path[-1:] in ("", "/") or counts_as_text(path)}:
             on_noticed(counted)
+
+    def counts_as_text(path: str) -> bool:
+        return _is_text(path) and counts(path)
 
     opening = partial(open_backend, root, scope, noticed, poll_ms=poll_ms, native=native)
     backend, reason = await asyncio.to_thread(opening)
     if reason:
         warn(reason)
-    return ContentWatch(Contents(root, scope, counts), backend, before_ns)
+    return ContentWatch(Contents(root, scope, counts_as_text), backend, before_ns)
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:  # bytes of a name that are not UTF-8
+        return False
+    return True
