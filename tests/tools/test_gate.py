@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infloop.errors import AuditError, EgressError
+from infloop.errors import AuditError, BudgetError, EgressError, GuardError
 from infloop.model.agent_config import AgentConfig
 from infloop.model.capabilities import CAPABILITIES, TRAITS, Capability, Need, ToolRule, Trait
 from infloop.model.values import JsonObject
@@ -318,6 +318,23 @@ async def test_what_goes_wrong_is_told_to_the_model(error: Exception, code: str,
     assert audit.entries[-1].outcome == code
 
 
+@pytest.mark.parametrize(
+    "error", [GuardError("no sandbox"), BudgetError("no money"), AuditError("no log")]
+)
+async def test_a_missing_guard_ends_the_agent_also_below_a_sub_agent(error: Exception) -> None:
+    async def fail(_: Say) -> str:
+        raise error
+
+    async with gate_for(Family(SayTool(work=fail))) as inner:
+
+        async def call_below(_: Say) -> str:
+            return (await inner.narrowed(ToolPolicy()).call("say", {})).text
+
+        async with gate_for(Family(SayTool(work=call_below))) as outer:
+            with pytest.raises(type(error)):
+                await outer.call("say", {})
+
+
 async def test_what_is_for_the_operator_is_in_the_audit_log_alone() -> None:
     async def fail(_: Say) -> str:
         raise ToolError("refused", "that is not allowed", f"host evil.example, key {KNOWN}")
@@ -396,7 +413,8 @@ async def test_no_secret_leaves_the_machine_in_an_argument(
     async with gate_for(Family(tool), ask=Person(allows=True), record=audit, leaks=guard) as gate:
         result = await gate.call("say", {"text": f"https://example.com/?q={written}"})
     stops = "network" in capability and mode in ("redact", "enforce")
-    assert result.code == ("secret-in-arguments" if stops else result.code)
+    said = "leak-blocked" if mode == "enforce" else ""
+    assert result.code == ("secret-in-arguments" if stops else said)
     assert len(tool.calls) == (0 if stops else 1)
     if stops:
         assert audit.entries[-1].details["reason"] == "found: env:KEY"

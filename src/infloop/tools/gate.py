@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from infloop.errors import AuditError, EgressError, InfloopError, StepError
+from infloop.errors import BudgetError, EgressError, GuardError, InfloopError, StoreError
 from infloop.model.approval import question
 from infloop.policy.leaks.guard import BLOCKED
 from infloop.policy.tool_policy import decide_call, is_listed
@@ -218,9 +218,12 @@ class Gate:
             outcome, text, detail = error.code, str(error), error.detail
         except EgressError as error:
             outcome, text, detail = f"network-{error.failure}", str(error), str(error)
-        except AuditError:
-            raise
-        except (StepError, InfloopError) as error:
+        except StoreError:
+            raise  # the audit log or the run itself cannot be written
+        except (GuardError, BudgetError):
+            await self._record("tool.finished", "interrupted", call.details)
+            raise  # these fail the run: a model cannot go on without a guard or money
+        except InfloopError as error:
             outcome, text = "failed", str(error)
         except BaseException:
             await self._record("tool.finished", "interrupted", call.details)
