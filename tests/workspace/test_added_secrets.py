@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-
 from support.repositories import git
 from support.user_machine import Machine, agent, machine
 
@@ -99,8 +98,8 @@ def test_the_mode_of_the_leak_guard_decides_about_new_secrets_in_files(tmp_path:
         assert GITHUB not in each
 
 
-CASES = [
-    # name, the files before, what the agent does, the files that hold an added secret
+CASES: list[tuple[str, dict[str, str], str, list[str]]] = [
+    # name, the files before, what the agent does, the files to which a secret was added
     ("binary", {}, "printf '\\0\\1TOKEN\\0' > b.bin", ["b.bin"]),
     ("target of a link", {}, "ln -s TOKEN a", ["a"]),
     ("program", {}, "printf TOKEN > a; chmod +x a", ["a"]),
@@ -119,7 +118,9 @@ CASES = [
 
 
 def test_only_a_secret_that_was_added_counts(tmp_path: Path) -> None:
-    files, actions, expected = {}, [], []
+    files: dict[str, str] = {}
+    actions: list[dict[str, str]] = []
+    expected: list[str] = []
     for number, (name, before, does, says) in enumerate(CASES):
         token = f"{GITHUB[:-2]}{number:02}"
         folder = name.replace(" ", "-")
