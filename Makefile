@@ -25,7 +25,7 @@ help:
 	@echo "make lint      style, types, layers, documents"
 	@echo "make docs      remake the generated parts of the documents"
 	@echo "make bench     measure infloop beside its peers"
-	@echo "make console   build the web console"
+	@echo "make console   build the web console from its sources; needs Node.js"
 	@echo "make lock      choose newer versions of the packages infloop is built and tested with"
 	@echo "make clean     remove everything that was made"
 
@@ -75,9 +75,9 @@ docs: $(READY)
 bench: $(BENCH_READY)
 	@.venv-bench/bin/python bench/run.py $(BENCH)
 
-console:
-	@test -d console || { echo "there are no console sources yet" >&2; exit 1; }
-	cd console && npm ci && npm run build
+console: $(READY)
+	.venv/bin/python tools/console_types.py
+	cd console && npm ci --no-fund --no-audit --loglevel=error && npm run build
 
 lock: $(READY)
 	$(COMPILE) --all-extras --group dev pyproject.toml -o requirements.lock
