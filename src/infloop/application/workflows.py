@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from infloop.application.caller import Caller
     from infloop.application.resources import FileResources
     from infloop.catalog.python_files import Built
+    from infloop.model.parsing import Parsed
     from infloop.model.workflow import Workflow
 
 MAX_INPUT_BYTES = 1 << 20
@@ -101,7 +102,7 @@ class Workflows:
 
     async def check(self, data: bytes) -> ProblemList:
         """Return everything that is wrong with a workflow, without saving it."""
-        _, found = await asyncio.to_thread(self._files.examine, data)
+        _, found = await asyncio.to_thread(self._examine, data)
         return ProblemList(problems=shown_problems(found))
 
     async def save(self, data: bytes, caller: Caller, expected_id: str = "") -> WorkflowDetail:
@@ -109,7 +110,8 @@ class Workflows:
 
         Raises Stale unless its `version` is the one on disk.
         """
-        checked = await asyncio.to_thread(check_to_save, self._files, data, expected_id)
+        parsed, found = await asyncio.to_thread(self._examine, data)
+        checked = check_to_save(parsed, found, expected_id)
         await self._resources.audit().record(
             "workflow.saved",
             caller.actor,
@@ -206,10 +208,15 @@ class Workflows:
         known = self._resources.folders.known_providers()
         return self._files.check(workflow_id, known_providers=known)[1]
 
+    def _examine(self, data: bytes) -> tuple[Parsed, list[Problem]]:
+        known = self._resources.folders.known_providers()
+        return self._files.examine(data, known_providers=known)
+
     def _read(self, workflow_id: str) -> WorkflowDetail:
         _refuse_bad_id(workflow_id)
         try:
-            path, parsed, problems = self._files.read_and_check(workflow_id)
+            known = self._resources.folders.known_providers()
+            path, parsed, problems = self._files.read_and_check(workflow_id, known_providers=known)
         except UsageError as error:
             raise NotFound(str(error)) from None
         if parsed.workflow is None:

@@ -40,6 +40,7 @@ from infloop.model.check.reach import check_reach
 from infloop.model.check.references import check_references
 from infloop.model.check.scripts import check_scripts
 from infloop.model.parsing import Parsed
+from infloop.model.problem_subjects import with_subjects
 from infloop.model.problems import Report
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def check_workflow(
     """
     report = Report()
     unknown: frozenset[str] = frozenset()
-    source = workflow.source if isinstance(workflow, Parsed) else None
+    parsed = workflow if isinstance(workflow, Parsed) else None
     if isinstance(workflow, Parsed):
         for problem in workflow.problems:
             report.add(problem)
@@ -97,4 +98,6 @@ def check_workflow(
     )
     for rule in RULES:
         rule(check)
-    return source.located(report.problems) if source is not None else report.problems
+    if parsed is None or parsed.source is None:
+        return report.problems
+    return parsed.source.located(with_subjects(report.problems, parsed.content))
