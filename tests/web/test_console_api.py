@@ -97,6 +97,77 @@ def test_a_problem_of_a_loop_file_is_on_the_node_that_it_becomes(
     assert [(each["nodeId"], each["field"]) for each in problems] == [("fix", "config.providerId")]
 
 
+# -- references -------------------------------------------------------------------------------
+
+ROUNDS = [node("fix", "agent", prompt="go"), node("check", "condition")]
+FLOW = graph(
+    [
+        node("start", "start"),
+        node("plan", "agent", prompt="go"),
+        node("if", "branch", lhs="a", rhs="b"),
+        node("yes", "script", outputs=["found"]),
+        node("no", "agent", prompt="go"),
+        node("loop", "loop", ROUNDS),
+        node("both", "parallel", [node("left", "agent"), node("right", "agent")]),
+        node("end", "agent", prompt="go"),
+        node("apart", "agent", prompt="go"),
+    ],
+    edges(
+        "start next plan next if true yes next loop next both all_done end",
+        "if false no next loop",
+        "fix next check",
+    ),
+    inputs=[{"name": "goal", "type": "string"}],
+    globals={"site": "x"},
+)
+
+
+def offered(client: Client, node_id: str) -> dict[str, bool]:
+    answer = client.post(f"/api/workflows/references?node={node_id}", FLOW)
+    assert answer.status == 200, answer.body
+    return {each["ref"]: each["certain"] for each in answer.json()["references"]}
+
+
+@pytest.mark.parametrize(
+    ("node_id", "certain", "possible", "never"),
+    [
+        ("start", ["inputs.goal", "globals.site"], [], ["plan.stdout", "end.stdout"]),
+        ("yes", ["plan.stdout", "if.result"], [], ["no.stdout", "loop.iterations", "yes.found"]),
+        ("fix", ["plan.result"], ["yes.found", "no.stdout", "check.stdout", "fix.result"],
+         ["loop.iterations", "end.stdout", "left.stdout"]),
+        ("left", ["loop.iterations", "plan.stdout"], ["fix.stdout"], ["right.stdout", "both.mode"]),
+        ("end", ["loop.broke", "both.completed", "both.children.left.status"],
+         ["left.stdout", "yes.found"], ["end.stdout"]),
+        ("apart", ["inputs.goal"], ["end.stdout", "plan.stdout"], []),
+    ],
+)  # fmt: skip
+def test_only_references_that_can_exist_are_offered(
+    client: Client, node_id: str, certain: list[str], possible: list[str], never: list[str]
+) -> None:
+    found = offered(client, node_id)
+    assert {ref: found.get(ref) for ref in certain} == dict.fromkeys(certain, True)
+    assert {ref: found.get(ref) for ref in possible} == dict.fromkeys(possible, False)
+    assert not set(never) & set(found)
+
+
+@pytest.mark.parametrize("node_id", ["yes", "fix", "left", "end"])
+def test_check_accepts_every_reference_that_is_offered(client: Client, node_id: str) -> None:
+    text = " ".join(f"{{{{{ref}}}}}" for ref in offered(client, node_id))
+    for each in (*FLOW["nodes"], *ROUNDS, *FLOW["nodes"][6]["children"]):
+        if each["id"] == node_id:
+            before, each["config"] = each["config"], {"prompt": text, "inputs": {"all": text}}
+            problems = client.post("/api/workflows/check", FLOW).json()["problems"]
+            each["config"] = before
+    assert not [each for each in problems if "can never resolve" in each["message"]]
+
+
+def test_references_of_an_unknown_node_or_workflow_are_an_error(client: Client) -> None:
+    assert client.post("/api/workflows/references?node=none", FLOW).status == 404
+    assert client.post("/api/workflows/references", FLOW).status == 400
+    answer = client.post("/api/workflows/references?node=a", [])
+    assert (answer.status, answer.json()["error"]) == (422, "invalid-workflow")
+
+
 # -- catalog ----------------------------------------------------------------------------------
 
 

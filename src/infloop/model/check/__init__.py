@@ -7,6 +7,7 @@ thinks. The time is linear in the size of the file.
     context      what a rule is given: the workflow, the report, known workflows and providers
     graph        a workflow's nodes by id, and its edges
     flow         which step can run before which
+    available    the references that a node may use
 
     header       rules for the workflow itself: id, name, globals, limits, inputs
     ids          … ids of nodes, and the start node
