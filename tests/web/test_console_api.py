@@ -97,6 +97,30 @@ def test_a_problem_of_a_loop_file_is_on_the_node_that_it_becomes(
     assert [(each["nodeId"], each["field"]) for each in problems] == [("fix", "config.providerId")]
 
 
+# -- the log of a run -------------------------------------------------------------------------
+
+
+def test_a_log_is_read_from_its_end_and_by_step(client: Client) -> None:
+    log = f"/api/runs/{client.run('tiny')['runId']}/log"
+    whole = client.get(log).json()["events"]
+    backwards: list[dict[str, Any]] = []
+    before: int | None = (1 << 62) - 1
+    pages = 0
+    while before is not None:
+        page = client.get(f"{log}?before={before}&limit=2").json()
+        assert [each["seq"] for each in page["events"]] == sorted(
+            each["seq"] for each in page["events"]
+        )
+        backwards[:0] = page["events"]
+        before, pages = page["previous"], pages + 1
+    assert backwards == whole
+    assert pages > 2
+    for query in ("step=c2", f"step=c2&before={(1 << 62) - 1}"):
+        inside = client.get(f"{log}?{query}").json()["events"]
+        assert inside == [each for each in whole if each.get("stepPath") == "c2"]
+        assert "two\n" in [each.get("line") for each in inside]
+
+
 # -- references -------------------------------------------------------------------------------
 
 ROUNDS = [node("fix", "agent", prompt="go"), node("check", "condition")]
