@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.server import TOKEN, Client, Process, process, put_workflow, workflow
+from support.server import TOKEN, Client, Events, Process, process, put_workflow, workflow
 from support.workflows import edges, node
 from support.workflows import workflow as graph
 
@@ -119,6 +121,44 @@ def test_a_log_is_read_from_its_end_and_by_step(client: Client) -> None:
         inside = client.get(f"{log}?{query}").json()["events"]
         assert inside == [each for each in whole if each.get("stepPath") == "c2"]
         assert "two\n" in [each.get("line") for each in inside]
+
+
+def put_agent(data: Path, *actions: dict[str, Any]) -> None:
+    """An agent that does what the actions say."""
+    folder = data / "providers"
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = {"id": "bot", "label": "Bot", "description": "scripted", "transport": "scripted"}
+    (folder / "bot.json").write_text(json.dumps({**manifest, "script": "bot.turns"}))
+    (folder / "bot.turns").write_text(json.dumps({"turns": [{"do": list(actions)}]}))
+
+
+def test_a_tool_call_is_structured_in_log_and_stream_and_holds_no_secret(
+    served: Process, client: Client
+) -> None:
+    put_agent(
+        served.data,
+        {"text": "I look."},
+        {"shell": f"echo {TOKEN}"},
+        {"replace": "missing", "old": "a", "new": "b"},
+    )
+    asks = node("a", "agent", providerId="bot", prompt="go")
+    put_workflow(served.data, graph([node("start", "start"), asks], edges("start next a"), "asks"))
+    run = client.run("asks")
+    assert run["status"] == "succeeded", run
+    path = f"/api/runs/{run['runId']}"
+    logged = [each for each in client.get(f"{path}/log").json()["events"] if "tool" in each]
+    with Events(client, f"{path}/events") as stream:
+        streamed = [each for each in stream if "tool" in each]
+    assert streamed == logged
+    assert [each["tool"] for each in logged] == [
+        {"id": "1.1", "name": "Bash", "phase": "start", "kind": "tool", "failed": False},
+        {"id": "1.1", "name": "Bash", "phase": "end", "kind": "tool", "failed": False},
+        {"id": "1.2", "name": "Edit", "phase": "start", "kind": "tool", "failed": False},
+        {"id": "1.2", "name": "Edit", "phase": "end", "kind": "tool", "failed": True},
+    ]
+    assert all(each["stream"] == "tool" and each["stepPath"] == "a" for each in logged)
+    assert logged[0]["line"].startswith("[tool: Bash] echo ")
+    assert TOKEN not in json.dumps(logged)
 
 
 # -- references -------------------------------------------------------------------------------
