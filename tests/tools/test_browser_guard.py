@@ -255,12 +255,12 @@ async def test_each_request_is_judged_before_it_is_sent(
         EgressRule(host="private.test"),
     ]
     guard = RequestGuard(rules, BrowserHosts(rules), lookup)
-    try:
+    if not code:
         await guard.check_request(method, url, is_page=is_page)
-    except ToolError as error:
-        assert error.code == code
-    else:
-        assert code == ""
+        return
+    with pytest.raises(ToolError) as refused:
+        await guard.check_request(method, url, is_page=is_page)
+    assert refused.value.code == code
 
 
 def test_the_proxy_of_a_browser_opens_only_the_hosts_of_its_rules() -> None:
