@@ -177,12 +177,6 @@ class Triggers:
             plugins=[plugin_view(plugin) for plugin in found], problems=shown_problems(problems)
         )
 
-    async def overview(self) -> tuple[list[Trigger], set[str]]:
-        """Return all triggers, and the plugins whose senders sign."""
-        triggers = await asyncio.to_thread(self._lookup.triggers.all)
-        plugins, _ = await asyncio.to_thread(self._lookup.plugins.load)
-        return triggers, {plugin.id for plugin in plugins if plugin.signature is not None}
-
     async def create(self, data: bytes, caller: Caller) -> TriggerDetail:
         """Make a trigger; a webhook gets an address that nobody can guess."""
         content, now = _content(data), self._now()

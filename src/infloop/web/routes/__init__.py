@@ -2,8 +2,7 @@
 
     health        whether the server is well, for who watches it
     login         the page where a browser gives the token, and logging out
-    home          what a browser sees
-    dispatch      the page where triggers get addresses and secrets
+    console       the console's pages and assets
     workflows     list, read, check, save, delete
     run           start a run, look at the latest, stop it
     events        what happens, as it happens
