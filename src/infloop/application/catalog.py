@@ -9,6 +9,7 @@ import msgspec
 
 from infloop.application.models import Model
 from infloop.application.schemas import SCHEMAS
+from infloop.model.json_schema import json_schema
 from infloop.model.nodes import NODE_MODELS
 from infloop.model.schema import part_model
 from infloop.model.starter import new_node
@@ -79,5 +80,5 @@ def _node_type(kind: str) -> NodeType:
         handles=list(model.handles),
         outputs=dict(model.outputs),
         new=new_node(kind, ""),
-        config=config.model_json_schema(by_alias=True) if config else {},
+        config=json_schema(config) if config else {},
     )

@@ -15,9 +15,7 @@ outcome of a node without effects is a function in `infloop.engine.decide`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, get_args
-
-from pydantic import ConfigDict, Field
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias, get_args
 
 from infloop.model.problems import short_repr
 from infloop.model.schema import (
@@ -31,8 +29,8 @@ from infloop.model.schema import (
     Variables,
     Whole,
     field,
-    required,
 )
+from infloop.model.type_checks import ChosenBy
 from infloop.model.values import JsonObject, JsonValue, as_text
 
 if TYPE_CHECKING:
@@ -110,6 +108,10 @@ class NodeBase(FileModel):
     # say what a file without a field means.
     new_config: ClassVar[JsonObject] = {}
 
+    required_keys = ("id", "type")
+    # Only containers have children.
+    unpublished_fields = frozenset({"children"})
+
     id: str = field("", "Id", "The node's name; references use it: {{id.output}}.")
     label: str | None = field(None, "Label", "What the console shows instead of the id.")
     position: Position = field(Position(), "Position", "Where the node is drawn.")
@@ -181,14 +183,6 @@ class NodeBase(FileModel):
         """Report a configuration with which the node could not do its work."""
 
 
-def _leaf_schema(schema: dict[str, Any]) -> None:
-    schema["properties"].pop("children")
-    schema["required"] = ["id", "type"]
-
-
-LEAF = ConfigDict(json_schema_extra=_leaf_schema)
-
-
 class NoConfig(FileModel):
     """Nothing to configure."""
 
@@ -196,7 +190,7 @@ class NoConfig(FileModel):
 class StartNode(NodeBase):
     """Where a run begins."""
 
-    model_config = ConfigDict(title="Start", **LEAF)
+    model_title = "Start"
     handles = ("next",)
     is_start = True
     main_field = "id"
@@ -216,7 +210,7 @@ class EndConfig(FileModel):
 class EndNode(NodeBase):
     """Ends the run, or the branch or called workflow it is in, through all loops around it."""
 
-    model_config = ConfigDict(title="End", **LEAF)
+    model_title = "End"
     handles = ()
     is_end = True
     main_field = "outcome"
@@ -322,7 +316,7 @@ class AgentConfig(FileModel):
 class AgentNode(NodeBase):
     """Asks an agent (a CLI, an HTTP model or a script of turns) to do something."""
 
-    model_config = ConfigDict(title="Agent", **LEAF)
+    model_title = "Agent"
     outputs: ClassVar[Mapping[str, str]] = {
         "stdout": "All that the agent said.",
         "result": "Its last message.",
@@ -418,7 +412,7 @@ class ScriptConfig(FileModel):
 class ScriptNode(NodeBase):
     """Runs inline Python or TypeScript."""
 
-    model_config = ConfigDict(title="Script", **LEAF)
+    model_title = "Script"
     outputs: ClassVar[Mapping[str, str]] = {
         "result": "What run returned, types kept.",
         "stdout": "What the script printed.",
@@ -568,7 +562,7 @@ class ConditionConfig(FileModel):
 class ConditionNode(NodeBase):
     """Met or not met. Directly in a loop, met ends the loop and not met begins the next round."""
 
-    model_config = ConfigDict(title="Condition", **LEAF)
+    model_title = "Condition"
     handles = ("met", "not_met", "error")
     outputs: ClassVar[Mapping[str, str]] = {
         "met": "Whether the condition holds.",
@@ -659,7 +653,7 @@ class CommandConfig(Command):
 class CommandNode(NodeBase):
     """Runs a command that must succeed."""
 
-    model_config = ConfigDict(title="Command", **LEAF)
+    model_title = "Command"
     outputs: ClassVar[Mapping[str, str]] = {
         "stdout": "What the command printed.",
         "stderr": "Its diagnostics.",
@@ -723,7 +717,8 @@ class LoopConfig(FileModel):
 class LoopNode(NodeBase):
     """Repeats its children, from the first on, until a condition is met or rounds run out."""
 
-    model_config = ConfigDict(title="Loop", **required("id", "type"))
+    model_title = "Loop"
+    unpublished_fields = frozenset()
     handles = ("next", "exhausted", "error")
     outputs: ClassVar[Mapping[str, str]] = {
         "iterations": "How many rounds began.",
@@ -775,7 +770,7 @@ class BranchConfig(FileModel):
 class BranchNode(NodeBase):
     """Goes one way or the other."""
 
-    model_config = ConfigDict(title="If", **LEAF)
+    model_title = "If"
     handles = ("true", "false", "error")
     outputs: ClassVar[Mapping[str, str]] = {
         "result": "Whether the comparison holds.",
@@ -815,7 +810,8 @@ class ParallelConfig(FileModel):
 class ParallelNode(NodeBase):
     """Runs its branches at the same time. A branch begins at each child no sibling leads to."""
 
-    model_config = ConfigDict(title="Parallel", **required("id", "type"))
+    model_title = "Parallel"
+    unpublished_fields = frozenset()
     handles = ("all_done", "first_done", "quorum_met", "error")
     success: ClassVar[Mapping[str, str]] = {
         "wait-all": "all_done",
@@ -877,7 +873,7 @@ class SubworkflowConfig(FileModel):
 class SubworkflowNode(NodeBase):
     """Calls another workflow, which sees only what it is passed."""
 
-    model_config = ConfigDict(title="Subworkflow", **LEAF)
+    model_title = "Subworkflow"
     outputs: ClassVar[Mapping[str, str]] = {"status": "How it ended.", **ERROR_MESSAGE}
     trusted_outputs = frozenset({"status"})
     opens = "call"
@@ -913,7 +909,7 @@ class JudgeConfig(FileModel):
 class JudgeNode(NodeBase):
     """Asks a model which of several candidates is best."""
 
-    model_config = ConfigDict(title="Judge", **LEAF)
+    model_title = "Judge"
     outputs: ClassVar[Mapping[str, str]] = {
         "winner_index": "The number of the best candidate, from 0.",
         "winner": "Its text.",
@@ -974,7 +970,7 @@ class ApprovalConfig(FileModel):
 class ApprovalNode(NodeBase):
     """Waits until a person allows or denies something."""
 
-    model_config = ConfigDict(title="Approval", **LEAF)
+    model_title = "Approval"
     outputs: ClassVar[Mapping[str, str]] = {
         "answer": "`allowed`, or `denied`, also when nobody answered in time.",
         "why": "Who answered, and the note.",
@@ -1007,7 +1003,7 @@ class SidenoteConfig(FileModel):
 class SidenoteNode(NodeBase):
     """A note on the canvas."""
 
-    model_config = ConfigDict(title="Sidenote", **LEAF)
+    model_title = "Sidenote"
     handles = ()
     runs = False
     step_key = "note"
@@ -1031,7 +1027,7 @@ Node: TypeAlias = Annotated[
     | JudgeNode
     | ApprovalNode
     | SidenoteNode,
-    Field(discriminator="type"),
+    ChosenBy("type"),
 ]
 """All node types."""
 

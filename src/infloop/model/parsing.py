@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from pydantic import ValidationError
-
 from infloop.model.nodes import NODE_MODELS, SidenoteNode
 from infloop.model.positions import JsonSource, at_the_top
 from infloop.model.problems import Report, short_repr
 from infloop.model.reading import load_json, read_object
 from infloop.model.schema import Model, fit
+from infloop.model.type_checks import ValidationError
 from infloop.model.values import as_text
 from infloop.model.workflow import Edge, Workflow
 
@@ -83,7 +82,7 @@ def parse_content(
     known = {key: value for key, value in raw.items() if key != "triggers"}
     unknown: set[str] = set()
     try:
-        workflow = Workflow.model_validate(known, by_alias=True, by_name=False)
+        workflow = Workflow.model_validate(known)
     except ValidationError:
         workflow = _salvage(known, report, unknown)
     if expected_id is not None and workflow.id != expected_id:

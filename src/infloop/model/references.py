@@ -17,9 +17,8 @@ from infloop.model.walk import every_node
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pydantic.fields import FieldInfo
-
     from infloop.model.nodes import Node, NodeBase
+    from infloop.model.records import FieldInfo
     from infloop.model.schema import FileModel, TextUse
     from infloop.model.values import JsonObject, JsonValue
     from infloop.model.workflow import Workflow
@@ -57,12 +56,12 @@ class ConfigTemplate(NamedTuple):
 def _template_fields(
     config: type[FileModel], prefix: tuple[str, ...] = ()
 ) -> Iterator[TemplateField]:
-    for name, info in config.model_fields.items():
-        path = (*prefix, info.alias or name)
+    for info in config.model_fields.values():
+        path = (*prefix, info.alias)
         part = part_model(info.annotation)
         if part is not None:
             yield from _template_fields(part, path)
-        elif isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("template"):
+        elif info.template:
             many = str(info.annotation).startswith(("dict", "tuple"))
             yield TemplateField(path, many, _use(info))
 
