@@ -7,9 +7,10 @@ import platform
 import pwd
 import tempfile
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from infloop import __version__
 from infloop.application.checks import Check, error, in_order, ok, warn

@@ -6,8 +6,9 @@ whether the result makes sense.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
+
+import msgspec
 
 from infloop.model.nodes import NODE_MODELS, SidenoteNode
 from infloop.model.positions import JsonSource, at_the_top
@@ -29,8 +30,7 @@ MAX_NODES = 10_000
 MAX_EDGES = 4 * MAX_NODES
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(msgspec.Struct, frozen=True):
     """A workflow file, as far as it could be read.
 
     If `problems` has an error, the workflow can be checked but not run. `unknown` holds the ids of
@@ -45,7 +45,7 @@ class Parsed:
     unknown: frozenset[str] = frozenset()
     source: Source | None = None
     files: tuple[str, ...] = ()
-    content: JsonObject = field(default_factory=dict)
+    content: JsonObject = msgspec.field(default_factory=dict)
 
     @property
     def usable(self) -> bool:

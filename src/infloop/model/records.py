@@ -260,7 +260,7 @@ class Record:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def _check_of(model: type) -> Check:
+def _check_of(model: type[Any]) -> Check:
     """Return the check for a class: that of a record, or of what is made of a text."""
     if issubclass(model, Record):
         return model.checked

@@ -14,9 +14,10 @@ A field is always available by its own name as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+import msgspec
 
 from infloop.model.nodes import NODE_MODELS
 from infloop.model.schema import FileModel, part_model
@@ -36,8 +37,7 @@ STEP_KEYS = ("id", "label")
 _HANDLE_KEYS = {"error": ("onError", "error"), "true": ("then",), "false": ("else",)}
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """A key of a loop file: the field that it sets, and how its value is written."""
 
     key: str
@@ -46,8 +46,7 @@ class Key:
     info: FieldInfo
 
 
-@dataclass(frozen=True, slots=True)
-class StepWords:
+class StepWords(msgspec.Struct, frozen=True):
     """The keys of one kind of step."""
 
     model: NodeModel

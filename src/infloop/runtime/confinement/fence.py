@@ -20,9 +20,9 @@ import asyncio
 import os
 import secrets
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from infloop.egress.broker import PREFIX, Broker
@@ -65,8 +65,7 @@ _INNER_PORT = 3128
 _LOOPBACK = "127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True)
-class EgressRules:
+class EgressRules(msgspec.Struct, frozen=True):
     """The operator's rules for the connections of children."""
 
     enforce: bool = False
@@ -74,8 +73,7 @@ class EgressRules:
     denied: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Credential:
+class Credential(msgspec.Struct, frozen=True):
     """A key that a child uses through the broker, without having it.
 
     The child finds its token in `key_variable`. It finds the broker's address in
@@ -107,8 +105,7 @@ class Credential:
         return replace(request, argv=(program, *args, *rest), env=env)
 
 
-@dataclass(frozen=True, slots=True)
-class ExtraAccess:
+class ExtraAccess(msgspec.Struct, frozen=True):
     """What a child may reach beyond its directory. `owner` says in messages who may.
 
     `read` and `write` are the paths below `home` that it may use.

@@ -19,9 +19,10 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
 
 from infloop.egress.broker import AdmittedCall, CallRefused
 from infloop.errors import BudgetError
@@ -77,8 +78,7 @@ class CountedAnswer:
             self._on_over()
 
 
-@dataclass(slots=True, eq=False)
-class _Answer:
+class _Answer(msgspec.Struct, eq=False):
     """One answer that passes the broker; without a limit it has no estimate."""
 
     meter: Counter

@@ -7,9 +7,10 @@ changed, except by `advance_branch`, which only a person requests.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.errors import StepError, UsageError
 from infloop.lowlevel.directory_lock import hold_directory
@@ -27,8 +28,7 @@ _LOG_BYTES = 1 << 20
 _SHOWN_REFS = ("refs/heads", "refs/tags", "refs/remotes")
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(msgspec.Struct, frozen=True):
     """A repository: the root of the work tree it was found from, and its common git directory."""
 
     git: Git
