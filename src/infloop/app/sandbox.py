@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import asynccontextmanager
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -67,6 +66,8 @@ async def confinement_here(chosen: Settings) -> Confinement:
 
 async def version_of(program: str, arguments: Sequence[str]) -> str:
     """Ask a program for its version; return the first line that it prints, or an empty text."""
+    from tempfile import TemporaryDirectory
+
     from infloop.sandbox.base import ChildRequest
     from infloop.sandbox.levels.host import HostSandbox
 

@@ -25,10 +25,8 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from infloop.egress.broker import PREFIX, Broker
 from infloop.egress.limits import ProxyLimits, UploadBudget
 from infloop.egress.loopback_listener import listen_on_loopback
-from infloop.egress.proxy import Proxy
 from infloop.egress.reports import Decision
 from infloop.errors import BudgetError, EgressError, GuardError, SettingsError, WorkflowError
 from infloop.lowlevel.link_free import visited_paths
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from infloop.egress.broker import Account
+    from infloop.egress.broker import Account, Broker
     from infloop.egress.loopback_listener import Listener
     from infloop.egress.reports import RefusalCause
     from infloop.model.values import JsonObject
@@ -89,6 +87,8 @@ class Credential(msgspec.Struct, frozen=True):
 
     def apply_to(self, request: ChildRequest, token: str, port: int) -> ChildRequest:
         """Return the request with the token in place of the key."""
+        from infloop.egress.broker import PREFIX
+
         key, url = self.account.key, f"http://{_LOOPBACK}:{port}{PREFIX}{self.account.provider}"
         env = {
             name: value
@@ -374,6 +374,8 @@ class EgressGateway:
     async def __aenter__(self) -> Self:
         if self._credential is not None:
             account = self._credential.account
+            from infloop.egress.broker import Broker
+
             broker = Broker([account], token=self._token, limits=ProxyLimits(), budget=self._usage)
             self._broker = await self._stack.enter_async_context(broker)
         return self
@@ -422,6 +424,8 @@ class EgressGateway:
             self._egress_log.flush()
 
     def _serve(self, listener: Listener, port: int, token: str, tasks: asyncio.TaskGroup) -> None:
+        from infloop.egress.proxy import Proxy  # few runs need it, and its imports are many
+
         proxy = Proxy(
             self._allowed,
             token=token,
