@@ -115,6 +115,12 @@ class Git:
         self._path = path
         self._checked = False
 
+    def run_by(self, run: RunProgram) -> Git:
+        """Return the same program, run in another way; its version is not asked for again."""
+        made = Git(run, path=self._path)
+        made._checked = self._checked  # noqa: SLF001
+        return made
+
     async def call(
         self,
         context: GitContext,
