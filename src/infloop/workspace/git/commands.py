@@ -118,7 +118,7 @@ class Git:
     def run_by(self, run: RunProgram) -> Git:
         """Return the same program, run in another way; its version is not asked for again."""
         made = Git(run, path=self._path)
-        made._checked = self._checked  # noqa: SLF001
+        made._checked = self._checked
         return made
 
     async def call(

@@ -35,6 +35,7 @@ from infloop.workspace.worktrees.tree_size import check_tree_size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from infloop.workspace.git.commands import Git
     from infloop.workspace.git.program import Confine
     from infloop.workspace.worktrees.records import Record
 
