@@ -372,10 +372,10 @@ class Settings(Record):
         ),
     )
     python_bin: str = _setting("python3", description="The interpreter for Python scripts.")
-    deno_bin: str = _setting(
-        "", description="Deno, which runs TypeScript. Default: the installed one."
+    deno_bin: str = _setting("", description="Deno, which runs TypeScript if Bun is missing.")
+    bun_bin: str = _setting(
+        "", description="Bun, which runs TypeScript. Default: the installed one."
     )
-    bun_bin: str = _setting("", description="Bun, which runs TypeScript if Deno is missing.")
     node_bin: str = _setting("", description="Node, which runs TypeScript if both are missing.")
 
     @classmethod
