@@ -39,7 +39,7 @@ def main(script: str) -> None:
     if _is_awaitable(value):
         import asyncio
 
-        value = asyncio.run(_finish(value))  # type: ignore[arg-type]
+        value = asyncio.run(_finish(value))
     sys.stdout.flush()
     RESULT.write(json.dumps(value, allow_nan=False).encode())
     RESULT.close()
