@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from infloop.egress.broker import AdmittedCall, CallRefused
 from infloop.errors import BudgetError
 from infloop.policy.routes import FREE_ROUTES
 from infloop.providers.base import NO_USAGE, Usage
@@ -36,6 +35,7 @@ from infloop.providers.request_bound import RequestBound, UnboundedRequest, requ
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from infloop.egress.broker import AdmittedCall
     from infloop.model.provider import DialectName
     from infloop.policy.routes import Dialect, Route
 
@@ -189,6 +189,8 @@ class BrokerUsage:
 
         Calls are admitted in the order in which they arrive.
         """
+        from infloop.egress.broker import AdmittedCall, CallRefused
+
         api = dialect_of(route.path)
         prices = Estimator(PriceList(dialect), self._unpriced_usd_per_mtok)
         if api is None:

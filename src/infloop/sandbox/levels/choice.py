@@ -26,7 +26,6 @@ from infloop.errors import SettingsError
 from infloop.model.isolation import UNCONFINED
 from infloop.sandbox.levels import LEVEL_CLASSES
 from infloop.sandbox.levels.trusted_bubblewrap import BUBBLEWRAP_PATHS
-from infloop.sandbox.self_check.battery import QUICK, self_check
 
 if TYPE_CHECKING:
     from infloop.model.isolation import Level, RequestedLevel
@@ -109,6 +108,8 @@ async def check_level(level: Level, options: SandboxOptions) -> LevelCheck:
 
     A level that confines nothing is not attacked.
     """
+    from infloop.sandbox.self_check.battery import QUICK, self_check
+
     if not level_class(level).confines:
         return LevelCheck(level)
     try:
