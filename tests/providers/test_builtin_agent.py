@@ -206,8 +206,9 @@ async def test_json_in_the_text_is_not_a_call(tmp_path: Path) -> None:
 
 
 async def test_the_same_call_with_the_same_result_is_not_made_a_third_time(tmp_path: Path) -> None:
+    first, same = {"path": "a.txt", "limit": 5}, {"limit": 5, "path": "a.txt"}
     async with (
-        FakeModel([Use("fs_list", {"path": "."})]) as model,
+        FakeModel([Use("fs_read", first)], [Use("fs_read", same)]) as model,
         agent_world(tmp_path, tables(model)) as here,
     ):
         run = await here.ask()

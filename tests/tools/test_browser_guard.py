@@ -7,8 +7,11 @@ from ipaddress import ip_address
 
 import pytest
 
+from infloop.lowlevel.own_ports import OwnPorts
 from infloop.model.agent_config import EgressRule
 from infloop.policy.browser_hosts import BrowserHosts, websockets_are_open
+from infloop.policy.hosts import Allowlist, parse_rules
+from infloop.tools.browser.session import OwnServerRefused
 from support.browsers import BrowserBench, browser_bench
 from support.eventually import eventually_async
 from support.web_site import SCRIPT, Site, web_site
@@ -243,6 +246,34 @@ def test_the_proxy_of_a_browser_opens_only_the_hosts_of_its_rules() -> None:
     ]:
         assert not hosts.judge(host, port, scheme).allowed, host  # type: ignore[arg-type]
     assert BrowserHosts([]).judge("e.test", 443, "https").allowed
+
+
+def test_a_browser_reaches_only_hosts_that_its_run_and_its_rules_list() -> None:
+    listed = parse_rules("the workflow", ["a.test", "*.b.test:8443", "127.0.0.1:80"])
+    run = Allowlist((listed,), parse_rules("the operator", ["evil.b.test", "192.0.2.7"]))
+    for rules in ([], [EgressRule(host="a.test"), EgressRule(host="x.b.test", ports=(8443,))]):
+        hosts = BrowserHosts(rules, run)
+        assert hosts.judge("a.test", 443, "https").allowed
+        assert hosts.judge("x.b.test", 8443, "https").allowed
+        assert not hosts.judge("a.test", 8443, "https").allowed
+        assert not hosts.judge("c.test", 443, "https").allowed
+        assert not hosts.judge("evil.b.test", 8443, "https").allowed
+    # What the run lists does not open what the rules or the browser close.
+    assert not BrowserHosts([EgressRule(host="c.test")], run).judge("a.test", 443, "https").allowed
+    assert "loopback" in hosts.refuse_address("127.0.0.1", 80, ip_address("127.0.0.1"))
+    hosts.permit_private("127.0.0.1", 80)
+    assert hosts.refuse_address("127.0.0.1", 80, ip_address("127.0.0.1")) == ""
+    assert "denied" in hosts.refuse_address("a.test", 443, ip_address("192.0.2.7"))
+
+
+async def test_a_browser_never_reaches_a_server_of_infloop() -> None:
+    hosts = OwnServerRefused([])
+    hosts.permit_private("localhost", 8123)
+    assert hosts.refuse_address("localhost", 8123, ip_address("127.0.0.1")) == ""
+    with OwnPorts() as own:
+        own.announce(8123)
+        refused = hosts.refuse_address("localhost", 8123, ip_address("127.0.0.1"))
+        assert refused == "localhost is a server of infloop"
 
 
 def test_what_was_permitted_is_forgotten_on_a_page_of_somebody_else() -> None:

@@ -6,7 +6,7 @@ import inspect
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-from infloop.model.records import Record
+from infloop.model.records import Record, Widget
 from infloop.model.type_checks import ChosenBy
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _record(model: type[Record], parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _field(info: FieldInfo, parts: dict[str, Any]) -> dict[str, Any]:
-    made = _type(info.annotation, parts)
+    made = _type(info.hint, parts)
     made["title"] = info.title or info.name.replace("_", " ").title()
     made["description"] = info.description
     if info.factory is None:
@@ -61,6 +61,8 @@ def _field(info: FieldInfo, parts: dict[str, Any]) -> dict[str, Any]:
             made["default"] = list(default)
     marks = {"template": info.template, "file": info.file, "writeOnly": info.secret}
     made |= {name: True for name, marked in marks.items() if marked}
+    if info.widget:
+        made["widget"] = info.widget
     limits = {"minimum": info.low, "maximum": info.high}
     return made | {name: limit for name, limit in limits.items() if limit is not None}
 
@@ -78,8 +80,11 @@ def _type(annotation: Any, parts: dict[str, Any]) -> dict[str, Any]:
             parts[name] = _record(annotation, parts)
         return {"$ref": f"#/$defs/{name}"}
     if origin is Annotated:
-        by = next((mark for mark in annotation.__metadata__ if isinstance(mark, ChosenBy)), None)
-        return _choice(inner[0], by, parts) if by else _type(inner[0], parts)
+        marks = annotation.__metadata__
+        by = next((mark for mark in marks if isinstance(mark, ChosenBy)), None)
+        made = _choice(inner[0], by, parts) if by else _type(inner[0], parts)
+        widget = next((mark for mark in marks if isinstance(mark, Widget)), None)
+        return {**made, "widget": widget.name} if widget else made
     if origin in (Union, UnionType):
         return {"anyOf": [_type(one, parts) for one in inner]}
     if origin is Literal:

@@ -15,7 +15,17 @@ import copy
 import inspect
 import sys
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -36,6 +46,28 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonObject
 
 
+WidgetName: TypeAlias = Literal[
+    "agent",
+    "code",
+    "directory",
+    "duration",
+    "pattern",
+    "profile",
+    "provider",
+    "shell",
+    "text",
+    "variables",
+    "workflow",
+]
+"""How a form edits a field, where its type does not say so; `text` has several lines."""
+
+
+class Widget(NamedTuple):
+    """Says in the JSON Schema of a type how a form edits it."""
+
+    name: WidgetName
+
+
 class FieldInfo:
     """A declared field: its default, and the texts of forms and documents.
 
@@ -43,6 +75,7 @@ class FieldInfo:
     template     the field, and every text inside it, may hold `{{references}}`
     file         a loop file may name a file that holds the text
     secret       the value is left out of the repr
+    widget       how a form edits the field
     exclude_if   says which values need not be written
     factory      makes the default
     low, high    the range of a number
@@ -58,6 +91,7 @@ class FieldInfo:
         template: bool = False,
         file: bool = False,
         secret: bool = False,
+        widget: WidgetName | None = None,
         exclude_if: Callable[[Any], bool] | None = None,
         factory: Callable[[], Any] | None = None,
         low: float | None = None,
@@ -70,6 +104,7 @@ class FieldInfo:
         self.template = template
         self.file = file
         self.secret = secret
+        self.widget = widget
         self.exclude_if = exclude_if
         self.factory = factory
         self.low = low

@@ -25,7 +25,7 @@ from typing import get_args as type_arguments
 
 from infloop.errors import Problem
 from infloop.model.problems import MAX_PROBLEMS, place_of, short_repr
-from infloop.model.records import FieldInfo, Record
+from infloop.model.records import FieldInfo, Record, Widget, WidgetName
 from infloop.model.type_checks import WRONG, After, Before, Mistake, union_members
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _short_enough(value: int) -> int:
 
 
 Whole = Annotated[int, Before(_whole), After(_in_range)]
-Milliseconds = Annotated[Whole, After(_short_enough)]
+Milliseconds = Annotated[Whole, After(_short_enough), Widget("duration")]
 Number = Annotated[float, After(_in_range)]
 Flag: TypeAlias = bool
 
@@ -83,9 +83,9 @@ class Used(NamedTuple):
     use: TextUse
 
 
-ShellLine = Annotated[str, Used("shell")]
-Variables = Annotated[dict[str, str], Used("variable")]
-Pattern = Annotated[str, Used("pattern")]
+ShellLine = Annotated[str, Used("shell"), Widget("shell")]
+Variables = Annotated[dict[str, str], Used("variable"), Widget("variables")]
+Pattern = Annotated[str, Used("pattern"), Widget("pattern")]
 Selector = Annotated[str | None, Used("selector")]
 
 
@@ -97,6 +97,7 @@ def field(
     template: bool = False,
     file: bool = False,
     secret: bool = False,
+    widget: WidgetName | None = None,
     alias: str | None = None,
     exclude_if: Callable[[Any], bool] | None = None,
 ) -> Any:
@@ -105,6 +106,7 @@ def field(
     template     the field, and every text inside it, may hold `{{references}}`
     file         a loop file may name a file that holds the text: `promptFile: fix.md`
     secret       the value is left out of the repr of its model
+    widget       how a form edits the field
     exclude_if   says which values need not be written
     """
     return FieldInfo(
@@ -115,6 +117,7 @@ def field(
         template=template,
         file=file,
         secret=secret,
+        widget=widget,
         exclude_if=exclude_if,
     )
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from infloop.model.agent_config import AgentConfig, EgressRule
+    from infloop.policy.hosts import Allowlist
     from infloop.policy.leaks.guard import LeakGuard
     from infloop.policy.permissions import AskPerson
     from infloop.sandbox.base import Sandbox
@@ -46,6 +47,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     environment     makes the environment of a child, with the variables that are named
     variables       the operator's own variables, for the keys that the configuration names
     config          the tables of the settings
+    hosts           the hosts that the run may reach; None for all
     known_tools     the file that remembers which tools of MCP servers were used
     max_command_ms  the operator's limit for every command
     scratch         where unconfined children get their directories
@@ -59,6 +61,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     environment: Callable[[Sequence[str]], Mapping[str, str]]
     variables: Mapping[str, str]
     config: AgentConfig
+    hosts: Allowlist | None
     known_tools: Path
     max_command_ms: int
     scratch: str
@@ -103,7 +106,7 @@ async def web(parts: _Parts) -> ToolFamily:
     agent = parts.context.config.agent
     key = parts.context.variables.get(agent.search_key_env, "") if agent.search_key_env else ""
     search = SearchEndpoint(agent.search_url, key, agent.search_key_header)
-    requests = ToolRequests(parts.context.config.security.egress.rules)
+    requests = ToolRequests(parts.context.config.security.egress.rules, parts.context.hosts)
     return WebTools(requests, search if agent.search_url else None)
 
 
@@ -115,6 +118,7 @@ async def browser(parts: _Parts) -> ToolFamily:
     context = parts.context
     options = BrowserOptions(
         rules=context.config.security.egress.rules,
+        hosts=context.hosts,
         cdp_url=context.config.agent.browser_cdp_url,
         path=context.environment(()).get("PATH", ""),
         scratch=context.scratch,
@@ -133,7 +137,7 @@ async def mcp(parts: _Parts) -> ToolFamily:
         sandbox=context.sandbox(),
         cwd=str(context.directory),
         environment=context.environment,
-        requests=ToolRequests(config.security.egress.rules),
+        requests=ToolRequests(config.security.egress.rules, context.hosts),
         known=KnownTools(context.known_tools),
         variables=context.variables,
         allow_private=config.agent.allow_private,

@@ -205,23 +205,30 @@ class RunPage(Model, kw_only=True):
 
 
 class EventPage(Model, kw_only=True):
-    """Events of a run; pass `next` as `after` to get the following page."""
+    """Events of a run, in order; pass `next` as `after` to get the following page.
+
+    Pass `previous` as `before` to get the page before it; it is null at the beginning of the run.
+    With a step, a page may hold few events or none although there are more.
+    """
 
     events: list[Message]
     next: int | None = None
+    previous: int | None = None
 
 
 class DirectoryDiff(Model, kw_only=True):
     """What a run, or a step of it, changed in one directory.
 
-    `protected` maps changed files that other programs act on to the reason. `leftOut` maps changed
-    files that are not shown, and that `apply` does not take, to the reason.
+    `protected` maps changed files that other programs act on to the reason. `secrets` maps files to
+    which a secret was added to the names of its detectors. `leftOut` maps changed files that are
+    not shown, and that `apply` does not take, to the reason.
     """
 
     directory: str
     patch: str
     changed: bool
     protected: dict[str, str]
+    secrets: dict[str, list[str]]
     left_out: dict[str, str]
 
 
@@ -251,6 +258,7 @@ class DirectoryChanges(Model, kw_only=True):
     files: list[FileChange]
     changed: bool
     protected: dict[str, str]
+    secrets: dict[str, list[str]]
     left_out: dict[str, str]
 
 

@@ -199,6 +199,10 @@ class RunFence:
         own = parse_rules(extra.owner, extra.hosts) if extra.owner else HostRules("this step")
         return Allowlist((own, *self._lists), self._denied)
 
+    def tool_hosts(self) -> Allowlist | None:
+        """Return where tools of the built-in agent may connect at most; None for everywhere."""
+        return None if self.egress == "open" else self.allowlist(NO_EXTRA_ACCESS)
+
     def home(self, node: str, extra: ExtraAccess) -> str:
         """Return the home that an agent keeps in all rounds; empty for other children."""
         return self._make_home(node) if self._make_home and extra.owner else ""

@@ -16,6 +16,7 @@ from infloop.runtime.runs.redaction import Redactor
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from infloop.policy.hosts import Allowlist
     from infloop.policy.leaks.guard import LeakGuard
     from infloop.policy.permissions import AskPerson
     from infloop.providers.base import Provider
@@ -44,6 +45,7 @@ class StepServices(msgspec.Struct, frozen=True):
     record_call   writes a tool call to the audit log
     reserve       reserves a request to a model in the ledger
     leaks         removes secrets
+    hosts         the hosts that the run may reach; None for all
     """
 
     make_sandbox: MakeSandbox
@@ -51,6 +53,7 @@ class StepServices(msgspec.Struct, frozen=True):
     record_call: RecordCall
     reserve: ReserveRequest
     leaks: LeakGuard
+    hosts: Allowlist | None
 
 
 class RunDependencies(msgspec.Struct, frozen=True):

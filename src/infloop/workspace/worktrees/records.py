@@ -9,13 +9,12 @@ removed     removed; the saved state remains
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
 from infloop.errors import StoreError
+from infloop.workspace.durable_files import write_durably
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,17 +86,9 @@ class Records:
 
     def write(self, record: Record) -> None:
         """Replace a record atomically."""
-        path = self._path(record.name)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         # Paths may contain bytes that are not text; JSON escapes preserve them.
         text = json.dumps(msgspec.to_builtins(record), indent=1)
-        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _sync_directory(self._directory)
+        write_durably(self._path(record.name), text)
 
     def read(self, name: str) -> Record | None:
         """Return a record, or None."""
@@ -123,11 +114,3 @@ class Records:
 
     def _path(self, name: str) -> Path:
         return self._directory / f"{name}.json"
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
