@@ -370,6 +370,21 @@ async def test_a_subagent_never_has_more_tools_than_its_parent(tmp_path: Path) -
         assert not (here.folder / "a.txt").exists()
 
 
+async def test_a_subagent_of_a_subagent_never_has_more_tools_than_the_one_above_it(
+    tmp_path: Path,
+) -> None:
+    below, lowest = {"task": "x", "tools": ["fs_list", "subagent"]}, {"task": "y"}
+    first, second = [Use("subagent", below)], [Use("subagent", lowest)]
+    async with (
+        FakeModel(first, second, [WRITE], [Say("done")]) as model,
+        agent_world(tmp_path, tables(model)) as here,
+    ):
+        assert (await here.ask()).status == "succeeded"
+        assert offered(model.asked[2]) == ["fs_list", "subagent"]
+        assert not (here.folder / "a.txt").exists()
+        assert [each["tool"] for each in here.audited("tool.refused")] == ["fs_write"]
+
+
 async def test_subagents_below_each_other_are_limited(tmp_path: Path) -> None:
     number = iter(range(100))
 

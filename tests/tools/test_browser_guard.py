@@ -11,6 +11,8 @@ from infloop.lowlevel.own_ports import OwnPorts
 from infloop.model.agent_config import EgressRule
 from infloop.policy.browser_hosts import BrowserHosts, websockets_are_open
 from infloop.policy.hosts import Allowlist, parse_rules
+from infloop.tools.base import ToolError
+from infloop.tools.browser.request_guard import RequestGuard
 from infloop.tools.browser.session import OwnServerRefused
 from support.browsers import BrowserBench, browser_bench
 from support.eventually import eventually_async
@@ -224,6 +226,41 @@ def test_websockets_are_open_where_the_host_says_everything(
 ) -> None:
     listed = EgressRule(host="a.test", **rule)  # type: ignore[arg-type]
     assert websockets_are_open([EgressRule(host="b.test"), listed]) is is_open
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "is_page", "code"),
+    [
+        ("GET", "https://a.test/docs/x", True, ""),
+        ("GET", "https://a.test/docs-evil/x", True, "egress-refused"),
+        ("POST", "https://a.test/docs/x", False, "egress-refused"),
+        ("GET", "https://b.test/", False, "egress-refused"),
+        ("GET", "file:///etc/passwd", True, "unknown-address"),
+        ("GET", "chrome://version", True, "unknown-address"),
+        ("GET", "", True, "unknown-address"),
+        ("GET", "data:text/html,x", False, ""),
+        ("GET", "data:text/html,x", True, "unknown-address"),
+        ("GET", "blob:https://a.test/1", True, "unknown-address"),
+        ("GET", "https://private.test/", False, "private-address"),
+    ],
+)
+async def test_each_request_is_judged_before_it_is_sent(
+    method: str, url: str, *, is_page: bool, code: str
+) -> None:
+    async def lookup(name: str) -> list[str]:
+        return ["10.0.0.1" if name == "private.test" else "93.184.216.34"]
+
+    rules = [
+        EgressRule(host="a.test", path_prefix="/docs", methods=("GET",)),
+        EgressRule(host="private.test"),
+    ]
+    guard = RequestGuard(rules, BrowserHosts(rules), lookup)
+    if not code:
+        await guard.check_request(method, url, is_page=is_page)
+        return
+    with pytest.raises(ToolError) as refused:
+        await guard.check_request(method, url, is_page=is_page)
+    assert refused.value.code == code
 
 
 def test_the_proxy_of_a_browser_opens_only_the_hosts_of_its_rules() -> None:
