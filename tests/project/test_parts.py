@@ -64,7 +64,7 @@ def test_a_skip_says_which_command_brings_the_part(
 ) -> None:
     done = run_skipping(tmp_path, *options, require=False)
     assert done.returncode == 0, done.stdout
-    said = done.stdout.partition("not tested here")[2].splitlines()[1:9]
+    said = done.stdout.partition("not tested here")[2].splitlines()[1:10]
     assert said == [
         "   1 skipped: level 'guard' needs another kernel",
         "   1 skipped: no reason of ours",
@@ -74,6 +74,7 @@ def test_a_skip_says_which_command_brings_the_part(
         "   1 skipped: ruled out here: only root can",
         "     not in this run: the real agents: `make test-agents`",
         "     not in this run: the container image: `make test-container`",
+        "     not in this run: most repetitions and drawn examples: `make test-thorough`",
     ]
     assert "1 passed, 7 skipped, 1 xfailed" in done.stdout
 
@@ -141,9 +142,9 @@ def test_what_is_left_out_of_the_tests_has_a_command_and_runs_in_ci() -> None:
     makefile, ci = (ROOT / "Makefile").read_text(), (ROOT / ".ci/run").read_text()
     left_out = re.findall(r"not (\w+)", re.findall(r"-m '(.*)'", configuration)[0])
     assert left_out == list(parts.RUNS_OF_THEIR_OWN)
-    for mark, said in parts.RUNS_OF_THEIR_OWN.items():
+    for mark, said in (parts.RUNS_OF_THEIR_OWN | parts.LESS_OFTEN).items():
         assert f"`make test-{mark}`" in said
-        assert re.search(rf"^test-{mark}:.*\n.*\n.*-m {mark} ", makefile, re.MULTILINE)
+        assert re.search(rf"^test-{mark}:.*(\n\t.*)* -m {mark} ", makefile, re.MULTILINE)
         assert re.search(rf"^tests test-{mark}\b", ci, re.MULTILINE)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.server import TOKEN, process, put_workflow, workflow
+from support.thorough import amount
 
 FUZZER = Path(sys.executable).parent / "schemathesis"
 CHECKS = (
@@ -22,6 +23,7 @@ LEFT_OUT = ("/api/events", "/api/runs/{run_id}/events", "/api/doctor")
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_fuzzer_finds_no_failure_and_no_undocumented_answer(tmp_path: Path) -> None:
     put_workflow(tmp_path / "data", workflow("tiny", "true"))
     limits = {"login_rate_limit": "0", "webhook_rate_limit": "0"}
@@ -34,7 +36,7 @@ def test_a_fuzzer_finds_no_failure_and_no_undocumented_answer(tmp_path: Path) ->
                 f"--header=Authorization: Bearer {TOKEN}",
                 f"--checks={','.join(CHECKS)}",
                 "--phases=coverage,fuzzing",
-                "--max-examples=10",
+                f"--max-examples={amount(3, thorough=10)}",
                 "--no-color",
                 *(f"--exclude-path={path}" for path in LEFT_OUT),
             ],
