@@ -3,8 +3,7 @@
 A short command spends nine tenths of its time importing, and a server starts in a second of CPU
 time. Here a process that has imported everything (`children/command_forker.py`) forks for each
 command, which then has a directory, an environment and streams of its own, as if it had been
-started (see test_forkserver). A test of the start itself, or that follows the documents, starts the
-real one.
+started (see test_forkserver). A test of the start itself starts the real one.
 """
 
 from __future__ import annotations

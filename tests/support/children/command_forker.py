@@ -6,6 +6,7 @@ Its stdin is a socket with the requests. Everything is imported before the first
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import resource
@@ -26,11 +27,14 @@ if TYPE_CHECKING:
 
 LARGEST_REQUEST = 128 * 1024
 HIGHEST_FILE = 4096
+IMPORTED_BY_COMMANDS = ("deno", "encodings.ascii", "importlib.readers", "uvloop", "yaml")
 
 
 def fork_for_each_request(requests: socket.socket) -> None:
     """Let each request be a process, and somebody wait for it, until there are no more."""
     import_all("infloop.mcp_server")
+    for name in IMPORTED_BY_COMMANDS:
+        importlib.import_module(name)
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how the waiting ones ended
     while True:
