@@ -33,7 +33,7 @@ demo: $(READY)
 	@.venv/bin/infloop demo
 
 test: $(READY)
-	@.venv/bin/pytest -n auto --dist worksteal -q $(PYTEST)
+	@tools/test_in_memory.sh .venv/bin/pytest -n auto --dist worksteal -q $(PYTEST)
 
 test-parts:
 	@tools/test_parts.sh

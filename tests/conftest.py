@@ -47,8 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Run one more test at a time than there are cores: tests wait for children and sockets."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Run two more tests at a time than there are cores: tests wait for children and sockets."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

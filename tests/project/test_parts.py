@@ -268,3 +268,46 @@ def test_an_unknown_group_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "unknown group: browsers" in done.stderr
     assert machine.logged() == []
+
+
+# -- temporary files in memory ---------------------------------------------------------------------
+
+PASSING_ON = """#!/bin/sh
+echo "${0##*/} $*" >> "$LOG"
+shift
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    ("user", "kib", "variables", "in_memory"),
+    [
+        (0, 16_000_000, {}, True),
+        (0, 16_000_000, {"TEST_ON_DISK": "1"}, False),
+        (0, 2_000_000, {}, False),
+        (1000, 16_000_000, {}, False),
+    ],
+)
+def test_temporary_files_are_in_memory_where_root_has_enough_of_it(
+    tmp_path: Path, user: int, kib: int, variables: dict[str, str], in_memory: bool
+) -> None:
+    machine = Machine(tmp_path, user, "mount", "pytest")
+    machine.put("unshare", PASSING_ON)
+    machine.put("true", "#!/bin/sh\n")
+    (tmp_path / "meminfo").write_text(f"MemFree: 1 kB\nMemAvailable:   {kib} kB\n")
+    subprocess.run(
+        ["sh", str(ROOT / "tools/test_in_memory.sh"), "pytest", "-k", "one two"],
+        env={
+            "PATH": str(machine.bin),
+            "LOG": str(machine.log),
+            "MEMINFO": str(tmp_path / "meminfo"),
+            **variables,
+        },
+        cwd="/",
+        timeout=60,
+        check=True,
+    )
+    *before, ran = machine.logged()
+    assert ran.startswith("pytest -k one two")
+    assert ("--basetemp=/var/tmp/t" in ran) is in_memory
+    assert any(line.startswith("mount -t tmpfs") for line in before) is in_memory

@@ -18,6 +18,7 @@ CHECKS = (
     "content_type_conformance",
     "response_schema_conformance",
 )
+PHASES = ("fuzzing", "coverage,fuzzing")[amount(0, thorough=1) > 0]
 # Streams do not end, and the doctor starts children.
 LEFT_OUT = ("/api/events", "/api/runs/{run_id}/events", "/api/doctor")
 
@@ -35,8 +36,8 @@ def test_a_fuzzer_finds_no_failure_and_no_undocumented_answer(tmp_path: Path) ->
                 f"http://127.0.0.1:{served.client.port}/api/openapi.json",
                 f"--header=Authorization: Bearer {TOKEN}",
                 f"--checks={','.join(CHECKS)}",
-                "--phases=coverage,fuzzing",
-                f"--max-examples={amount(3, thorough=10)}",
+                f"--phases={PHASES}",
+                f"--max-examples={amount(5, thorough=10)}",
                 "--no-color",
                 *(f"--exclude-path={path}" for path in LEFT_OUT),
             ],
