@@ -24,6 +24,7 @@ BODIES: dict[str, Any] = {
     "POST /api/workflows": workflow("fresh", "true"),
     "PUT /api/workflows/{workflow_id}": workflow("tiny", "true", version=1),
     "POST /api/workflows/check": workflow("fresh", "true"),
+    "POST /api/workflows/references": workflow("fresh", "true"),
     "POST /api/run": {"workflowId": "tiny"},
     "POST /api/runs/{run_id}/rewind": {"step": "c1"},
     "POST /api/approvals/{approval_id}": {"decision": "deny"},
@@ -34,7 +35,7 @@ BODIES: dict[str, Any] = {
         "ports": [{"port": 1, "profile": "m"}],
     },
 }
-STREAMS = ("/api/events", "/api/runs/{run_id}/events")
+STREAMS = ("/api/events", "/api/runs/{run_id}/events", "/api/dev/events")
 NASTY = ("", "0", "-1", "é", "%00", "..%2f..", "a" * 5_000, "%F0%9F%92%A9", "{}", "' OR 1=1 --")
 
 

@@ -361,27 +361,36 @@ async def test_repositories_inside_keep_their_git_and_lose_no_file(tmp_path: Pat
         assert contents(added) == {b"": contents(added)[b""]}
 
 
-async def test_a_file_that_somebody_changes_meanwhile_is_not_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["another file", "no file", "a pipe"])
+async def test_a_file_that_somebody_writes_meanwhile_is_not_lost(
+    tmp_path: Path, before: str
+) -> None:
     root = tmp_path / "work"
     write(root / "file", "one")
+    theirs = root / ("pipe" if before == "a pipe" else "file")
     async with programs() as run:
 
         async def interfering(
             argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes | None
         ) -> ProgramResult:
-            if "cat-file" in argv:
-                write(root / "file", "somebody's edit")
+            if any(each.startswith("--batch-check") for each in argv):  # the tree was scanned
+                theirs.unlink(missing_ok=True)
+                write(theirs, "somebody's edit")
             return await run(argv, cwd, env, stdin)
 
         store = SnapshotStore(tmp_path / "store", run)
         taken = await store.take(root)
-        write(root / "file", "two")
+        (root / "file").unlink()
+        if before == "another file":
+            write(root / "file", "two")
+        if before == "a pipe":
+            os.mkfifo(theirs)
         meddled = SnapshotStore(tmp_path / "store", interfering)
         await meddled.stored_tree(taken.id)
-        with pytest.raises(StepError, match="'file' changed during"):
+        with pytest.raises(StepError, match="changed during"):
             await meddled.restore(root, taken.id)
-    assert (root / "file").read_text() == "somebody's edit"
-    assert [path.name for path in root.iterdir()] == ["file"]
+    assert theirs.read_text() == "somebody's edit"
+    assert {path.name for path in root.iterdir()} == {"file", theirs.name}
 
 
 async def test_directories_that_may_not_be_written_are_restored(tmp_path: Path) -> None:
@@ -793,3 +802,35 @@ async def test_an_apply_that_ends_while_it_is_looked_at_is_not_rolled_back(tmp_p
             pending.end(store)
         assert await recovering == []
     assert (root / "file").read_text() == "two"
+
+
+async def test_the_journal_of_an_apply_is_on_the_disk_before_the_first_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    write(root / "file", "one")
+    async with store_in(tmp_path) as store:
+        taken = await store.take(root)
+        pending = PendingApply(str(root), str(root), taken.id, taken.tree)
+        done = list[tuple[str, object]]()
+        sync, rename = os.fsync, os.rename
+
+        def fsync(descriptor: int) -> None:
+            place = Path(f"/proc/self/fd/{descriptor}").readlink()
+            sync(descriptor)
+            done.append(("synced", place if place.is_dir() else place.read_bytes()))
+
+        def renamed(before: Any, after: Any, **more: Any) -> None:
+            rename(before, after, **more)
+            done.append(("named", Path(after)))
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        for name in ("rename", "replace"):
+            monkeypatch.setattr(os, name, renamed)
+        pending.begin(store)
+        journal = tmp_path / "store/pending" / pending.name
+        assert done[-3:] == [
+            ("synced", journal.read_bytes()),
+            ("named", journal),
+            ("synced", journal.parent),
+        ]

@@ -10,6 +10,7 @@
     workflows    list, read, check, save, delete
     triggers     what starts workflows without a person
     trigger_models  triggers and plugins as every surface shows them
+    trigger_deliveries  what became of firings
     trigger_firing  from a trigger that fires to a run in the queue
     lookup_cache files that are read once for many requests
     approvals    questions that wait for a person
@@ -25,6 +26,8 @@
     health       whether runs can be stored and started
     folders      directories of this machine
     doctor       what this machine can confine
+    attack_reports  what a hostile child reached at a level
+    attacks      the battery of attempts in the background, for a server
     demo         the demonstration
 
 A use case checks permission, writes the audit log before it changes something, and chooses the

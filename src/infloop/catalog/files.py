@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from infloop.errors import Problem, UsageError
 from infloop.model.reading import MAX_FILE_BYTES
@@ -118,5 +119,11 @@ def read_folder(
 
 
 def in_file(name: str, problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems with the file name added to their place."""
-    return [replace(problem, place=f"{name}: {problem.place}") for problem in problems]
+    """Return the problems with the file name added to their place.
+
+    What they are about is not in the file that is looked at, so it is left out.
+    """
+    return [
+        replace(problem, place=f"{name}: {problem.place}", node_id=None, edge=None, field="")
+        for problem in problems
+    ]

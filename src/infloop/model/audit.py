@@ -44,6 +44,8 @@ EventName: TypeAlias = Literal[
     "server.started",
     "server.stopped",
     "dev.restart-requested",
+    "demo.started",
+    "doctor.attack-started",
     "login.succeeded",
     "login.failed",
     "login.ended",
@@ -99,6 +101,10 @@ EVENTS: Mapping[EventName, EventKind] = {
     "server.started": EventKind("The server began to listen; the details name its addresses."),
     "server.stopped": EventKind("The server was shut down in an orderly way."),
     "dev.restart-requested": EventKind("A development loop was asked to restart a process."),
+    "demo.started": EventKind("The demo was started over the API."),
+    "doctor.attack-started": EventKind(
+        "The isolation level in the details is attacked, to see whether it holds."
+    ),
     "login.succeeded": EventKind("A browser logged in with the token, or with a link."),
     "login.failed": EventKind("A browser sent a wrong token, or there were too many attempts."),
     "login.ended": EventKind("A browser logged out."),
@@ -143,7 +149,8 @@ EVENTS: Mapping[EventName, EventKind] = {
         "A connection of a step's child was refused; the outcome says why. Repetitions are counted."
     ),
     "leak.found": EventKind(
-        "A step said a secret; the details name the detectors, the outcome the mode of the guard."
+        "A step said a secret, or `apply` found one in the changes; the details name the "
+        "detectors, the outcome the mode of the guard."
     ),
     "tool.called": EventKind(
         "A model calls a tool; the details have its name, its capabilities and a digest of its "
@@ -235,6 +242,14 @@ def utc_text(time: int) -> str:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def utc_ms(text: str) -> int:
+    """Return the milliseconds of a time that `utc_text` wrote; 0 for any other text."""
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
 def fingerprint(credential: str) -> str:
     """Return what identifies a credential in the log without revealing it.
 
@@ -320,7 +335,8 @@ class AuditFilter(msgspec.Struct, frozen=True):
     """Selects entries; an empty field matches everything.
 
     `event` is a name or an area (`run`, `login`), `actor` a kind or a name, `run` the beginning of
-    a run's id, `since` and `until` times in milliseconds.
+    a run's id, `since` and `until` times in milliseconds. `events` are names of which any matches,
+    and `trigger` is the fingerprint of a trigger.
     """
 
     event: str = ""
@@ -329,6 +345,8 @@ class AuditFilter(msgspec.Struct, frozen=True):
     correlation_id: str = ""
     since: int | None = None
     until: int | None = None
+    events: frozenset[str] = frozenset()
+    trigger: str = ""
 
     def includes(self, entry: AuditEvent) -> bool:
         """Say whether an entry matches."""
@@ -339,6 +357,8 @@ class AuditFilter(msgspec.Struct, frozen=True):
             and (not self.correlation_id or entry.correlation_id == self.correlation_id)
             and (self.since is None or utc_text(self.since) <= entry.time)
             and (self.until is None or entry.time <= utc_text(self.until))
+            and (not self.events or entry.event in self.events)
+            and (not self.trigger or entry.details.get("trigger") == self.trigger)
         )
 
     def _is_area_of(self, event: str) -> bool:

@@ -5,8 +5,9 @@ A step is named by its path, or by the path of what contains it: a round, a loop
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from infloop.model.events import (
     RunResumed,
@@ -14,6 +15,7 @@ from infloop.model.events import (
     StepStarted,
     TreeRestored,
     TreeSaved,
+    is_within,
     step_path,
 )
 from infloop.model.nodes import node_model
@@ -78,8 +80,7 @@ async def directory_work(run_log: RunLog, run_id: str, step: str = "") -> list[D
     return [reader.work(directory, unseen) for directory, reader in found.items()]
 
 
-@dataclass(slots=True)
-class _OpenStep:
+class _OpenStep(msgspec.Struct):
     makes_result: bool
     seen: bool = False
 
@@ -166,11 +167,6 @@ def unfinished_restores(events: Iterable[Recorded]) -> list[TreeRestored]:
         elif isinstance(item.event, TreeRestored):
             found.append(item.event)
     return found
-
-
-def is_within(path: str, step: str) -> bool:
-    """Say whether a path is `step` or inside it; an empty `step` contains every path."""
-    return not step or path == step or path.startswith((f"{step}/", f"{step}[", f"{step}{{"))
 
 
 async def _all_events(run_log: RunLog, run_id: str) -> AsyncIterator[Recorded]:

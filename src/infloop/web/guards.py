@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse
 
@@ -26,6 +26,7 @@ from infloop.web.exposure import (
     refuse_origin,
     refuse_user,
 )
+from infloop.web.pages import is_page
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -40,14 +41,10 @@ if TYPE_CHECKING:
 WEBHOOKS = "/api/webhook/"
 HEALTH = frozenset({"/healthz", "/readyz"})
 OPEN_PATHS = HEALTH | {"/login", "/logout", "/page.css"}
-"""Answered without a token, as webhooks are; none of it says anything about runs."""
+"""Answered without a token, as webhooks and assets are; none of it says anything about runs."""
 
-DISPATCH = "/dispatch"
-DISPATCH_ADDRESS = "/dispatch/address"
-DISPATCH_SECRET = "/dispatch/secret"  # noqa: S105  (a path)
-
-PAGES = frozenset({"/", DISPATCH})
-FORMS = frozenset({"/login", "/logout", DISPATCH_ADDRESS, DISPATCH_SECRET})
+ASSETS = "/assets/"
+FORMS = frozenset({"/login", "/logout"})
 """Where our own pages send forms; a page of another origin is refused earlier."""
 
 MAX_BODY_BYTES = MAX_FILE_BYTES
@@ -290,10 +287,10 @@ class Authenticate(Guard):
                 HTTPConnection(scope), self._web.exposure.token, self._web.sessions
             )
         scope["state"]["actor"] = actor or "anonymous"
-        if actor or path in OPEN_PATHS:
+        if actor or path in OPEN_PATHS or path.startswith(ASSETS):
             await self._app(scope, receive, send)
-        elif path in PAGES and scope["method"] in ("GET", "HEAD"):
-            await RedirectResponse("/login", 303)(scope, receive, send)
+        elif is_page(path) and scope["method"] in ("GET", "HEAD"):
+            await self._lead_to_login(scope, receive, send)
         else:
             if wrong is not None:
                 await self._count(wrong, scope)
@@ -303,6 +300,17 @@ class Authenticate(Guard):
                 "send the header `Authorization: Bearer TOKEN`, or log in at /login",
                 headers={"www-authenticate": "Bearer"},
             )
+
+    async def _lead_to_login(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # A link on another site comes without the session's cookie. The console itself says nothing
+        # about runs: it asks again from its own origin, and then the cookie is sent.
+        if Headers(scope=scope).get("sec-fetch-site") == "cross-site":
+            await self._app(scope, receive, send)
+            return
+        query = scope["query_string"].decode("latin-1")
+        wanted = scope["path"] + (f"?{query}" if query else "")
+        address = "/login" if wanted == "/" else f"/login?{QueryParams({'next': wanted})}"
+        await RedirectResponse(address, 303)(scope, receive, send)
 
     async def _count(self, wrong: Wrong, scope: Scope) -> None:
         remote = scope["client"][0] if scope.get("client") else ""

@@ -1,17 +1,37 @@
-"""The server's own pages: plain HTML without scripts."""
+"""The addresses of pages. The login page is plain HTML; the console draws all others."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING
 
-from infloop.application.triggers import kind_named
-
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Mapping
 
-    from infloop.model.trigger import Trigger
+PAGES = (
+    "/",
+    "/workflows",
+    "/w/{workflow_id}",
+    "/runs",
+    "/r/{run_id}",
+    "/r/{run_id}/changes",
+    "/compare/{first_run_id}/{second_run_id}",
+    "/queue",
+    "/approvals",
+    "/approvals/{approval_id}",
+    "/dispatch",
+    "/dispatch/{mark}",
+    "/dev",
+    "/dev/{process}",
+    "/connections",
+    "/settings",
+    "/costs",
+    "/audit",
+    "/doctor",
+)
+"""The addresses of the console's pages; `console/src/app/routes.ts` draws them."""
+
+_FIRST_PARTS = frozenset(page.split("/")[1] for page in PAGES)
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -31,6 +51,7 @@ _PAGE = """<!doctype html>
 """
 
 _FORM = """<form method="post" action="/login">
+<input type="hidden" name="next" value="{next}">
 <label for="token">Token</label>
 <input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
 <button>Log in</button>
@@ -38,85 +59,50 @@ _FORM = """<form method="post" action="/login">
 <p class="hint">It is what <code>INFLOOP_API_TOKEN</code> holds on the server. With
 <code>--token auto</code> it is in the file <code>api-token</code> of the data directory.</p>"""
 
-STYLE = """:root { color-scheme: light dark; font-family: system-ui, sans-serif; }
-body { display: grid; place-items: center; min-height: 100vh; margin: 0; }
-main { max-width: 32rem; padding: 2rem; }
+STYLE = """:root { color-scheme: light dark; --paper: #f5f6f2; --surface: #fff; --ink: #161917;
+  --ink3: #5c635c; --edge: #7c847b; --bad: #b0241c; font: 15px/1.5 system-ui, sans-serif; }
+@media (prefers-color-scheme: dark) { :root { --paper: #101311; --surface: #171b18;
+  --ink: #e7ebe4; --ink3: #929b91; --edge: #717b72; --bad: #ff8b80; } }
+body { display: grid; place-items: center; min-height: 100vh; margin: 0;
+  background: var(--paper); color: var(--ink); }
+main { width: min(24rem, 100vw); box-sizing: border-box; padding: 2rem; }
+h1 { font-size: 1.1rem; }
 label, input, button { display: block; width: 100%; box-sizing: border-box; margin: 0.5rem 0; }
-input, button { padding: 0.6rem; font: inherit; }
-.hint { opacity: 0.75; }
-section { border-top: 1px solid; margin-top: 1.5rem; }
+label { font-weight: 600; }
+input, button { min-height: 44px; padding: 0.6rem; font: inherit; color: inherit;
+  border: 1px solid var(--edge); border-radius: 2px; background: var(--surface); }
+button { background: var(--ink); color: var(--paper); cursor: pointer; }
+:focus-visible { outline: 2px solid var(--ink); outline-offset: 2px; }
+.hint { color: var(--ink3); }
 code { overflow-wrap: anywhere; }
-.wrong { color: #c0392b; }
+.wrong { color: var(--bad); }
 """
 
-HOME_PAGE = _PAGE.format(
-    title="infloop",
-    content="""<p>The server runs. The console is not part of this version yet.</p>
-<ul>
-<li><a href="/dispatch">Dispatch: what starts workflows by itself</a></li>
-<li><a href="/api/openapi.json">The API, as an OpenAPI document</a></li>
-<li><a href="/api/workflows">Workflows</a></li>
-<li><a href="/api/runs">Runs</a></li>
-<li><a href="/api/triggers/queue">The queue</a></li>
-</ul>
-<form method="post" action="/logout"><button>Log out</button></form>""",
-)
-LOGIN_PAGE = _PAGE.format(title="infloop: log in", content=_FORM)
-LOGIN_REFUSED = _PAGE.format(
-    title="infloop: log in",
-    content=f'<p class="wrong">That is not the token.</p>\n{_FORM}',
-)
-
-LINK_REFUSED = _PAGE.format(
-    title="infloop: log in",
-    content=f'<p class="wrong">This link was used already, or is too old.</p>\n{_FORM}',
-)
-
-_SIGNING_FORM = """<form method="post" action="/dispatch/secret">
-<input type="hidden" name="trigger" value="{id}">
-<label for="secret-{id}">Signing secret ({state})</label>
-<input id="secret-{id}" name="secret" type="password" autocomplete="off" required>
-<button>Set secret</button>
-</form>"""
-_ADDRESS_FORM = """<form method="post" action="/dispatch/address">
-<input type="hidden" name="trigger" value="{id}">
-<button>New address</button>
-</form>"""
+_REASONS: Mapping[str, str] = {
+    "": "",
+    "token": '<p class="wrong" role="alert">That is not the token.</p>\n',
+    "link": '<p class="wrong" role="alert">This link was used already, or is too old.</p>\n',
+}
 
 
-def dispatch_page(triggers: Sequence[Trigger], signing: Collection[str], wrong: str = "") -> str:
-    """Return the page with all triggers, and what was wrong with a change.
-
-    `signing` are the plugins whose senders sign: only these have a secret.
-    """
-    refused = f'<p class="wrong">{escape(wrong)}</p>\n' if wrong else ""
-    listed = "\n".join(_trigger(each, each.plugin_id in signing) for each in triggers) or (
-        "<p>There is no trigger yet: <code>infloop triggers</code> makes one.</p>"
-    )
-    return _PAGE.format(title="infloop: dispatch", content=f"<h2>Dispatch</h2>\n{refused}{listed}")
+def is_page(path: str) -> bool:
+    """Return whether a path is one of the console's."""
+    return path.split("/")[1] in _FIRST_PARTS if path.startswith("/") else False
 
 
-def _trigger(trigger: Trigger, signed: bool) -> str:
-    title = escape(trigger.display_name)
-    state = "on" if trigger.enabled else "off"
-    workflow = f"<code>{escape(trigger.workflow_id)}</code>"
-    fired = _when(trigger.last_fired_at)
-    lines = [
-        f"<section><h3>{title}</h3>",
-        f"<p>{trigger.kind}, {state}; starts {workflow}; last fired: {fired}.</p>",
-    ]
-    if kind_named(trigger.kind).takes_requests:
-        lines += [
-            f"<p>Address: <code>/api/webhook/{escape(trigger.id)}</code></p>",
-            _ADDRESS_FORM.format(id=escape(trigger.id)),
-        ]
-        if signed:
-            secret = "set" if trigger.secret else "not set"
-            lines.append(_SIGNING_FORM.format(id=escape(trigger.id), state=secret))
-    return "\n".join([*lines, "</section>"])
+def next_page(address: str) -> str:
+    """Return where to go after a login: a page of the console, and never another site."""
+    path = address.partition("?")[0]
+    plain = address.isascii() and address.isprintable() and "\\" not in address
+    if plain and not address.startswith("//") and len(address) <= _MAX_ADDRESS and is_page(path):
+        return address
+    return "/"
 
 
-def _when(time_ms: int | None) -> str:
-    if time_ms is None:
-        return "never"
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+_MAX_ADDRESS = 2000
+
+
+def login_page(next_address: str = "/", wrong: str = "") -> str:
+    """Return the form that asks for the token; `wrong` says what was wrong with the last try."""
+    form = _FORM.format(next=escape(next_address))
+    return _PAGE.format(title="infloop: log in", content=f"{_REASONS[wrong]}{form}")

@@ -7,8 +7,9 @@ They block: call them in a thread.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from infloop.store.audit.files import CURRENT, OpenFile, lines_backwards, open_log
 from infloop.store.audit.hash_chain import FIRST_PREV, flaw_of, hash_of, read_line
@@ -30,10 +31,14 @@ class Page(NamedTuple):
     unreadable: int
 
 
-def newest(directory: Path, wanted: AuditFilter, limit: int) -> Page:
-    """Return the newest entries that match, at most `limit`."""
+def newest(directory: Path, wanted: AuditFilter, limit: int, before: str = "") -> Page:
+    """Return the newest entries that match, at most `limit`.
+
+    With `before`, the hash of an entry, only those that are older than it.
+    """
     entries: list[AuditEntry] = []
     unreadable = 0
+    is_older = not before
     with open_log(directory) as files:
         for file in reversed(files):
             for line in lines_backwards(file.descriptor, file.size):
@@ -42,6 +47,8 @@ def newest(directory: Path, wanted: AuditFilter, limit: int) -> Page:
                 entry = read_line(line)
                 if entry is None:
                     unreadable += 1
+                elif not is_older:
+                    is_older = entry.hash == before
                 elif wanted.includes(entry):
                     entries.append(entry)
     return Page(entries, unreadable)
@@ -103,8 +110,7 @@ class Follower:
         self._position = OpenFile(file.name, os.dup(file.descriptor), offset)
 
 
-@dataclass(frozen=True, slots=True)
-class Flaw:
+class Flaw(msgspec.Struct, frozen=True):
     """The first line that is not intact: where it is, and what is wrong with it."""
 
     file: str
@@ -112,8 +118,7 @@ class Flaw:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(msgspec.Struct, frozen=True):
     """How many entries are intact, in how many files, and the hash of the last of them."""
 
     entries: int

@@ -2,8 +2,7 @@
 
     health        whether the server is well, for who watches it
     login         the page where a browser gives the token, and logging out
-    home          what a browser sees
-    dispatch      the page where triggers get addresses and secrets
+    console       the console's pages and assets
     workflows     list, read, check, save, delete
     run           start a run, look at the latest, stop it
     events        what happens, as it happens
@@ -17,6 +16,7 @@
     folders       directories of this machine, to choose one
     dev_loops     development loops that run beside: processes, logs, restarts
     costs         what agents and judges have cost
+    demo          the demo, which needs no account
     catalog       node types, file formats and settings, with their JSON Schemas
     settings      the operator's settings, and where each is from
     doctor        what this machine can confine

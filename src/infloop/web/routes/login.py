@@ -13,7 +13,7 @@ from infloop.errors import RateLimited
 from infloop.web.credentials import COOKIE, SECURE_COOKIE
 from infloop.web.dependencies import WebDependencies
 from infloop.web.errors import correlation_id, documented
-from infloop.web.pages import LINK_REFUSED, LOGIN_PAGE, LOGIN_REFUSED
+from infloop.web.pages import login_page, next_page
 from infloop.web.routing import Dependencies, router
 
 ROUTER = router("login")
@@ -27,7 +27,7 @@ _FORM: dict[str, Any] = {
                 "schema": {
                     "type": "object",
                     "required": ["token"],
-                    "properties": {"token": {"type": "string"}},
+                    "properties": {"token": {"type": "string"}, "next": {"type": "string"}},
                 }
             }
         },
@@ -44,17 +44,20 @@ _REDIRECT: dict[int | str, dict[str, Any]] = {303: {"description": "To the page 
     response_class=HTMLResponse,
     responses=_HTML | _REDIRECT | _WRONG_TOKEN | documented(429),
 )
-async def login_page(request: Request, web: Dependencies, code: str = "") -> Response:
+async def login_form(request: Request, web: Dependencies, code: str = "") -> Response:
     """Show the form that asks for the token; with the `code` of a link, open a session."""
+    wanted = next_page(request.query_params.get("next", "/"))
     # A browser that fetches a page in advance must not use up the link.
     if not code or "sec-purpose" in request.headers:
-        return HTMLResponse(LOGIN_PAGE)
+        return HTMLResponse(login_page(wanted))
     try:
         succeeded = await web.logins.use_code(code, correlation_id(request))
     except RateLimited:
         web.metrics.limited("login")
         raise
-    return _logged_in(request, web) if succeeded else HTMLResponse(LINK_REFUSED, 401)
+    if succeeded:
+        return _logged_in(request, web, wanted)
+    return HTMLResponse(login_page(wanted, "link"), 401)
 
 
 @ROUTER.post(
@@ -66,18 +69,21 @@ async def login_page(request: Request, web: Dependencies, code: str = "") -> Res
 )
 async def log_in(request: Request, web: Dependencies) -> Response:
     """Open a session for whoever gives the token; all logins together are counted."""
-    given = QueryParams(await request.body()).get("token", "").strip()
+    form = QueryParams(await request.body())
+    given, wanted = form.get("token", "").strip(), next_page(form.get("next", "/"))
     try:
         succeeded = await web.logins.attempt(given, correlation_id(request))
     except RateLimited:
         web.metrics.limited("login")
         raise
-    return _logged_in(request, web) if succeeded else HTMLResponse(LOGIN_REFUSED, 401)
+    if succeeded:
+        return _logged_in(request, web, wanted)
+    return HTMLResponse(login_page(wanted, "token"), 401)
 
 
-def _logged_in(request: Request, web: WebDependencies) -> Response:
-    """Open a session, and lead to the first page."""
-    answer = RedirectResponse("/", 303)
+def _logged_in(request: Request, web: WebDependencies, wanted: str) -> Response:
+    """Open a session, and lead to the page that was wanted."""
+    answer = RedirectResponse(wanted, 303)
     if not web.exposure.open:
         _set_cookie(answer, request, web.sessions.open(), SESSION_MS // 1000)
     return answer

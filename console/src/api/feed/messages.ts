@@ -1,0 +1,33 @@
+/** The messages of the server's streams. Types that are not listed here are ignored. */
+import type { EventPage, StdoutChunk } from "../generated";
+
+export type RunMessage = EventPage["events"][number];
+
+/** The first message of the stream of all runs, and again after messages were missed. */
+export interface Snapshot {
+  type: "state_snapshot";
+  live: string[];
+  missed: number;
+}
+
+/** Something changed in the queue or among the approvals. */
+export interface Change {
+  type:
+    | "trigger_enqueued"
+    | "trigger_started"
+    | "trigger_removed"
+    | "trigger_held"
+    | "approval_asked"
+    | "approval_answered";
+  runId: string;
+  workflowId: string;
+}
+export type Message = RunMessage | Snapshot | Change;
+
+export function isOutput(message: Message): message is StdoutChunk {
+  return message.type === "stdout_chunk";
+}
+
+export function isOfRun(message: Message): message is RunMessage {
+  return "seq" in message;
+}

@@ -1,0 +1,29 @@
+import { type ReactNode, useId } from "react";
+import css from "./Field.module.css";
+
+interface Props {
+  label: string;
+  hint?: string;
+  problem?: string;
+  /** Renders the control; it must use the given id and description. */
+  children: (control: { id: string; "aria-describedby"?: string }) => ReactNode;
+}
+
+/** A labelled control with its hint, and what is wrong with its content. */
+export function Field({ label, hint, problem, children }: Props) {
+  const id = useId();
+  const about = `${id}about`;
+  const described = hint || problem ? about : undefined;
+  return (
+    <div className={css.field}>
+      <label htmlFor={id}>{label}</label>
+      {children({ id, "aria-describedby": described })}
+      {described && (
+        <div id={about}>
+          {problem && <p className={css.problem}>▲ {problem}</p>}
+          {hint && <p className={css.hint}>{hint}</p>}
+        </div>
+      )}
+    </div>
+  );
+}
