@@ -71,6 +71,7 @@ export function TriggerDetail({ trigger, plugins }: Props) {
             <input
               type="checkbox"
               role="switch"
+              aria-checked={trigger.enabled}
               checked={trigger.enabled}
               onChange={(event) => void setEnabled(trigger, event.target.checked)}
             />
