@@ -10,6 +10,7 @@
     workflows    list, read, check, save, delete
     triggers     what starts workflows without a person
     trigger_models  triggers and plugins as every surface shows them
+    trigger_deliveries  what became of firings
     trigger_firing  from a trigger that fires to a run in the queue
     lookup_cache files that are read once for many requests
     approvals    questions that wait for a person
