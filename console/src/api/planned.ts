@@ -1,5 +1,5 @@
 /** Parts of the API that the server is about to have; goes away when `generated.ts` has them. */
-import type { AttackReport, RunSummary, TriggerView } from "./generated";
+import type { AttackReport, RunSummary } from "./generated";
 
 export interface OpenStep {
   path: string;
@@ -16,19 +16,6 @@ export type LiveRun = RunSummary & {
   waiting?: { path: string; until: number; reason: string } | null;
 };
 
-export type MarkedTrigger = TriggerView & { mark?: string; nextAt?: number | null };
-
-export interface TriggerDelivery {
-  at: number;
-  verdict: "queued" | "ignored" | "refused";
-  status: number | null;
-  reason: string;
-  detail: string;
-  correlationId: string;
-  runId: string | null;
-  count: number;
-}
-
 export interface AttackProgress {
   level: string;
   state: "running" | "done" | "failed";
@@ -43,7 +30,6 @@ export interface AttackProgress {
 declare module "./generated" {
   interface Responses {
     "POST /api/demo": RunPromise;
-    "GET /api/triggers/{trigger_id}/deliveries": { deliveries: TriggerDelivery[] };
     "GET /api/doctor/attack": { attack: AttackProgress | null };
     "POST /api/doctor/attack": AttackProgress;
   }
