@@ -8,10 +8,11 @@ import { Empty } from "../../ui/Empty/Empty";
 import { Failure } from "../../ui/Failure/Failure";
 import { Choice, Filters } from "../../ui/Filters/Filters";
 import { Rows } from "../../ui/Rows/Rows";
+import { SINCE, startOf } from "../../ui/since";
 import { useAddressFilters } from "../../ui/useAddressFilters";
 import css from "./Audit.module.css";
 import { Entry } from "./Entry";
-import { ACTORS, AREAS, SINCE, startOf } from "./filters";
+import { ACTORS, AREAS } from "./filters";
 import { Verify } from "./Verify";
 
 const PAGE = 100;

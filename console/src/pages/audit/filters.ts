@@ -35,19 +35,3 @@ export const ACTORS = each(
   "system",
   "webhook",
 );
-
-const HOUR = 3_600_000;
-const LENGTHS: Record<string, number> = { "1h": HOUR, "1d": 24 * HOUR, "7d": 168 * HOUR };
-
-export const SINCE: [string, string][] = [
-  ["", "ever"],
-  ["1h", "an hour"],
-  ["1d", "a day"],
-  ["7d", "a week"],
-];
-
-/** Return when a span begins, to the minute, so that it stays the same while somebody looks. */
-export function startOf(since: string, now = Date.now()): number {
-  const length = LENGTHS[since];
-  return length ? Math.floor((now - length) / 60_000) * 60_000 : 0;
-}
