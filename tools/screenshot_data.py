@@ -127,7 +127,7 @@ restart = "always"
 command = ["sh", "-c", "echo EADDRINUSE 5173 >&2; exit 1"]
 restart = "always"
 [workflow.sources]
-steps = []
+steps = [{action = "restart_process", process = "api"}]
 [workflow.startup]
 steps = [
     {action = "start_process", process = "api"},

@@ -1,5 +1,5 @@
 /** Parts of the API that the server is about to have; goes away when `generated.ts` has them. */
-import type { AttackReport, RunSummary } from "./generated";
+import type { RunSummary } from "./generated";
 
 export interface OpenStep {
   path: string;
@@ -15,22 +15,3 @@ export type LiveRun = RunSummary & {
   lastSignAt?: number | null;
   waiting?: { path: string; until: number; reason: string } | null;
 };
-
-export interface AttackProgress {
-  level: string;
-  state: "running" | "done" | "failed";
-  startedAt: number;
-  finishedAt: number | null;
-  done: number;
-  total: number | null;
-  report: AttackReport | null;
-  error: string;
-}
-
-declare module "./generated" {
-  interface Responses {
-    "POST /api/demo": RunPromise;
-    "GET /api/doctor/attack": { attack: AttackProgress | null };
-    "POST /api/doctor/attack": AttackProgress;
-  }
-}

@@ -5,17 +5,18 @@ import { refresh, useApi } from "../../api/query";
 import { Button } from "../../ui/Button/Button";
 import { Failure } from "../../ui/Failure/Failure";
 import { Choice } from "../../ui/Filters/Filters";
-import { plural } from "../../ui/format";
-import { Meter } from "../../ui/Meter/Meter";
+import { duration, plural } from "../../ui/format";
 import { Panel } from "../../ui/Panel/Panel";
 import { Cell, Line, Row, Rows } from "../../ui/Rows/Rows";
 import { StateMark } from "../../ui/StateMark/StateMark";
+import { useNow } from "../../ui/useNow";
 import css from "./Doctor.module.css";
 
 /** A hostile child tries everything that a level promises to prevent. */
 export function Attack({ levels }: { levels: LevelReport[] }) {
   const holding = levels.filter((each) => each.holds).map((each) => each.level);
   const [chosen, setChosen] = useState("");
+  const now = useNow();
   const [error, setError] = useState<unknown>(null);
   const read = useApi(
     "GET /api/doctor/attack",
@@ -46,11 +47,13 @@ export function Attack({ levels }: { levels: LevelReport[] }) {
           Attack
         </Button>
         {isRunning && (
-          <Meter
-            value={attack.done}
-            of={attack.total ?? 0}
-            label={`${attack.done}/${attack.total ?? "?"} at ${attack.level}`}
-          />
+          <span role="status">
+            <StateMark
+              state="running"
+              word={`${plural(attack.attempts, "attempt")} at ${attack.level}`}
+            />{" "}
+            <span className="number quiet">{duration(now - attack.startedAt)}</span>
+          </span>
         )}
         {report && !isRunning && (
           <StateMark
