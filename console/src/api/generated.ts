@@ -74,6 +74,7 @@ export type NodeWaiting = { type: "node_waiting"; runId: string; seq: number; ti
 export type Notice = { type: "notice"; runId: string; seq: number; time: number; correlationId: string; stepPath?: string; level: string; message: string; topic?: string };
 export type NoticeText = { level: "error" | "info" | "warning"; message: string };
 export type OfferedReference = { ref: string; from: string; certain: boolean; description: string };
+export type OpenStep = { path: string; nodeId: string; nodeType: string; attempt: number; startedAt: number };
 export type OwnerProcess = { id: string; pid: number | null; host: string };
 export type PluginEvent = { type: string; displayName: string; fields: (EventField)[]; examplePayload?: Json };
 export type PluginList = { plugins: (PluginView)[]; problems: (ShownProblem)[] };
@@ -82,7 +83,7 @@ export type PluginView = { id: string; displayName: string; icon?: string; event
 export type Position = { path: string; nodeType: string; startedAt: number; waitingUntil: number | null; uses: string; loops: (LoopRound)[] };
 export type Predicate = { lhs: string; op: string; rhs: string };
 export type ProblemList = { problems: (ShownProblem)[] };
-export type ProcessStatus = { name: string; state: "crash-loop" | "failed" | "ready" | "restarting" | "running" | "starting" | "stopped" | "waiting"; pid?: number; restarts?: number; hasReadiness?: boolean; detail?: string };
+export type ProcessStatus = { name: string; state: "crash-loop" | "failed" | "ready" | "restarting" | "running" | "starting" | "stopped" | "waiting"; pid?: number; restarts?: number; hasReadiness?: boolean; detail?: string; ready?: boolean; cause?: string };
 export type ProfileEntry = { id: string; label?: string };
 export type ProfileList = { profiles: (ProfileEntry)[]; source: "live" | "static" };
 export type ProtectedFiles = { outcome: "protected"; paths: { [key: string]: string } };
@@ -103,7 +104,7 @@ export type RunAnswer = { run: RunDetail | QueuedRun };
 export type RunBudgetExceeded = { type: "run_budget_exceeded"; runId: string; seq: number; time: number; correlationId: string; stepPath?: string; reason: string };
 export type RunCost = { usd?: number | null; complete?: boolean; tokens?: Tokens };
 export type RunCounts = { key: string; succeeded: number; failed: number; cancelled: number; costUsd: number; medianMs: number | null };
-export type RunDetail = { kind: "run"; runId: string; workflowId: string; workflowName: string; status: "cancelled" | "failed" | "interrupted" | "paused" | "running" | "stalled" | "succeeded"; startedAt: number; finishedAt: number | null; durationMs: number | null; steps: number; eventCount: number; failedStep: string; error: string; errorMessage?: string; cause: Cause; correlationId: string; epoch: number; lastSeq: number; costUsd: number | null; costIsComplete: boolean; tokens: Tokens; match?: SearchMatch; untrusted: (string)[]; scope: { [key: string]: Json }; currentNodeId?: string | null; openNodeIds?: (string)[]; iterationByLoopId?: { [key: string]: number }; events?: (RunStarted | RunResumed | RunFinished | RunStopRequested | RunBudgetExceeded | RunGuardFailed | NodeStarted | NodeFinished | NodeWaiting | StdoutChunk | ConditionChecked | ErrorMessage | TemplateWarning | Notice | TreeSaved | TreeRestored)[]; truncated?: boolean };
+export type RunDetail = { kind: "run"; runId: string; workflowId: string; workflowName: string; status: "cancelled" | "failed" | "interrupted" | "paused" | "running" | "stalled" | "succeeded"; startedAt: number; finishedAt: number | null; durationMs: number | null; steps: number; eventCount: number; failedStep: string; error: string; errorMessage?: string; cause: Cause; correlationId: string; epoch: number; lastSeq: number; costUsd: number | null; costIsComplete: boolean; tokens: Tokens; maxCostUsd?: number | null; openSteps?: (OpenStep)[]; rounds?: { [key: string]: number }; lastSignAt?: number | null; waiting?: StepWait | null; match?: SearchMatch; untrusted: (string)[]; scope: { [key: string]: Json }; currentNodeId?: string | null; openNodeIds?: (string)[]; iterationByLoopId?: { [key: string]: number }; events?: (RunStarted | RunResumed | RunFinished | RunStopRequested | RunBudgetExceeded | RunGuardFailed | NodeStarted | NodeFinished | NodeWaiting | StdoutChunk | ConditionChecked | ErrorMessage | TemplateWarning | Notice | TreeSaved | TreeRestored)[]; truncated?: boolean };
 export type RunFinished = { type: "run_finished"; runId: string; seq: number; time: number; correlationId: string; stepPath?: string; status: "cancelled" | "failed" | "paused" | "succeeded"; errorMessage: string; scope?: { [key: string]: Json } };
 export type RunGuardFailed = { type: "run_guard_failed"; runId: string; seq: number; time: number; correlationId: string; stepPath?: string; reason: string };
 export type RunPage = { runs: (RunSummary)[]; next?: string | null; held?: (QueuedRun)[]; refused?: (RefusedFiring)[] };
@@ -113,7 +114,7 @@ export type RunResumed = { type: "run_resumed"; runId: string; seq: number; time
 export type RunStarted = { type: "run_started"; runId: string; seq: number; time: number; correlationId: string; stepPath?: string; workflowId: string; workflowName: string; inputs: { [key: string]: Json }; isolation: string; egress: string };
 export type RunStatistics = { by: "day" | "workflow"; rows: (RunCounts)[] };
 export type RunStopRequested = { type: "run_stop_requested"; runId: string; seq: number; time: number; correlationId: string; stepPath?: string; reason: string };
-export type RunSummary = { kind: "run"; runId: string; workflowId: string; workflowName: string; status: "cancelled" | "failed" | "interrupted" | "paused" | "running" | "stalled" | "succeeded"; startedAt: number; finishedAt: number | null; durationMs: number | null; steps: number; eventCount: number; failedStep: string; error: string; errorMessage?: string; cause: Cause; correlationId: string; epoch: number; lastSeq: number; costUsd: number | null; costIsComplete: boolean; tokens: Tokens; match?: SearchMatch };
+export type RunSummary = { kind: "run"; runId: string; workflowId: string; workflowName: string; status: "cancelled" | "failed" | "interrupted" | "paused" | "running" | "stalled" | "succeeded"; startedAt: number; finishedAt: number | null; durationMs: number | null; steps: number; eventCount: number; failedStep: string; error: string; errorMessage?: string; cause: Cause; correlationId: string; epoch: number; lastSeq: number; costUsd: number | null; costIsComplete: boolean; tokens: Tokens; maxCostUsd?: number | null; openSteps?: (OpenStep)[]; rounds?: { [key: string]: number }; lastSignAt?: number | null; waiting?: StepWait | null; match?: SearchMatch };
 export type RunWorkflow = { workflow: { [key: string]: Json }; called: { [key: string]: { [key: string]: Json } } };
 export type Schedule = { cron: string; timeZone: string; misfire: "ask" | "once" | "skip" };
 export type SearchMatch = { step: string; in: string; text: string; places: number };
@@ -125,6 +126,7 @@ export type ShownProblem = { place: string; message: string; hint: string; sever
 export type StartedRun = { runId: string; correlationId: string; afterSeq: number; workflowFile?: WorkflowFile };
 export type StdoutChunk = { type: "stdout_chunk"; runId: string; seq: number; time: number; correlationId: string; stepPath?: string; nodeId: string; line: string; loopIteration?: number; stream?: string; tool?: ToolCall };
 export type StepPage = { steps: (ListedStep)[]; next?: number | null };
+export type StepWait = { path: string; until: number; reason: string };
 export type StopReason = { at: number; reason: string };
 export type StopRequest = { runId?: string | null };
 export type TemplateWarning = { type: "template_warning"; runId: string; seq: number; time: number; correlationId: string; stepPath?: string; nodeId: string; field: string; missingKey: string };
@@ -211,6 +213,7 @@ export interface Responses {
   "GET /api/costs": CostReport;
   "POST /api/demo": RunPromise;
   "GET /api/dev": DevLoopList;
+  "GET /api/dev/events": null;
   "GET /api/dev/{name}/log": DevLog;
   "POST /api/dev/{name}/restart": null;
   "GET /api/catalog": CatalogContent;

@@ -1,5 +1,6 @@
 import { Link } from "wouter";
 import type { AuditEntry } from "../../api/generated";
+import { Button } from "../../ui/Button/Button";
 import { dateTime, shortId } from "../../ui/format";
 import { Cell, Line, Row } from "../../ui/Rows/Rows";
 import { safeText } from "../../ui/safeText";
@@ -35,16 +36,16 @@ export function Entry({ entry, onFilter }: Props) {
         <Cell wrap grow>
           <details className={css.details}>
             <summary>
-              {entry.correlationId ? <code>{entry.correlationId}</code> : "details"}
+              {entry.correlationId ? <code>{entry.correlationId.slice(0, 12)}…</code> : "details"}
               {entry.workflowId && ` ${safeText(entry.workflowId)}`}
             </summary>
             {entry.correlationId && (
-              <button
-                type="button"
-                onClick={() => onFilter("correlationId", entry.correlationId ?? "")}
-              >
-                Only this correlation id
-              </button>
+              <p>
+                <code>{entry.correlationId}</code>{" "}
+                <Button onClick={() => onFilter("correlationId", entry.correlationId ?? "")}>
+                  Only this one
+                </Button>
+              </p>
             )}
             {count > 0 && <pre>{safeText(JSON.stringify(details, null, 2))}</pre>}
             {entry.hash && (
