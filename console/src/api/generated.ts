@@ -49,6 +49,7 @@ export type FileChange = { path: string; kind: "added" | "deleted" | "mode" | "m
 export type Finding = { attempt: string; what: string; promise: string; promised: boolean; reached: boolean; holds: boolean; detail: string };
 export type FolderEntry = { name: string; isDir: boolean };
 export type FolderList = { path: string; parent: string | null; entries: (FolderEntry)[]; truncated: boolean };
+export type HandlesByField = { field: string; handles: { [key: string]: (string)[] } };
 export type Health = { status?: "ok" };
 export type Idle = { kind: "idle"; status?: "idle"; iterationByLoopId: { [key: string]: number }; scope: { [key: string]: Json }; events: (RunStarted | RunResumed | RunFinished | RunStopRequested | RunBudgetExceeded | RunGuardFailed | NodeStarted | NodeFinished | NodeWaiting | StdoutChunk | ConditionChecked | ErrorMessage | TemplateWarning | Notice | TreeSaved | TreeRestored)[] };
 export type LastRun = { runId: string; status: "cancelled" | "failed" | "interrupted" | "paused" | "running" | "stalled" | "succeeded"; startedAt: number; finishedAt: number | null };
@@ -64,10 +65,11 @@ export type MissedAnswer = { start: boolean };
 export type NextAction = { action: "apply" | "cancel" | "diff" | "follow" | "logs" | "raise-limit" | "resume" | "rewind" | "show" | "take-over" | "why"; step?: string };
 export type NodeFinished = { type: "node_finished"; runId: string; seq: number; time: number; correlationId: string; stepPath?: string; nodeId: string; nodeType: string; branch: string; outputs: { [key: string]: Json }; durationMs: number };
 export type NodeStarted = { type: "node_started"; runId: string; seq: number; time: number; correlationId: string; stepPath?: string; nodeId: string; nodeType: string; resolvedConfig: { [key: string]: Json }; loopIteration?: number };
-export type NodeType = { type: string; description: string; handles: (string)[]; outputs: { [key: string]: string }; new: { [key: string]: Json }; config: { [key: string]: Json } };
+export type NodeType = { type: string; title: string; description: string; group: "Agents" | "Control" | "Notes" | "Scripts"; stamp: string; container: boolean; runs: boolean; isStart: boolean; isEnd: boolean; givesVerdict: boolean; summary: (string)[]; variants: (string)[]; handles: (string)[]; handlesBy: HandlesByField | null; outputs: { [key: string]: string }; new: { [key: string]: Json }; config: { [key: string]: Json } };
 export type NodeWaiting = { type: "node_waiting"; runId: string; seq: number; time: number; correlationId: string; stepPath?: string; nodeId: string; until: number; reason: string };
 export type Notice = { type: "notice"; runId: string; seq: number; time: number; correlationId: string; stepPath?: string; level: string; message: string; topic?: string };
 export type NoticeText = { level: "error" | "info" | "warning"; message: string };
+export type OfferedReference = { ref: string; from: string; certain: boolean; description: string };
 export type OwnerProcess = { id: string; pid: number | null; host: string };
 export type PluginEvent = { type: string; displayName: string; fields: (EventField)[]; examplePayload?: Json };
 export type PluginList = { plugins: (PluginView)[]; problems: (ShownProblem)[] };
@@ -88,6 +90,7 @@ export type QueueItem = { queueId: string; runId: string; workflowId: string; wo
 export type QueueList = { size: number; head: QueueItem | null; items: (QueueItem)[]; held: string };
 export type QueuedRun = { kind: "queued"; runId: string; queueId: string; workflowId: string; status: "dropped" | "queued" | "removed" | "started"; position: number; queuedAt: number; reason: string; cause: Cause; correlationId: string };
 export type QueuedState = { status?: "queued"; runId: string; workflowId: string; iterationByLoopId: { [key: string]: number }; scope: { [key: string]: Json }; events: (RunStarted | RunResumed | RunFinished | RunStopRequested | RunBudgetExceeded | RunGuardFailed | NodeStarted | NodeFinished | NodeWaiting | StdoutChunk | ConditionChecked | ErrorMessage | TemplateWarning | Notice | TreeSaved | TreeRestored)[] };
+export type ReferenceList = { references: (OfferedReference)[] };
 export type RefusedFiring = { trigger: string; triggerName: string; triggerKind: string; workflowId: string; reason: string; message: string; correlationId: string; at: number; firstAt: number; count: number };
 export type ResumeRequest = { maxCostUsd?: number | null; takeOver?: boolean };
 export type RewindPlan = { runId: string; step: string; workflowFile?: WorkflowFile; directories: (DirectoryRestore)[] };
@@ -113,8 +116,8 @@ export type SearchMatch = { step: string; in: string; text: string; places: numb
 export type SessionInfo = { actor: "anonymous" | "api-token" | "browser-session" | "cli" | "mcp" | "open" | "system" | "webhook"; canAnswer: boolean };
 export type SettingEntry = { name: string; value: string | number | boolean | null; source: "command line" | "default" | "environment" | "file"; default: string | number | boolean | null; description: string };
 export type SettingList = { settings: (SettingEntry)[]; unknown: (string)[] };
-export type SettingsView = { values: { [key: string]: string | number | boolean | null }; schema: { [key: string]: Json } };
-export type ShownProblem = { place: string; message: string; hint: string; severity: "error" | "warning"; line?: number | null; column?: number | null };
+export type SettingsView = { values: { [key: string]: string | number | boolean | null }; sources: { [key: string]: "command line" | "default" | "environment" | "file" }; schema: { [key: string]: Json } };
+export type ShownProblem = { place: string; message: string; hint: string; severity: "error" | "warning"; line?: number | null; column?: number | null; nodeId?: string | null; edge?: number | null; field?: string };
 export type StartedRun = { runId: string; correlationId: string; afterSeq: number; workflowFile?: WorkflowFile };
 export type StdoutChunk = { type: "stdout_chunk"; runId: string; seq: number; time: number; correlationId: string; stepPath?: string; nodeId: string; line: string; loopIteration?: number; stream?: string };
 export type StepPage = { steps: (ListedStep)[]; next?: number | null };
@@ -150,6 +153,7 @@ export interface Responses {
   "GET /api/workflows": WorkflowOverviewList;
   "POST /api/workflows": WorkflowDetail;
   "POST /api/workflows/check": ProblemList;
+  "POST /api/workflows/references": ReferenceList;
   "GET /api/workflows/{workflow_id}": WorkflowDetail;
   "PUT /api/workflows/{workflow_id}": WorkflowDetail;
   "DELETE /api/workflows/{workflow_id}": null;
