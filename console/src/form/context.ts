@@ -1,6 +1,8 @@
 /** What all widgets of a form share. */
 import { type ComponentType, createContext, useContext } from "react";
 import type { Json, OfferedReference, ShownProblem } from "../api/generated";
+import { problemText } from "../api/problems";
+import { safeText } from "../ui/safeText";
 import type { LastOutputs } from "./references";
 import type { Schema, Values } from "./schema";
 
@@ -48,8 +50,5 @@ export function isAt(problem: ShownProblem, path: string): boolean {
 export function useProblem(path: string, inside = true): string | undefined {
   const { problems } = useForm();
   const found = problems.filter((each) => (inside ? isAt(each, path) : each.field === path));
-  return (
-    found.map(({ message, hint }) => [message, hint].filter(Boolean).join(". ")).join("\n") ||
-    undefined
-  );
+  return found.map((each) => safeText(problemText(each))).join("\n") || undefined;
 }
