@@ -45,7 +45,12 @@ export function NodeForm(props: Props) {
       {others.length > 0 && (
         <ul className={css.problems} aria-label="Problems of this node">
           {others.map((each) => (
-            <li key={`${each.place}${each.message}`}>{safeText(problemText(each))}</li>
+            <li
+              key={`${each.place}${each.message}`}
+              data-warning={each.severity === "warning" || undefined}
+            >
+              {safeText(problemText(each))}
+            </li>
           ))}
         </ul>
       )}

@@ -46,9 +46,18 @@ export function isAt(problem: ShownProblem, path: string): boolean {
   return at === path || at.startsWith(`${path}.`) || at.startsWith(`${path}[`);
 }
 
-/** Return what is wrong with a field, as one text. */
-export function useProblem(path: string, inside = true): string | undefined {
+export interface FieldProblem {
+  problem?: string;
+  isWarning?: boolean;
+}
+
+/** Return what is wrong with a field, as one text; `inside` also with what it holds. */
+export function useProblem(path: string, inside = true): FieldProblem {
   const { problems } = useForm();
   const found = problems.filter((each) => (inside ? isAt(each, path) : each.field === path));
-  return found.map((each) => safeText(problemText(each))).join("\n") || undefined;
+  if (found.length === 0) return {};
+  return {
+    problem: found.map((each) => safeText(problemText(each))).join("\n"),
+    isWarning: found.every((each) => each.severity === "warning"),
+  };
 }

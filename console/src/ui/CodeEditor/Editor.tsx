@@ -35,7 +35,7 @@ const ONE_LINE = [
   EditorView.clipboardInputFilter.of((text) => text.replace(/\s*\n\s*/g, " ")),
 ];
 const LINE = 18;
-const PADDING = 10;
+const PADDING = 8;
 
 export default function Editor(props: CodeEditorProps) {
   const { value, problems, language, label, description, readOnly, placeholder } = props;
@@ -64,7 +64,6 @@ export default function Editor(props: CodeEditorProps) {
           markReferences,
           highlightSpecialChars(),
           drawSelection(),
-          bracketMatching(),
           indentOnInput(),
           highlightSelectionMatches(),
           search({ top: true }),
@@ -107,7 +106,7 @@ export default function Editor(props: CodeEditorProps) {
         ...(readOnly ? { "aria-readonly": "true", tabindex: "0" } : {}),
         spellcheck: isCode(language) ? "false" : "true",
       }),
-      isCode(language) ? lineNumbers() : EditorView.lineWrapping,
+      isCode(language) ? [lineNumbers(), bracketMatching()] : EditorView.lineWrapping,
       EditorState.readOnly.of(Boolean(readOnly)),
       EditorView.editable.of(!readOnly),
       placeholder ? placeholderText(placeholder) : [],

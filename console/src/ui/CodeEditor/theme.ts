@@ -29,7 +29,7 @@ export const theme = EditorView.theme({
   "&.cm-focused .cm-activeLineGutter": { color: "var(--ink)" },
   ".cm-selectionBackground, &.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground":
     { background: "var(--run-t)" },
-  ".cm-matchingBracket, &.cm-focused .cm-matchingBracket": {
+  "&.cm-focused .cm-matchingBracket": {
     background: "var(--sunken)",
     outline: "1px solid var(--edge)",
   },
