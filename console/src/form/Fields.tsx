@@ -11,11 +11,14 @@ interface Props {
   values: Values;
   main?: string[];
   variants?: string[];
+  /** What the fold of the other fields is called. */
+  more?: string;
   onChange: (values: Values) => void;
 }
 
 /** The fields of an object: the important ones, and the others under "More". */
-export function Fields({ path, schema, values, main = [], variants = [], onChange }: Props) {
+export function Fields(props: Props) {
+  const { path, schema, values, main = [], variants = [], more: title = "More", onChange } = props;
   const { root, problems, Control } = useForm();
   const fields = fieldsOf(schema, root, values, { main, variants });
   const more = fields.filter((field) => field.isAdvanced);
@@ -27,7 +30,13 @@ export function Fields({ path, schema, values, main = [], variants = [], onChang
     const shared = { path: `${path}.${key}`, schema: inner, main: below(main, key) };
     // The part of the chosen kind needs no frame: the kind above it is its title.
     return variants.includes(key) ? (
-      <Fields key={key} {...shared} values={asValues(values[key])} onChange={set} />
+      <Fields
+        key={key}
+        {...shared}
+        more={`More of ${titleOf(key, inner)}`}
+        values={asValues(values[key])}
+        onChange={set}
+      />
     ) : (
       <Control
         key={key}
@@ -49,7 +58,7 @@ export function Fields({ path, schema, values, main = [], variants = [], onChang
           open={isOpen || isWrong}
           onToggle={(event) => setOpen(event.currentTarget.open)}
         >
-          <summary>{used.length ? `More (${used.length} set)` : "More"}</summary>
+          <summary>{used.length ? `${title} (${used.length} set)` : title}</summary>
           {(isOpen || isWrong) && more.map(draw)}
         </details>
       )}

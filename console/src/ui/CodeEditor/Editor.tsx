@@ -34,8 +34,8 @@ const ONE_LINE = [
   ),
   EditorView.clipboardInputFilter.of((text) => text.replace(/\s*\n\s*/g, " ")),
 ];
-const LINE = 18;
-const PADDING = 8;
+/** The height of lines, with the padding around them. */
+const height = (lines: number) => `calc(var(--code-line) * ${lines} + 8px)`;
 
 export default function Editor(props: CodeEditorProps) {
   const { value, problems, language, label, description, readOnly, placeholder } = props;
@@ -69,7 +69,10 @@ export default function Editor(props: CodeEditorProps) {
           search({ top: true }),
           latest.current.singleLine ? ONE_LINE : [],
           latest.current.history === "page" ? [] : [history(), keymap.of(historyKeymap)],
-          autocompletion({ override: [completeFrom(() => latest.current.completions)] }),
+          autocompletion({
+            icons: false,
+            override: [completeFrom(() => latest.current.completions)],
+          }),
           // Tab is not bound: it leaves the editor, as it leaves every other field.
           keymap.of([...completionKeymap, ...searchKeymap, ...defaultKeymap]),
           EditorView.updateListener.of((update) => {
@@ -113,8 +116,8 @@ export default function Editor(props: CodeEditorProps) {
       fill
         ? []
         : EditorView.theme({
-            ".cm-content, .cm-gutter": { minHeight: `${minLines * LINE + PADDING}px` },
-            "&": { maxHeight: `${maxLines * LINE + PADDING}px` },
+            ".cm-content, .cm-gutter": { minHeight: height(minLines) },
+            "&": { maxHeight: height(maxLines) },
           }),
     ];
     view.current?.dispatch({ effects: parts.current.surface.reconfigure(extensions) });
