@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useState } from "react";
+import { useEffect, useMemo } from "react";
 import { call } from "../api/client";
 import { isOfRun, type Message } from "../api/feed/messages";
 import { subscribe } from "../api/feed/port";
@@ -6,10 +6,11 @@ import { nodeRuns, type StepState, stepStates } from "../model/runStates";
 import type { NodeState, NodeStates } from "./graphContext";
 import { NodeValues } from "./perNode";
 
+const RETRY_MS = 3_000;
+
 /** The states of the nodes in a run of this workflow; nothing is painted without a run. */
 export function useRunStates(workflowId: string, runId: string): NodeStates {
   const states = useMemo(() => new NodeValues<NodeState>(), []);
-  const [failed, setFailed] = useState(0);
   useEffect(() => {
     states.replace(new Map());
     if (!runId) return;
@@ -33,12 +34,19 @@ export function useRunStates(workflowId: string, runId: string): NodeStates {
         paint();
       });
     };
-    follow().catch(() => !isOver && setTimeout(() => setFailed((count) => count + 1), 3_000));
+    let retry: ReturnType<typeof setTimeout> | undefined;
+    const begin = () => {
+      follow().catch(() => {
+        if (!isOver) retry = setTimeout(begin, RETRY_MS);
+      });
+    };
+    begin();
     return () => {
       isOver = true;
+      clearTimeout(retry);
       stop?.();
     };
-  }, [states, workflowId, runId, failed]);
+  }, [states, workflowId, runId]);
   return states;
 }
 
@@ -55,6 +63,7 @@ const ENDED: Record<string, string> = { error: "failed" };
 
 function apply(steps: Map<string, StepState>, message: Message): void {
   if (!isOfRun(message) || !message.stepPath || !("nodeId" in message)) return;
+  if (!message.nodeId) return;
   const { stepPath: path, nodeId } = message;
   if (message.type === "node_started") {
     steps.delete(path); // it is the newest again
