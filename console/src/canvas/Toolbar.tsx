@@ -153,7 +153,9 @@ export function useTidy(): () => void {
   const { fitView } = useReactFlow();
   return () => {
     const pane = document.querySelector(".react-flow");
-    tidy(editor, { width: pane?.clientWidth ?? 1_000, height: pane?.clientHeight ?? 700 });
+    // Without the margins of `FIT_OPTIONS`.
+    const [width, height] = [pane?.clientWidth ?? 1_000, pane?.clientHeight ?? 700];
+    tidy(editor, { width: width - 48, height: height - 72 });
     setTimeout(() => void fitView(FIT_OPTIONS), 50);
   };
 }

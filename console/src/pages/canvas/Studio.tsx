@@ -8,7 +8,7 @@ import { AddPanel } from "../../canvas/AddPanel";
 import { Canvas } from "../../canvas/Canvas";
 import { ConflictDialog } from "../../canvas/ConflictDialog";
 import { useChosenNode, useEditor, useEditorState } from "../../canvas/editor";
-import { useFocusNode } from "../../canvas/GraphView";
+import { FIT_OPTIONS, useFocusNode, useReveal } from "../../canvas/GraphView";
 import { NodePanel } from "../../canvas/NodePanel";
 import { ProblemList } from "../../canvas/ProblemList";
 import type { Saver } from "../../canvas/saving";
@@ -55,6 +55,7 @@ export function Studio({ saver }: { saver: Saver }) {
   const [showProblems, setShowProblems] = useState(false);
   const add = useRef<HTMLInputElement>(null);
   const focusNode = useFocusNode();
+  const reveal = useReveal();
   const { fitView } = useReactFlow();
   const grouping = useGrouping();
   const runner = useRunWorkflow();
@@ -89,6 +90,10 @@ export function Studio({ saver }: { saver: Saver }) {
     }
   }, [editor, focusNode]);
   useEffect(() => set("node", chosen ?? ""), [set, chosen]);
+  // The settings take room from the graph: the chosen node stays in sight.
+  useEffect(() => {
+    if (chosen) setTimeout(() => reveal(chosen), 60);
+  }, [chosen, reveal]);
 
   const editNode = useCallback(() => {
     setSheet(true);
@@ -147,16 +152,18 @@ export function Studio({ saver }: { saver: Saver }) {
     [focusNode],
   );
   useEffect(() => {
-    if (view) setTimeout(() => void fitView({ maxZoom: 1, padding: 0.03 }), 60);
+    if (view) setTimeout(() => void fitView(FIT_OPTIONS), 60);
   }, [view, fitView]);
   const panel = chosen !== undefined && (!isNarrow || isSheetOpen);
   return (
     <div className={css.studio}>
       <header className={css.bar}>
-        <span className={css.name} title={entry?.file}>
-          {name} <span className="quiet">v{version ?? 1}</span>
+        <span className={css.title}>
+          <span className={css.name} title={entry?.file}>
+            {name} <span className="quiet">v{version ?? 1}</span>
+          </span>
+          <SavedState saver={saver} />
         </span>
-        <SavedState saver={saver} />
         <fieldset className={css.views}>
           <legend className="visually-hidden">View</legend>
           {(Object.keys(VIEWS) as View[]).map((each) => (
@@ -174,28 +181,28 @@ export function Studio({ saver }: { saver: Saver }) {
         <UndoRedo />
         <ProblemsButton isOpen={showProblems} onClick={() => setShowProblems(!showProblems)} />
         <RunPicker workflowId={id} runId={runId} onPick={(picked) => set("run", picked)} />
-        <span className={css.space} />
-        {isNarrow && <Button onClick={() => setAdding(true)}>Add node</Button>}
-        <Button
-          look="primary"
-          aria-keyshortcuts="Control+Enter"
-          disabled={runner.isBusy}
-          onClick={() => void run()}
-        >
-          Run
-        </Button>
-        <Menu
-          label="More"
-          items={[
-            {
-              label: "Run with inputs…",
-              onSelect: () => void saver.save().then((ok) => ok && runner.ask(id)),
-            },
-            { label: "Save as copy", onSelect: () => void saveCopy() },
-          ]}
-        >
-          ▾
-        </Menu>
+        <span className={css.start}>
+          <Button
+            look="primary"
+            aria-keyshortcuts="Control+Enter"
+            disabled={runner.isBusy}
+            onClick={() => void run()}
+          >
+            Run
+          </Button>
+          <Menu
+            label="More"
+            items={[
+              {
+                label: "Run with inputs…",
+                onSelect: () => void saver.save().then((ok) => ok && runner.ask(id)),
+              },
+              { label: "Save as copy", onSelect: () => void saveCopy() },
+            ]}
+          >
+            ▾
+          </Menu>
+        </span>
       </header>
       <div className={css.content}>
         {view !== "json" && !isNarrow && <AddPanel input={add} onAdded={onAdded} />}
@@ -204,10 +211,11 @@ export function Studio({ saver }: { saver: Saver }) {
             <Canvas states={states} onEdit={editNode} />
             <SelectionBar onGroup={grouping.start} />
             <ViewBar />
-            {isNarrow && chosen !== undefined && !isSheetOpen && (
-              <Button className={css.edit} look="primary" onClick={() => setSheet(true)}>
-                Edit {chosen}
-              </Button>
+            {isNarrow && (
+              <div className={css.actions}>
+                {chosen && <Button onClick={() => setSheet(true)}>Edit {chosen}</Button>}
+                <Button onClick={() => setAdding(true)}>Add node</Button>
+              </div>
             )}
           </div>
         )}
