@@ -41,7 +41,8 @@ class Problem:
     """One problem of a file: where it is, what is wrong, and what to do.
 
     `line` and `column` count from 1. `file` is the path of the file, where it has one. `unsafe`
-    means that the file is not even saved.
+    means that the file is not even saved. In a workflow, `node_id` or `edge` (a number in `edges`)
+    say what it is about, and `field` which part of that.
     """
 
     place: str
@@ -52,6 +53,9 @@ class Problem:
     column: int | None = None
     file: str = ""
     unsafe: bool = False
+    node_id: str | None = None
+    edge: int | None = None
+    field: str = ""
 
     def __str__(self) -> str:
         text = f"{self.place}: {self.message}" if self.place else self.message

@@ -24,6 +24,7 @@ BODIES: dict[str, Any] = {
     "POST /api/workflows": workflow("fresh", "true"),
     "PUT /api/workflows/{workflow_id}": workflow("tiny", "true", version=1),
     "POST /api/workflows/check": workflow("fresh", "true"),
+    "POST /api/workflows/references": workflow("fresh", "true"),
     "POST /api/run": {"workflowId": "tiny"},
     "POST /api/runs/{run_id}/rewind": {"step": "c1"},
     "POST /api/approvals/{approval_id}": {"decision": "deny"},

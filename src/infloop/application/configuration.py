@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from infloop.application.resources import FileResources
 
 Value: TypeAlias = str | int | float | bool | None
+SettingSource: TypeAlias = Literal["default", "file", "environment", "command line"]
 
 IN_TABLE = "In a table of the settings file; `infloop docs agent` explains it."
 
@@ -24,7 +25,7 @@ class SettingEntry(Model, kw_only=True):
 
     name: str
     value: Value
-    source: Literal["default", "file", "environment", "command line"]
+    source: SettingSource
     default: Value
     description: str
 
@@ -42,7 +43,7 @@ class _Shown(Model, kw_only=True):
     values: dict[str, Value]
     schema: JsonObject
     variables: dict[str, str]
-    sources: dict[str, Literal["default", "file", "environment", "command line"]]
+    sources: dict[str, SettingSource]
     unknown: list[str]
     tables: dict[str, Value]
 

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 class ShownProblem(Model, kw_only=True):
-    """One thing that is wrong with a file, where, and what to do."""
+    """One thing that is wrong with a file, where, and what to do.
+
+    In a workflow, `nodeId` or `edge` (a number in `edges`) say what it is about, and `field` which
+    part of that: `config.prompt`. A problem of a called workflow has none of them.
+    """
 
     place: str
     message: str
@@ -21,6 +25,9 @@ class ShownProblem(Model, kw_only=True):
     severity: Literal["error", "warning"]
     line: int | None = None
     column: int | None = None
+    node_id: str | None = None
+    edge: int | None = None
+    field: str = ""
 
 
 def shown_problems(problems: Iterable[Problem]) -> list[ShownProblem]:
@@ -33,6 +40,9 @@ def shown_problems(problems: Iterable[Problem]) -> list[ShownProblem]:
             severity=problem.severity,
             line=problem.line,
             column=problem.column,
+            node_id=problem.node_id,
+            edge=problem.edge,
+            field=problem.field,
         )
         for problem in problems
     ]

@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from msgspec import field
+
 from infloop.application.models import Model
 from infloop.application.problems import ShownProblem, shown_problems
 from infloop.catalog import Bundle
@@ -21,7 +23,9 @@ from infloop.catalog.saving import (
 )
 from infloop.catalog.workflows import is_workflow_id, python_file
 from infloop.errors import NotFound, Problem, UsageError, WorkflowError
+from infloop.model.check.available import available_references
 from infloop.model.inputs import InputError
+from infloop.model.parsing import parse_workflow
 from infloop.model.problems import short_repr
 from infloop.model.references import implicit_inputs, workflow_inputs
 from infloop.model.values import JsonObject, compact_json
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from infloop.application.caller import Caller
     from infloop.application.resources import FileResources
     from infloop.catalog.python_files import Built
+    from infloop.model.parsing import Parsed
     from infloop.model.workflow import Workflow
 
 MAX_INPUT_BYTES = 1 << 20
@@ -70,6 +75,24 @@ class ProblemList(Model, kw_only=True):
     problems: list[ShownProblem]
 
 
+class OfferedReference(Model, kw_only=True):
+    """A reference that a node may use; `from` is a node, `inputs` or `globals`.
+
+    `certain` means that it has a value whenever the node runs.
+    """
+
+    ref: str
+    source: str = field(name="from")
+    certain: bool
+    description: str
+
+
+class ReferenceList(Model, kw_only=True):
+    """The references that exist at a node."""
+
+    references: list[OfferedReference]
+
+
 class CheckedFile(NamedTuple):
     """The problems of a workflow, and what a person should know about how it was read."""
 
@@ -101,15 +124,23 @@ class Workflows:
 
     async def check(self, data: bytes) -> ProblemList:
         """Return everything that is wrong with a workflow, without saving it."""
-        _, found = await asyncio.to_thread(self._files.examine, data)
+        _, found = await asyncio.to_thread(self._examine, data)
         return ProblemList(problems=shown_problems(found))
+
+    async def references(self, data: bytes, node_id: str) -> ReferenceList:
+        """Return what a node of a workflow, also of an unfinished one, may refer to.
+
+        Raises NotFound without such a node, and WorkflowError for what is no workflow.
+        """
+        return await asyncio.to_thread(_references, data, node_id)
 
     async def save(self, data: bytes, caller: Caller, expected_id: str = "") -> WorkflowDetail:
         """Save a workflow, also one that cannot run yet: the answer has its problems.
 
         Raises Stale unless its `version` is the one on disk.
         """
-        checked = await asyncio.to_thread(check_to_save, self._files, data, expected_id)
+        parsed, found = await asyncio.to_thread(self._examine, data)
+        checked = check_to_save(parsed, found, expected_id)
         await self._resources.audit().record(
             "workflow.saved",
             caller.actor,
@@ -206,10 +237,15 @@ class Workflows:
         known = self._resources.folders.known_providers()
         return self._files.check(workflow_id, known_providers=known)[1]
 
+    def _examine(self, data: bytes) -> tuple[Parsed, list[Problem]]:
+        known = self._resources.folders.known_providers()
+        return self._files.examine(data, known_providers=known)
+
     def _read(self, workflow_id: str) -> WorkflowDetail:
         _refuse_bad_id(workflow_id)
         try:
-            path, parsed, problems = self._files.read_and_check(workflow_id)
+            known = self._resources.folders.known_providers()
+            path, parsed, problems = self._files.read_and_check(workflow_id, known_providers=known)
         except UsageError as error:
             raise NotFound(str(error)) from None
         if parsed.workflow is None:
@@ -243,6 +279,26 @@ def refuse_large_inputs(given: JsonObject) -> None:
             f"the inputs are larger than {MAX_INPUT_BYTES} bytes; put long texts into a file and "
             "give its path"
         )
+
+
+def _references(data: bytes, node_id: str) -> ReferenceList:
+    parsed = parse_workflow(data)
+    if parsed.workflow is None:
+        raise WorkflowError("the workflow could not be read", parsed.problems)
+    found = available_references(parsed, node_id)
+    if found is None:
+        raise NotFound(f"there is no node {short_repr(node_id)}")
+    return ReferenceList(
+        references=[
+            OfferedReference(
+                ref=one.reference,
+                source=one.source,
+                certain=one.certain,
+                description=one.description,
+            )
+            for one in found
+        ]
+    )
 
 
 def _refuse_bad_id(workflow_id: str) -> None:

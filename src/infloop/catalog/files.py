@@ -118,5 +118,11 @@ def read_folder(
 
 
 def in_file(name: str, problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems with the file name added to their place."""
-    return [replace(problem, place=f"{name}: {problem.place}") for problem in problems]
+    """Return the problems with the file name added to their place.
+
+    What they are about is not in the file that is looked at, so it is left out.
+    """
+    return [
+        replace(problem, place=f"{name}: {problem.place}", node_id=None, edge=None, field="")
+        for problem in problems
+    ]

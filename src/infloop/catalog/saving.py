@@ -23,9 +23,11 @@ from infloop.model.reading import repeats_a_key
 from infloop.store.files import private_directory, write_private
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from infloop.catalog.workflows import WorkflowCatalog
+    from infloop.model.parsing import Parsed
     from infloop.model.values import JsonObject
 
 _LOCK_SECONDS = 10.0
@@ -40,13 +42,12 @@ class Checked:
     problems: tuple[Problem, ...] = ()
 
 
-def check_to_save(catalog: WorkflowCatalog, data: bytes, expected_id: str = "") -> Checked:
-    """Return a workflow that can be saved and read again, with all its problems. Blocks.
+def check_to_save(parsed: Parsed, problems: Sequence[Problem], expected_id: str = "") -> Checked:
+    """Return a workflow that can be saved and read again, with all its problems.
 
     Raises WorkflowError with them for what is no workflow at all, or is not safe to keep: a pattern
     or a shell line that must never run, ids that are not unique, a protection that is not one.
     """
-    parsed, problems = catalog.examine(data)
     workflow = parsed.workflow
     if workflow is None or repeats_a_key(parsed.content) or not _is_shaped(parsed.content):
         raise WorkflowError("the workflow was not saved, because it could not be read", problems)

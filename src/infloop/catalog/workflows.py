@@ -167,10 +167,13 @@ class WorkflowCatalog:
         called = self._called(path, parsed)
         return _problems(parsed, called, known_providers, str(path), machine)
 
-    def examine(self, data: bytes) -> tuple[Parsed, list[Problem]]:
+    def examine(
+        self, data: bytes, *, known_providers: Collection[str] | None = None
+    ) -> tuple[Parsed, list[Problem]]:
         """Return the parsed content of a file that is not in a folder yet, and all its problems."""
         parsed = parse_workflow(data)
-        return parsed, _problems(parsed, self._called(self.user_dir / "new.json", parsed), None)
+        called = self._called(self.user_dir / "new.json", parsed)
+        return parsed, _problems(parsed, called, known_providers)
 
     def load_bundle(self, ref: str, *, known_providers: Collection[str] | None = None) -> Bundle:
         """Return a workflow with all it calls; raise WorkflowError with all problems."""

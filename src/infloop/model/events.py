@@ -311,6 +311,11 @@ def step_path(event: Event | Output) -> str:
     return getattr(event, "path", "")
 
 
+def is_within(path: str, step: str) -> bool:
+    """Say whether a path is `step` or inside it; an empty `step` contains every path."""
+    return not step or path == step or path.startswith((f"{step}/", f"{step}[", f"{step}{{"))
+
+
 _encoder = msgspec.json.Encoder()
 
 

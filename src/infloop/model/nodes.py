@@ -7,6 +7,7 @@ A node type is one class here. It declares:
 - the handles that it leaves by, and the outputs that it gives to later nodes;
 - the facts of `NodeBase`, which the engine, the checks, the taint analysis and the views read
   instead of comparing types;
+- how an editor shows it: its group, its stamp and the fields on its card;
 - the rules for its own configuration, in `check`.
 
 Then it is one line in `Node`. What a node with effects does is a file in `infloop.nodes`; the
@@ -15,7 +16,16 @@ outcome of a node without effects is a function in `infloop.engine.decide`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    get_args,
+)
 
 from pydantic import ConfigDict, Field
 
@@ -42,6 +52,7 @@ if TYPE_CHECKING:
 
 FrameKind: TypeAlias = Literal["round", "branch", "call"]
 UntrustedRule: TypeAlias = Literal["agents", "commands"]
+NodeGroup: TypeAlias = Literal["Control", "Agents", "Scripts", "Notes"]
 
 ERROR_MESSAGE = {"errorMessage": "Why the step failed; absent when it did not."}
 SESSION_OUTPUTS = ("sessionId", "sessionTokens", "sessionCostUsd")
@@ -63,6 +74,13 @@ class Size(FileModel):
     height: Number = field(0.0, "Height", "Pixels.")
 
 
+class HandleChoice(NamedTuple):
+    """Handles that depend on a field of the configuration: those for each of its values."""
+
+    field: str
+    handles: Mapping[str, tuple[str, ...]]
+
+
 class NodeBase(FileModel):
     """What every node has.
 
@@ -74,6 +92,13 @@ class NodeBase(FileModel):
     # The handles that it can leave by, and its outputs with their meaning.
     handles: ClassVar[tuple[str, ...]] = ("next", "error")
     outputs: ClassVar[Mapping[str, str]] = {}
+    # Which of the handles a node has, where that depends on its configuration.
+    handle_choice: ClassVar[HandleChoice | None] = None
+    # In an editor: where it is listed, three letters that stand for the type, and the paths of the
+    # configuration that its card shows.
+    group: ClassVar[NodeGroup] = "Control"
+    stamp: ClassVar[str] = ""
+    summary: ClassVar[tuple[str, ...]] = ()
     # Outputs that are lists or objects: a reference may go on inside them.
     nested_outputs: ClassVar[frozenset[str]] = frozenset()
     # Outputs that every visit has, with the values they have when a step failed before it had any.
@@ -197,6 +222,7 @@ class StartNode(NodeBase):
     """Where a run begins."""
 
     model_config = ConfigDict(title="Start", **LEAF)
+    stamp = "STA"
     handles = ("next",)
     is_start = True
     main_field = "id"
@@ -217,6 +243,8 @@ class EndNode(NodeBase):
     """Ends the run, or the branch or called workflow it is in, through all loops around it."""
 
     model_config = ConfigDict(title="End", **LEAF)
+    stamp = "END"
+    summary = ("outcome",)
     handles = ()
     is_end = True
     main_field = "outcome"
@@ -261,10 +289,18 @@ class AgentConfig(FileModel):
     loop_defaults: ClassVar[JsonObject] = {"useWorktree": True}
     protective_fields = frozenset({"useWorktree", "tools"})
 
-    provider_id: str = field("claude", "Provider", "The id of a provider manifest.")
-    prompt: str = field("", "Prompt", "What the agent is asked to do.", template=True, file=True)
+    provider_id: str = field(
+        "claude", "Provider", "The id of a provider manifest.", widget="provider"
+    )
+    prompt: str = field(
+        "", "Prompt", "What the agent is asked to do.", template=True, file=True, widget="text"
+    )
     cwd: Selector = field(
-        None, "Directory", "Where the agent works; the run's directory if empty.", template=True
+        None,
+        "Directory",
+        "Where the agent works; the run's directory if empty.",
+        template=True,
+        widget="directory",
     )
     timeout_ms: Milliseconds = field(
         0, "Time limit (ms)", "The agent is stopped after this long; 0 means no limit."
@@ -274,9 +310,14 @@ class AgentConfig(FileModel):
         "Profile",
         "The model that the agent uses; its provider's default if empty.",
         template=True,
+        widget="profile",
     )
     agent: Selector = field(
-        None, "Agent", "The named agent that a CLI provider should act as.", template=True
+        None,
+        "Agent",
+        "The named agent that a CLI provider should act as.",
+        template=True,
+        widget="agent",
     )
     use_worktree: Flag = USE_WORKTREE
     worktree: Selector = WORKTREE
@@ -323,6 +364,9 @@ class AgentNode(NodeBase):
     """Asks an agent (a CLI, an HTTP model or a script of turns) to do something."""
 
     model_config = ConfigDict(title="Agent", **LEAF)
+    group = "Agents"
+    stamp = "AGT"
+    summary = ("providerId", "prompt")
     outputs: ClassVar[Mapping[str, str]] = {
         "stdout": "All that the agent said.",
         "result": "Its last message.",
@@ -403,10 +447,18 @@ class ScriptConfig(FileModel):
         (), "Outputs", "Keys of the returned object that become outputs."
     )
     code: str = field(
-        "", "Code", "The script. References in it are not filled in; use inputs.", file=True
+        "",
+        "Code",
+        "The script. References in it are not filled in; use inputs.",
+        file=True,
+        widget="code",
     )
     cwd: Selector = field(
-        None, "Directory", "Where the script runs; the run's directory if empty.", template=True
+        None,
+        "Directory",
+        "Where the script runs; the run's directory if empty.",
+        template=True,
+        widget="directory",
     )
     timeout_ms: Milliseconds = field(
         60_000,
@@ -419,6 +471,9 @@ class ScriptNode(NodeBase):
     """Runs inline Python or TypeScript."""
 
     model_config = ConfigDict(title="Script", **LEAF)
+    group = "Scripts"
+    stamp = "SCR"
+    summary = ("language", "code")
     outputs: ClassVar[Mapping[str, str]] = {
         "result": "What run returned, types kept.",
         "stdout": "What the script printed.",
@@ -486,7 +541,11 @@ class Command(FileModel):
     )
     env: Variables = field({}, "Environment", "Variables for the command.", template=True)
     cwd: Selector = field(
-        None, "Directory", "Where it runs; the run's directory if empty.", template=True
+        None,
+        "Directory",
+        "Where it runs; the run's directory if empty.",
+        template=True,
+        widget="directory",
     )
     timeout_ms: Milliseconds = field(
         30_000,
@@ -515,9 +574,13 @@ class CheckCommand(Command):
 class Rubric(FileModel):
     """A question that a model answers with met or not met."""
 
-    rubric: str = field("", "Rubric", "What the text must fulfil.", template=True)
-    model: Selector = field(None, "Model", "The provider's default if empty.", template=True)
-    provider_id: str | None = field(None, "Provider", "Who judges; claude if empty.")
+    rubric: str = field("", "Rubric", "What the text must fulfil.", template=True, widget="text")
+    model: Selector = field(
+        None, "Model", "The provider's default if empty.", template=True, widget="profile"
+    )
+    provider_id: str | None = field(
+        None, "Provider", "Who judges; claude if empty.", widget="provider"
+    )
 
 
 class DevCheck(FileModel):
@@ -555,13 +618,18 @@ class ConditionConfig(FileModel):
         "Against",
         "The text to check; the output of the step before if missing.",
         template=True,
+        widget="text",
     )
     sentinel: Sentinel | None = field(None, "Sentinel", "For kind sentinel.")
     command: CheckCommand | None = field(None, "Command", "For kind command.")
     judge: Rubric | None = field(None, "Judge", "For kind judge.")
     dev: DevCheck | None = field(None, "Development loop", "For kind dev.")
     cwd: Selector = field(
-        None, "Directory", "Where a command runs, unless it names its own.", template=True
+        None,
+        "Directory",
+        "Where a command runs, unless it names its own.",
+        template=True,
+        widget="directory",
     )
 
 
@@ -569,6 +637,8 @@ class ConditionNode(NodeBase):
     """Met or not met. Directly in a loop, met ends the loop and not met begins the next round."""
 
     model_config = ConfigDict(title="Condition", **LEAF)
+    stamp = "CND"
+    summary = ("kind", "sentinel.pattern", "command.cmd", "judge.rubric", "dev.page")
     handles = ("met", "not_met", "error")
     outputs: ClassVar[Mapping[str, str]] = {
         "met": "Whether the condition holds.",
@@ -649,7 +719,7 @@ class ConditionNode(NodeBase):
 class CommandConfig(Command):
     """The shell line, and where it runs."""
 
-    timeout_ms: Whole = field(
+    timeout_ms: Milliseconds = field(
         600_000,
         "Time limit (ms)",
         "The command is stopped after this long; 0 means the operator's longest time.",
@@ -660,6 +730,9 @@ class CommandNode(NodeBase):
     """Runs a command that must succeed."""
 
     model_config = ConfigDict(title="Command", **LEAF)
+    group = "Scripts"
+    stamp = "CMD"
+    summary = ("cmd",)
     outputs: ClassVar[Mapping[str, str]] = {
         "stdout": "What the command printed.",
         "stderr": "Its diagnostics.",
@@ -724,6 +797,8 @@ class LoopNode(NodeBase):
     """Repeats its children, from the first on, until a condition is met or rounds run out."""
 
     model_config = ConfigDict(title="Loop", **required("id", "type"))
+    stamp = "LOP"
+    summary = ("maxIterations",)
     handles = ("next", "exhausted", "error")
     outputs: ClassVar[Mapping[str, str]] = {
         "iterations": "How many rounds began.",
@@ -776,6 +851,8 @@ class BranchNode(NodeBase):
     """Goes one way or the other."""
 
     model_config = ConfigDict(title="If", **LEAF)
+    stamp = "BRN"
+    summary = ("lhs", "op", "rhs")
     handles = ("true", "false", "error")
     outputs: ClassVar[Mapping[str, str]] = {
         "result": "Whether the comparison holds.",
@@ -816,12 +893,17 @@ class ParallelNode(NodeBase):
     """Runs its branches at the same time. A branch begins at each child no sibling leads to."""
 
     model_config = ConfigDict(title="Parallel", **required("id", "type"))
+    stamp = "PAR"
+    summary = ("mode",)
     handles = ("all_done", "first_done", "quorum_met", "error")
-    success: ClassVar[Mapping[str, str]] = {
-        "wait-all": "all_done",
-        "race": "first_done",
-        "quorum": "quorum_met",
-    }
+    handle_choice: ClassVar[HandleChoice] = HandleChoice(
+        "mode",
+        {
+            "wait-all": ("all_done", "error"),
+            "race": ("first_done", "error"),
+            "quorum": ("quorum_met", "error"),
+        },
+    )
     outputs: ClassVar[Mapping[str, str]] = {
         "mode": "The mode.",
         "completed": "How many branches succeeded.",
@@ -842,10 +924,11 @@ class ParallelNode(NodeBase):
 
     @classmethod
     def flow_handles(cls, config: Mapping[str, JsonValue]) -> tuple[str, ...]:
-        return (cls.success.get(str(config.get("mode", "wait-all")), "all_done"),)
+        chosen = cls.handle_choice.handles.get(str(config.get("mode", "wait-all")))
+        return chosen[:1] if chosen else cls.handles[:1]
 
     def exits(self) -> tuple[str, ...]:
-        return (self.success[self.config.mode], "error")
+        return self.handle_choice.handles[self.config.mode]
 
     def exits_depend_on(self) -> str:
         return f"mode {self.config.mode!r}"
@@ -867,7 +950,7 @@ class ParallelNode(NodeBase):
 class SubworkflowConfig(FileModel):
     """Which workflow, its inputs, and the outputs that are taken from it."""
 
-    workflow_id: str = field("", "Workflow", "The id of the workflow to call.")
+    workflow_id: str = field("", "Workflow", "The id of the workflow to call.", widget="workflow")
     inputs: dict[str, JsonValue] = field(
         {}, "Inputs", "Values for its inputs, by name.", template=True
     )
@@ -878,6 +961,8 @@ class SubworkflowNode(NodeBase):
     """Calls another workflow, which sees only what it is passed."""
 
     model_config = ConfigDict(title="Subworkflow", **LEAF)
+    stamp = "SUB"
+    summary = ("workflowId",)
     outputs: ClassVar[Mapping[str, str]] = {"status": "How it ended.", **ERROR_MESSAGE}
     trusted_outputs = frozenset({"status"})
     opens = "call"
@@ -901,19 +986,28 @@ class SubworkflowNode(NodeBase):
 class JudgeConfig(FileModel):
     """The candidates, the criteria, and the model that compares them."""
 
-    criteria: str = field("", "Criteria", "What makes a candidate good.", template=True)
+    criteria: str = field(
+        "", "Criteria", "What makes a candidate good.", template=True, widget="text"
+    )
     candidates: tuple[str, ...] = field((), "Candidates", "At least two texts.", template=True)
     judge_prompt: str | None = field(
-        None, "Judge's instructions", "Instead of the usual ones.", template=True
+        None, "Judge's instructions", "Instead of the usual ones.", template=True, widget="text"
     )
-    model: Selector = field(None, "Model", "The provider's default if empty.", template=True)
-    provider_id: str | None = field(None, "Provider", "Who judges; claude if empty.")
+    model: Selector = field(
+        None, "Model", "The provider's default if empty.", template=True, widget="profile"
+    )
+    provider_id: str | None = field(
+        None, "Provider", "Who judges; claude if empty.", widget="provider"
+    )
 
 
 class JudgeNode(NodeBase):
     """Asks a model which of several candidates is best."""
 
     model_config = ConfigDict(title="Judge", **LEAF)
+    group = "Agents"
+    stamp = "JDG"
+    summary = ("criteria",)
     outputs: ClassVar[Mapping[str, str]] = {
         "winner_index": "The number of the best candidate, from 0.",
         "winner": "Its text.",
@@ -964,7 +1058,7 @@ class ApprovalConfig(FileModel):
         "", "Question", "What a person allows or denies, in one line.", template=True
     )
     details: str = field(
-        "", "Details", "What the person should know, such as a diff.", template=True
+        "", "Details", "What the person should know, such as a diff.", template=True, widget="text"
     )
     timeout_ms: Milliseconds = field(
         0, "Timeout (ms)", "Without an answer until then it is denied; 0 means the server's time."
@@ -975,6 +1069,8 @@ class ApprovalNode(NodeBase):
     """Waits until a person allows or denies something."""
 
     model_config = ConfigDict(title="Approval", **LEAF)
+    stamp = "APR"
+    summary = ("question",)
     outputs: ClassVar[Mapping[str, str]] = {
         "answer": "`allowed`, or `denied`, also when nobody answered in time.",
         "why": "Who answered, and the note.",
@@ -1001,13 +1097,16 @@ class ApprovalNode(NodeBase):
 class SidenoteConfig(FileModel):
     """The note."""
 
-    text: str = field("", "Text", "For people; it has no effect.")
+    text: str = field("", "Text", "For people; it has no effect.", widget="text")
 
 
 class SidenoteNode(NodeBase):
     """A note on the canvas."""
 
     model_config = ConfigDict(title="Sidenote", **LEAF)
+    group = "Notes"
+    stamp = "NTE"
+    summary = ("text",)
     handles = ()
     runs = False
     step_key = "note"

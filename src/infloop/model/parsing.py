@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from infloop.model.nodes import NODE_MODELS, SidenoteNode
 from infloop.model.positions import JsonSource, at_the_top
+from infloop.model.problem_subjects import with_subjects
 from infloop.model.problems import Report, short_repr
 from infloop.model.reading import load_json, read_object
 from infloop.model.schema import Model, fit
@@ -92,7 +93,7 @@ def parse_content(
             f"{short_repr(workflow.id)} is not the name of its file, {short_repr(expected_id)}",
             "rename the file or change the id; a workflow is found by its file name",
         )
-    problems = tuple(source.located(report.problems))
+    problems = tuple(source.located(with_subjects(report.problems, raw)))
     return Parsed(workflow, problems, triggers, frozenset(unknown), source, files, raw)
 
 

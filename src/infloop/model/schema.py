@@ -37,7 +37,8 @@ from infloop.model.problems import MAX_PROBLEMS, place_of, short_repr
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pydantic_core import ErrorDetails
+    from pydantic import GetJsonSchemaHandler
+    from pydantic_core import CoreSchema, ErrorDetails
 
     from infloop.errors import Severity
     from infloop.model.problems import Report
@@ -71,8 +72,36 @@ def _short_enough(value: int) -> int:
     return value
 
 
+WidgetName: TypeAlias = Literal[
+    "agent",
+    "code",
+    "directory",
+    "duration",
+    "pattern",
+    "profile",
+    "provider",
+    "shell",
+    "text",
+    "variables",
+    "workflow",
+]
+"""How a form edits a field, where its type does not say so; `text` has several lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Widget:
+    """Says in the JSON Schema of a type how a form edits it."""
+
+    name: WidgetName
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(core), "widget": self.name}
+
+
 Whole = Annotated[int, Strict(), BeforeValidator(_whole), AfterValidator(_in_range)]
-Milliseconds = Annotated[Whole, AfterValidator(_short_enough)]
+Milliseconds = Annotated[Whole, AfterValidator(_short_enough), Widget("duration")]
 Number = Annotated[float, Strict(), AfterValidator(_in_range)]
 Flag = Annotated[bool, Strict()]
 
@@ -92,9 +121,9 @@ class Used:
     use: TextUse
 
 
-ShellLine = Annotated[str, Used("shell")]
-Variables = Annotated[dict[str, str], Used("variable")]
-Pattern = Annotated[str, Used("pattern")]
+ShellLine = Annotated[str, Used("shell"), Widget("shell")]
+Variables = Annotated[dict[str, str], Used("variable"), Widget("variables")]
+Pattern = Annotated[str, Used("pattern"), Widget("pattern")]
 Selector = Annotated[str | None, Used("selector")]
 
 
@@ -106,6 +135,7 @@ def field(
     template: bool = False,
     file: bool = False,
     secret: bool = False,
+    widget: WidgetName | None = None,
     alias: str | None = None,
     exclude_if: Callable[[Any], bool] | None = None,
 ) -> Any:
@@ -114,6 +144,7 @@ def field(
     template     the field, and every text inside it, may hold `{{references}}`
     file         a loop file may name a file that holds the text: `promptFile: fix.md`
     secret       the value is left out of the repr of its model
+    widget       how a form edits the field
     exclude_if   says which values need not be written
     """
     extra: dict[str, Any] = {"template": True} if template else {}
@@ -121,6 +152,8 @@ def field(
         extra["file"] = True
     if secret:
         extra["writeOnly"] = True
+    if widget:
+        extra["widget"] = widget
     return Field(
         default,
         alias=alias,

@@ -14,6 +14,7 @@ from infloop.model.events import (
     StepStarted,
     TreeRestored,
     TreeSaved,
+    is_within,
     step_path,
 )
 from infloop.model.nodes import node_model
@@ -166,11 +167,6 @@ def unfinished_restores(events: Iterable[Recorded]) -> list[TreeRestored]:
         elif isinstance(item.event, TreeRestored):
             found.append(item.event)
     return found
-
-
-def is_within(path: str, step: str) -> bool:
-    """Say whether a path is `step` or inside it; an empty `step` contains every path."""
-    return not step or path == step or path.startswith((f"{step}/", f"{step}[", f"{step}{{"))
 
 
 async def _all_events(run_log: RunLog, run_id: str) -> AsyncIterator[Recorded]:

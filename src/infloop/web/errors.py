@@ -14,6 +14,8 @@ from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+from infloop.application.models import to_json
+from infloop.application.problems import shown_problems
 from infloop.errors import (
     BudgetError,
     Conflict,
@@ -96,12 +98,17 @@ class Refused(InfloopError):
 class ShownProblem(BaseModel):
     """One thing that is wrong, where, and what to do."""
 
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
+
     place: str
     message: str
     hint: str = ""
     severity: str = "error"
     line: int | None = None
     column: int | None = None
+    node_id: str | None = None
+    edge: int | None = None
+    field: str = ""
 
 
 class ApiError(BaseModel):
@@ -126,17 +133,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def problem_objects(problems: Sequence[Problem]) -> list[JsonObject]:
     """Return problems for another program."""
-    return [
-        {
-            "place": problem.place,
-            "message": problem.message,
-            "hint": problem.hint,
-            "severity": problem.severity,
-            "line": problem.line,
-            "column": problem.column,
-        }
-        for problem in problems
-    ]
+    return [to_json(problem) for problem in shown_problems(problems)]
 
 
 def error_response(

@@ -114,6 +114,29 @@ async def test_appended_events_come_back_in_order(open_store: OpenStore, tmp_pat
         assert await store.run_log.events("r1", 11) == []
 
 
+async def test_the_events_of_a_step_are_read_from_the_end(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    paths = ["loop", "loop[1]/a", "loop[1]/ab", "loop-2", "loop[12]/a", "loop[1]/a/inner"]
+    items = [at(seq, StepStarted(path, "n", "agent", {})) for seq, path in enumerate(paths, 2)]
+    async with open_store(tmp_path) as store:
+        await store.run_log.create_run(new_run(), started())
+        await store.run_log.append("r1", 1, items)
+        for step, inside in {
+            "loop": [0, 1, 2, 4, 5],
+            "loop[1]": [1, 2, 5],
+            "loop[1]/a": [1, 5],
+            "loop-2": [3],
+            "none": [],
+        }.items():
+            found = await store.run_log.events_before("r1", 1 << 60, step=step)
+            assert found == ([items[index] for index in inside], None)
+        page = await store.run_log.events_before("r1", 1 << 60, step="loop[1]", limit=2)
+        assert page == ([items[2], items[5]], items[2].seq)
+        page = await store.run_log.events_before("r1", items[2].seq, step="loop[1]", limit=2)
+        assert page == ([items[1]], None)
+
+
 async def test_what_is_not_awaited_is_stored_by_the_time_a_flush_returns(
     open_store: OpenStore, tmp_path: Path
 ) -> None:
@@ -314,6 +337,11 @@ def test_any_mixture_of_events_and_deltas_is_restored_exactly(
             assert await store.run_log.events("r1", after, limit=limit) == later[:limit]
             between = [item for item in expected if after < item.seq <= after + 20]
             assert await store.run_log.events("r1", after, after + 20) == between
+            earlier = [item for item in expected if item.seq < after]
+            assert await store.run_log.events_before("r1", after, limit=limit) == (
+                earlier[-limit:],
+                earlier[-limit].seq if len(earlier) >= limit else None,
+            )
             without = [item for item in expected if not isinstance(item.event, Output)]
             assert await store.run_log.events("r1", include_output=False) == without
             assert (await store.run_log.load("r1")).events == without

@@ -31,7 +31,7 @@ from infloop.application.runs.models import (
     StepReport,
 )
 from infloop.errors import NotFound, UsageError
-from infloop.model.events import Output, StepStarted, step_path
+from infloop.model.events import Output, StepStarted, is_within, step_path
 from infloop.model.values import compact_json
 from infloop.runtime.runs.run_status import current_status, current_statuses
 from infloop.store.interfaces.queue import QueueEntry
@@ -462,19 +462,34 @@ class RunHistory:
 
     # -- events ------------------------------------------------------------------------------
 
-    async def log(self, run_id: str, after: int, limit: int, *, output: bool) -> EventPage:
-        """Return a page of a run's events, as the event stream shows them."""
-        from infloop.model.messages import expand
+    async def log(
+        self, run_id: str, after: int, limit: int, *, output: bool, step: str = ""
+    ) -> EventPage:
+        """Return a page of a run's events, as the event stream shows them.
 
+        With `step`, only what belongs to that step or is inside it.
+        """
         await self._log.run(run_id)
         batch = await self._log.events(run_id, after, limit=limit, include_output=output)
-        events = [
-            message
-            for recorded in batch
-            if output or not isinstance(recorded.event, Output)
-            for message in expand(recorded)
-        ]
-        return EventPage(events=events, next=batch[-1].seq if batch else None)
+        shown = [item for item in batch if is_within(step_path(item.event), step)]
+        return EventPage(
+            events=_messages(shown, output=output),
+            next=batch[-1].seq if batch else None,
+            previous=after + 1 if after else None,
+        )
+
+    async def log_before(
+        self, run_id: str, before: int, limit: int, *, output: bool, step: str = ""
+    ) -> EventPage:
+        """Return the last events before a sequence number, in order; see `log`."""
+        found = await self._log.events_before(
+            run_id, before, step=step, limit=limit, include_output=output
+        )
+        return EventPage(
+            events=_messages(found.items, output=output),
+            next=found.items[-1].seq if found.items else None,
+            previous=found.before_seq,
+        )
 
     async def events(self, run_id: str, after: int = 0) -> AsyncIterator[list[Recorded]]:
         """Yield what is recorded of a run so far, in batches."""
@@ -523,6 +538,13 @@ class RunHistory:
             ReplacedDirectory(directory=each.directory, snapshot=each.replaced)
             for each in await replacing_restores(self._log, run_id, after_seq)
         ]
+
+
+def _messages(items: Sequence[Recorded], *, output: bool) -> list[Message]:
+    from infloop.model.messages import expand
+
+    shown = (item for item in items if output or not isinstance(item.event, Output))
+    return [message for item in shown for message in expand(item)]
 
 
 def _summary(

@@ -205,10 +205,15 @@ class RunPage(Model, kw_only=True):
 
 
 class EventPage(Model, kw_only=True):
-    """Events of a run; pass `next` as `after` to get the following page."""
+    """Events of a run, in order; pass `next` as `after` to get the following page.
+
+    Pass `previous` as `before` to get the page before it; it is null at the beginning of the run.
+    With a step, a page may hold few events or none although there are more.
+    """
 
     events: list[Message]
     next: int | None = None
+    previous: int | None = None
 
 
 class DirectoryDiff(Model, kw_only=True):

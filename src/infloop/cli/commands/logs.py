@@ -17,8 +17,6 @@ from infloop.cli.arguments import add_json, add_run
 if TYPE_CHECKING:
     import argparse
 
-    from infloop.model.events import Recorded
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
@@ -39,6 +37,7 @@ async def _logs(args: argparse.Namespace) -> int:
     from infloop import app
     from infloop.cli.view.plain import JsonView, PlainView
     from infloop.cli.view.terminal import terminal_columns
+    from infloop.model.events import is_within, step_path
 
     async with app.open_application(app.settings()) as application:
         run = await application.history.find(args.run)
@@ -50,16 +49,6 @@ async def _logs(args: argparse.Namespace) -> int:
             else application.history.events(run.run_id)
         )
         async for batch in batches:
-            view.show([item for item in batch if _is_within(item, args.step)])
+            view.show([item for item in batch if is_within(step_path(item.event), args.step or "")])
         view.close()
     return 0
-
-
-def _is_within(item: Recorded, step: str | None) -> bool:
-    """Say whether an event belongs to the step at this path, or to a step inside it."""
-    if not step:
-        return True
-    from infloop.model.events import step_path
-
-    path = step_path(item.event)
-    return path == step or path.startswith((f"{step}/", f"{step}[", f"{step}{{"))

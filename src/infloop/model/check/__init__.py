@@ -7,6 +7,7 @@ thinks. The time is linear in the size of the file.
     context      what a rule is given: the workflow, the report, known workflows and providers
     graph        a workflow's nodes by id, and its edges
     flow         which step can run before which
+    available    the references that a node may use
 
     header       rules for the workflow itself: id, name, globals, limits, inputs
     ids          … ids of nodes, and the start node
@@ -40,6 +41,7 @@ from infloop.model.check.reach import check_reach
 from infloop.model.check.references import check_references
 from infloop.model.check.scripts import check_scripts
 from infloop.model.parsing import Parsed
+from infloop.model.problem_subjects import with_subjects
 from infloop.model.problems import Report
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ def check_workflow(
     """
     report = Report()
     unknown: frozenset[str] = frozenset()
-    source = workflow.source if isinstance(workflow, Parsed) else None
+    parsed = workflow if isinstance(workflow, Parsed) else None
     if isinstance(workflow, Parsed):
         for problem in workflow.problems:
             report.add(problem)
@@ -97,4 +99,6 @@ def check_workflow(
     )
     for rule in RULES:
         rule(check)
-    return source.located(report.problems) if source is not None else report.problems
+    if parsed is None or parsed.source is None:
+        return report.problems
+    return parsed.source.located(with_subjects(report.problems, parsed.content))

@@ -90,6 +90,46 @@ class Flow:
                         before[component[target]] |= bits
         return never
 
+    def always_before(self, start: str, node_id: str) -> set[str]:
+        """Return the nodes that were left on every way from `start` to a node.
+
+        Only points on one such way can be on all. Beginning at its first point, everything that can
+        be reached without the points after it is searched: the search has to pass the next point if
+        it reaches nothing behind that.
+        """
+        way = self._way(self.entered(start), self.entered(node_id))
+        place = {point: index for index, point in enumerate(way)}
+        seen = set(way)
+        always: set[int] = set()
+        furthest = 0
+        for index, first in enumerate(way):
+            if furthest <= index:
+                always.add(first)
+            waiting = [first]
+            while waiting:
+                for point in self._next[waiting.pop()]:
+                    furthest = max(furthest, place.get(point, 0))
+                    if point not in seen:
+                        seen.add(point)
+                        waiting.append(point)
+        return {name for name in self._number if self.left(name) in always}
+
+    def _way(self, first: int, last: int) -> list[int]:
+        """Return the points of one way between two points; empty if there is none."""
+        came_from = {first: first}
+        waiting = [first]
+        for point in waiting:  # the list grows during the loop
+            for target in self._next[point]:
+                if target not in came_from:
+                    came_from[target] = point
+                    waiting.append(target)
+        if last not in came_from:
+            return []
+        way = [last]
+        while way[-1] != first:
+            way.append(came_from[way[-1]])
+        return way[::-1]
+
     def _components(self) -> tuple[list[int], list[list[int]]]:
         """Return the strongly connected component of each point, and the points of each.
 

@@ -111,8 +111,8 @@ def _branch_output(
 def _out_of_order(check: CheckContext, reads: _Reads) -> None:
     """Report references to nodes that cannot have run before."""
     graph = check.graph
-    if graph.start is None or not graph.start.id or any(_leaves_container(graph)):
-        return  # an edge out of a container makes the order uncertain
+    if graph.start is None or not order_is_known(graph):
+        return
     reached = check.flow.reachable(graph.start.id)
     ordered = {
         pair: places
@@ -135,6 +135,14 @@ def _out_of_order(check: CheckContext, reads: _Reads) -> None:
             hint = "parallel branches, and ways that exclude each other, do not see each other"
         for place, reference in places:
             check.mistake(place, _never(reference, reason), hint)
+
+
+def order_is_known(graph: Graph) -> bool:
+    """Say whether the flow graph tells what runs before what: an edge out of a container hides it.
+
+    So does a start node without an id.
+    """
+    return bool(graph.start and graph.start.id) and not any(_leaves_container(graph))
 
 
 def _leaves_container(graph: Graph) -> Iterator[bool]:

@@ -113,6 +113,13 @@ class LoadedRun:
     events: list[Recorded]
 
 
+class EarlierEvents(NamedTuple):
+    """Items in order, and the sequence before which earlier ones are; None at the beginning."""
+
+    items: list[Recorded]
+    before_seq: int | None
+
+
 class TextPage(NamedTuple):
     """Part of a long text; offset and total are in characters."""
 
@@ -226,6 +233,21 @@ class RunLog(ABC):
 
         At most `limit` items, and fewer when they are large; only an empty answer means the end.
         A `Notice` stands where output was dropped because of the output limit.
+        """
+
+    @abstractmethod
+    async def events_before(
+        self,
+        run_id: str,
+        before_seq: int,
+        *,
+        step: str = "",
+        limit: int = 1000,
+        include_output: bool = True,
+    ) -> EarlierEvents:
+        """Return the last items before `before_seq`, in order; with `step`, those inside it.
+
+        At most `limit` items, and fewer when they are large or when `step` has few of them.
         """
 
     @abstractmethod

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from infloop.errors import NotFound
-from infloop.model.events import Output, Recorded, StepFinished, StepPassed
+from infloop.model.events import (
+    Output,
+    Recorded,
+    StepFinished,
+    StepPassed,
+    is_within,
+    step_path,
+)
 from infloop.model.values import JsonObject, JsonValue, compact_json
-from infloop.store.interfaces.run_log import Checkpoint, LoadedRun, TextPage
+from infloop.store.interfaces.run_log import Checkpoint, EarlierEvents, LoadedRun, TextPage
 from infloop.store.sqlite.batches import MAX_SEQ, Kind, decode_batch, row_id
 from infloop.store.sqlite.blobs import (
     Reference,
@@ -51,6 +58,37 @@ def read_events(
         if len(found) >= limit or size > ANSWER_BYTES:
             break
     return found[:limit]
+
+
+def read_events_before(
+    connection: sqlite3.Connection,
+    run_id: str,
+    before_seq: int,
+    step: str,
+    limit: int,
+    include_output: bool,
+) -> EarlierEvents:
+    """Return the last items before a sequence that are inside a step, reading backwards."""
+    key, _ = read_run(connection, run_id)
+    rows = connection.execute(
+        "SELECT id & 0xFFFFFFFF, kind, correlation_id, blobs, body FROM stretch"
+        " WHERE id BETWEEN ? AND ? AND (? OR kind = 'events') ORDER BY id DESC",
+        (row_id(key, 0), row_id(key, max(0, min(before_seq - 1, MAX_SEQ))), include_output),
+    )
+    found: list[Recorded] = []
+    size = 0
+    for row in rows:
+        for item in reversed(decode_batch(run_id, row, text_reader(connection))):
+            event = item.event
+            wanted = include_output or type(event) is not Output
+            if item.seq < before_seq and wanted and is_within(step_path(event), step):
+                found.append(item)
+                if len(found) == limit:
+                    return EarlierEvents(found[::-1], item.seq)
+        size += _size(row)
+        if size > ANSWER_BYTES:
+            return EarlierEvents(found[::-1], row[0])
+    return EarlierEvents(found[::-1], None)
 
 
 def all_items(connection: sqlite3.Connection, key: int, run_id: str) -> Iterator[Recorded]:

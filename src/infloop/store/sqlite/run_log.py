@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from infloop.errors import UsageError
 from infloop.store.interfaces.run_log import (
     Cursor,
+    EarlierEvents,
     LoadedRun,
     NewRun,
     Ownership,
@@ -128,6 +129,19 @@ class SqliteRunLog(RunLog):
     ) -> list[Recorded]:
         return await self._readers.run(
             reading.read_events, run_id, after_seq, until_seq, limit, include_output
+        )
+
+    async def events_before(
+        self,
+        run_id: str,
+        before_seq: int,
+        *,
+        step: str = "",
+        limit: int = 1000,
+        include_output: bool = True,
+    ) -> EarlierEvents:
+        return await self._readers.run(
+            reading.read_events_before, run_id, before_seq, step, limit, include_output
         )
 
     async def load(self, run_id: str, *, until_seq: int | None = None) -> LoadedRun:

@@ -132,11 +132,19 @@ async def read_log(
     run_id: RunId,
     app: App,
     after: Annotated[int, Query(ge=0, lt=1 << 62)] = 0,
+    before: Annotated[
+        int | None, Query(ge=0, lt=1 << 62, description="Read backwards; `after` is ignored.")
+    ] = None,
+    step: Annotated[
+        str, Query(max_length=1_000, description="A step, with everything inside it.")
+    ] = "",
     limit: Annotated[int, Query(ge=1, le=5_000)] = 1_000,
     output: Annotated[bool, Query(description="With what steps printed.")] = True,
 ) -> EventPage:
-    """Return a page of a run's events, as the event stream shows them."""
-    return await app.history.log(run_id, after, limit, output=output)
+    """Return a page of a run's events, as the event stream shows them; or the page before one."""
+    if before is not None:
+        return await app.history.log_before(run_id, before, limit, output=output, step=step)
+    return await app.history.log(run_id, after, limit, output=output, step=step)
 
 
 @ROUTER.get("/api/runs/{run_id}/diff", responses=documented(404))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request
+from fastapi import Query, Request
 
 from infloop.application.workflow_overview import WorkflowOverviewList
-from infloop.application.workflows import ProblemList, WorkflowDetail
+from infloop.application.workflows import ProblemList, ReferenceList, WorkflowDetail
 from infloop.web.errors import documented
 from infloop.web.routing import App, Who, router
 
@@ -38,6 +38,14 @@ async def make_workflow(request: Request, app: App, who: Who) -> WorkflowDetail:
 async def check_workflow(request: Request, app: App) -> ProblemList:
     """Return everything that is wrong with a workflow, without saving it."""
     return await app.workflows.check(await request.body())
+
+
+@ROUTER.post("/api/workflows/references", responses=documented(404, 422), openapi_extra=_BODY)
+async def list_references(
+    request: Request, app: App, node: Annotated[str, Query(max_length=200)]
+) -> ReferenceList:
+    """Return the references that exist at a node of a workflow, which may be unfinished."""
+    return await app.workflows.references(await request.body(), node)
 
 
 @ROUTER.get("/api/workflows/{workflow_id}", responses=documented(404, 422))

@@ -1,0 +1,252 @@
+"""What the console asks of the API: problems on their nodes, forms, references, pages of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.server import TOKEN, Client, Process, process, put_workflow, workflow
+from support.workflows import edges, node
+from support.workflows import workflow as graph
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("console")
+    put_workflow(folder / "data", workflow("tiny", "echo one", "echo two"))
+    with process(folder, api_token=TOKEN) as made:
+        yield made
+
+
+@pytest.fixture
+def client(served: Process) -> Client:
+    return served.client
+
+
+# -- problems ---------------------------------------------------------------------------------
+
+
+def test_a_problem_names_its_node_edge_and_field(client: Client) -> None:
+    asking = {"id": "fix me", "type": "agent", "config": {"providerId": "nobody", "timeoutMs": -1}}
+    looped = {"id": "loop-1", "type": "loop", "children": [asking], "config": {}}
+    content = {
+        "id": "wrong",
+        "name": "Wrong",
+        "inputs": [{"name": "n", "type": "number", "default": "many"}],
+        "nodes": [{"id": "start", "type": "start"}, looped, {"id": "odd", "type": "weather"}],
+        "edges": [
+            {"source": "start", "target": "loop-1"},
+            {"id": "e2", "source": "loop-1", "sourceHandle": "never", "target": "nowhere"},
+        ],
+    }
+    found = {
+        (each["nodeId"], each["edge"], each["field"])
+        for each in client.post("/api/workflows/check", content).json()["problems"]
+    }
+    assert {
+        ("fix me", None, "config.prompt"),
+        ("fix me", None, "config.providerId"),
+        ("fix me", None, "config.timeoutMs"),
+        ("odd", None, ""),
+        (None, 1, "target"),
+        (None, 1, "sourceHandle"),
+        (None, None, "inputs[0].default"),
+    } <= found
+
+
+def test_a_problem_of_a_called_workflow_is_on_no_node_of_the_caller(
+    served: Process, client: Client
+) -> None:
+    called = graph(
+        [node("start", "start"), node("asks", "agent")], edges("start next asks"), "called"
+    )
+    put_workflow(served.data, called)
+    calls = node("asks", "subworkflow", workflowId="called")
+    caller = graph([node("start", "start"), calls], edges("start next asks"))
+    problems = client.post("/api/workflows/check", caller).json()["problems"]
+    inside = [each for each in problems if "called" in each["place"]]
+    assert inside
+    assert all((each["nodeId"], each["field"]) == (None, "") for each in inside)
+
+
+def test_checking_saving_and_reading_answer_the_same_problems(client: Client) -> None:
+    content = graph([node("start", "start"), node("a", "agent")], edges("start next a"), "same")
+    checked = client.post("/api/workflows/check", content).json()["problems"]
+    saved = client.post("/api/workflows", content).json()
+    changed = client.ask("PUT", "/api/workflows/same", saved["workflow"]).json()
+    loaded = client.get("/api/workflows/same").json()
+
+    def about(problems: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        return [(each["nodeId"], each["field"], each["message"]) for each in problems]
+
+    assert about(checked)
+    assert set(saved) == set(changed) == set(loaded) == {"workflow", "problems"}
+    for other in (saved, changed, loaded):
+        assert about(other["problems"]) == about(checked)
+
+
+def test_a_problem_of_a_loop_file_is_on_the_node_that_it_becomes(
+    served: Process, client: Client
+) -> None:
+    (served.data / "workflows/looped.loop.yaml").write_text(
+        "name: Looped\nsteps:\n  - agent: nobody\n    id: fix\n    prompt: Fix it.\n"
+    )
+    problems = client.get("/api/workflows/looped").json()["problems"]
+    assert [(each["nodeId"], each["field"]) for each in problems] == [("fix", "config.providerId")]
+
+
+# -- the log of a run -------------------------------------------------------------------------
+
+
+def test_a_log_is_read_from_its_end_and_by_step(client: Client) -> None:
+    log = f"/api/runs/{client.run('tiny')['runId']}/log"
+    whole = client.get(log).json()["events"]
+    backwards: list[dict[str, Any]] = []
+    before: int | None = (1 << 62) - 1
+    pages = 0
+    while before is not None:
+        page = client.get(f"{log}?before={before}&limit=2").json()
+        assert [each["seq"] for each in page["events"]] == sorted(
+            each["seq"] for each in page["events"]
+        )
+        backwards[:0] = page["events"]
+        before, pages = page["previous"], pages + 1
+    assert backwards == whole
+    assert pages > 2
+    for query in ("step=c2", f"step=c2&before={(1 << 62) - 1}"):
+        inside = client.get(f"{log}?{query}").json()["events"]
+        assert inside == [each for each in whole if each.get("stepPath") == "c2"]
+        assert "two\n" in [each.get("line") for each in inside]
+
+
+# -- references -------------------------------------------------------------------------------
+
+ROUNDS = [node("fix", "agent", prompt="go"), node("check", "condition")]
+FLOW = graph(
+    [
+        node("start", "start"),
+        node("plan", "agent", prompt="go"),
+        node("if", "branch", lhs="a", rhs="b"),
+        node("yes", "script", outputs=["found"]),
+        node("no", "agent", prompt="go"),
+        node("loop", "loop", ROUNDS),
+        node("both", "parallel", [node("left", "agent"), node("right", "agent")]),
+        node("end", "agent", prompt="go"),
+        node("apart", "agent", prompt="go"),
+    ],
+    edges(
+        "start next plan next if true yes next loop next both all_done end",
+        "if false no next loop",
+        "fix next check",
+    ),
+    inputs=[{"name": "goal", "type": "string"}],
+    globals={"site": "x"},
+)
+
+
+def offered(client: Client, node_id: str) -> dict[str, bool]:
+    answer = client.post(f"/api/workflows/references?node={node_id}", FLOW)
+    assert answer.status == 200, answer.body
+    return {each["ref"]: each["certain"] for each in answer.json()["references"]}
+
+
+@pytest.mark.parametrize(
+    ("node_id", "certain", "possible", "never"),
+    [
+        ("start", ["inputs.goal", "globals.site"], [], ["plan.stdout", "end.stdout"]),
+        ("yes", ["plan.stdout", "if.result"], [], ["no.stdout", "loop.iterations", "yes.found"]),
+        ("fix", ["plan.result"], ["yes.found", "no.stdout", "check.stdout", "fix.result"],
+         ["loop.iterations", "end.stdout", "left.stdout"]),
+        ("left", ["loop.iterations", "plan.stdout"], ["fix.stdout"], ["right.stdout", "both.mode"]),
+        ("end", ["loop.broke", "both.completed", "both.children.left.status"],
+         ["left.stdout", "yes.found"], ["end.stdout"]),
+        ("apart", ["inputs.goal"], ["end.stdout", "plan.stdout"], []),
+    ],
+)  # fmt: skip
+def test_only_references_that_can_exist_are_offered(
+    client: Client, node_id: str, certain: list[str], possible: list[str], never: list[str]
+) -> None:
+    found = offered(client, node_id)
+    assert {ref: found.get(ref) for ref in certain} == dict.fromkeys(certain, True)
+    assert {ref: found.get(ref) for ref in possible} == dict.fromkeys(possible, False)
+    assert not set(never) & set(found)
+
+
+@pytest.mark.parametrize("node_id", ["yes", "fix", "left", "end"])
+def test_check_accepts_every_reference_that_is_offered(client: Client, node_id: str) -> None:
+    text = " ".join(f"{{{{{ref}}}}}" for ref in offered(client, node_id))
+    for each in (*FLOW["nodes"], *ROUNDS, *FLOW["nodes"][6]["children"]):
+        if each["id"] == node_id:
+            before, each["config"] = each["config"], {"prompt": text, "inputs": {"all": text}}
+            problems = client.post("/api/workflows/check", FLOW).json()["problems"]
+            each["config"] = before
+    assert not [each for each in problems if "can never resolve" in each["message"]]
+
+
+def test_references_of_an_unknown_node_or_workflow_are_an_error(client: Client) -> None:
+    assert client.post("/api/workflows/references?node=none", FLOW).status == 404
+    assert client.post("/api/workflows/references", FLOW).status == 400
+    answer = client.post("/api/workflows/references?node=a", [])
+    assert (answer.status, answer.json()["error"]) == (422, "invalid-workflow")
+
+
+# -- catalog ----------------------------------------------------------------------------------
+
+
+def test_the_catalog_says_how_an_editor_shows_each_node_type(client: Client) -> None:
+    catalog = client.get("/api/catalog").json()
+    nodes = {each["type"]: each for each in catalog["nodes"]}
+    stamps = [each["stamp"] for each in nodes.values()]
+    assert len(set(stamps)) == len(stamps)
+    assert all(len(stamp) == 3 and stamp.isupper() for stamp in stamps)
+    assert {name for name, each in nodes.items() if each["container"]} == {"loop", "parallel"}
+    assert nodes["agent"]["title"] == "Agent"
+    assert nodes["agent"]["group"] == "Agents"
+    for each in nodes.values():
+        for path in each["summary"]:
+            assert property_at(each["config"], path), (each["type"], path)
+        for part in each["variants"]:
+            assert property_at(each["config"], part), (each["type"], part)
+    modes = nodes["parallel"]["handlesBy"]
+    assert set(modes["handles"]) == set(property_at(nodes["parallel"]["config"], "mode")["enum"])
+    assert {name for handles in modes["handles"].values() for name in handles} == set(
+        nodes["parallel"]["handles"]
+    )
+    sources = catalog["settings"]["sources"]
+    assert sources["api_token"] == "environment"
+    assert set(sources) == set(catalog["settings"]["values"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "widget"),
+    [
+        ("agent", "prompt", "text"),
+        ("agent", "providerId", "provider"),
+        ("agent", "profile", "profile"),
+        ("agent", "timeoutMs", "duration"),
+        ("agent", "cwd", "directory"),
+        ("script", "code", "code"),
+        ("command", "cmd", "shell"),
+        ("command", "env", "variables"),
+        ("condition", "sentinel.pattern", "pattern"),
+        ("condition", "command.cmd", "shell"),
+        ("subworkflow", "workflowId", "workflow"),
+    ],
+)
+def test_a_field_says_how_a_form_edits_it(
+    client: Client, kind: str, path: str, widget: str
+) -> None:
+    nodes = {each["type"]: each for each in client.get("/api/catalog").json()["nodes"]}
+    assert property_at(nodes[kind]["config"], path)["widget"] == widget
+
+
+def property_at(schema: dict[str, Any], path: str) -> dict[str, Any]:
+    """The schema of a field of a configuration."""
+    here = schema
+    for name in path.split("."):
+        here = here["properties"][name]
+        if "$ref" in here:
+            here = {**schema["$defs"][here["$ref"].rpartition("/")[2]], **here}
+    return here
