@@ -1,6 +1,7 @@
 /** One log as it is shown: of a run, or of one step; its tail first, earlier pages on demand. */
 import { call } from "../api/client";
 import type { RunMessage } from "../api/feed/messages";
+import type { EventPage } from "../api/generated";
 import type { RunJournal } from "../run/journal";
 import { isWithin } from "../run/paths";
 import { type Row, RowFold } from "./rows";
@@ -70,7 +71,7 @@ export class LogModel {
       const found: RunMessage[] = [];
       // With a step, a page may be empty although there is more before it.
       while (this.before !== null && found.length === 0) {
-        const page = await call("GET /api/runs/{run_id}/log", {
+        const page: EventPage = await call("GET /api/runs/{run_id}/log", {
           path: { run_id: this.journal.runId },
           query: { before: this.before, step: this.step, limit },
         });
