@@ -184,9 +184,7 @@ export function Log({ journal, step, first, linked, onLink }: Props) {
       </div>
       {follow.isPaused && (
         <div className={css.paused} role="status">
-          <span>
-            ‖ Paused{follow.newRows > 0 && `, ${plural(follow.newRows, "new line")}`}
-          </span>
+          <span>‖ Paused{follow.newRows > 0 && `, ${plural(follow.newRows, "new line")}`}</span>
           <Button onClick={follow.follow} aria-keyshortcuts="f">
             Follow
           </Button>

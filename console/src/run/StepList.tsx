@@ -5,6 +5,7 @@ import { StateMark } from "../ui/StateMark/StateMark";
 import { lookOf } from "../ui/StateMark/states";
 import { safeText } from "../ui/safeText";
 import { Tally } from "../ui/Tally/Tally";
+import { useNarrow } from "../ui/useMedia";
 import type { Line } from "./outline";
 import css from "./StepList.module.css";
 import { outcomeOf, roundsOf, stateOf, type TreeItem, totalsOf } from "./tree";
@@ -24,7 +25,7 @@ const TOUCH_ROW = 44;
 /** The steps of a run: loops with a tally, their rounds, branches; many rounds are folded. */
 export function StepList({ lines, selected, now, onSelect, onToggle, onUnfold }: Props) {
   const box = useRef<HTMLDivElement>(null);
-  const row = matchMedia("(max-width: 699px)").matches ? TOUCH_ROW : ROW;
+  const row = useNarrow() ? TOUCH_ROW : ROW;
   const virtual = useVirtualizer({
     count: lines.length,
     getScrollElement: () => box.current,

@@ -33,7 +33,10 @@ export function Why({ why, steps, actions, onSelect }: Props) {
         </p>
         <span className={css.next}>
           {first?.approval && (
-            <Link href={`/approvals/${encodeURIComponent(first.approval.id)}`} className={css.review}>
+            <Link
+              href={`/approvals/${encodeURIComponent(first.approval.id)}`}
+              className={css.review}
+            >
               Review
             </Link>
           )}

@@ -75,4 +75,3 @@ function leadsTo(item: TreeItem, selected: string): boolean {
 function isInside(path: string, outer: string): boolean {
   return "/[{".includes(path[outer.length] ?? " ");
 }
-

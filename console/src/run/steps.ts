@@ -80,7 +80,9 @@ export function isOpen(step: Step): boolean {
 
 /** When a step ended; an open one lasts until now. */
 export function endOf(step: Step, now: number): number {
-  return step.durationMs === null ? Math.max(now, step.startedAt) : step.startedAt + step.durationMs;
+  return step.durationMs === null
+    ? Math.max(now, step.startedAt)
+    : step.startedAt + step.durationMs;
 }
 
 type Started = Extract<RunMessage, { type: "node_started" }>;

@@ -24,9 +24,13 @@ export function whyLines(known: Explanation, steps: readonly Step[]): WhyLine[] 
 export function causeText(cause: Cause): string {
   const kind = cause.kind ?? "";
   const text =
-    { cli: "by command line", rewind: "by rewind", import: "imported", api: "by API", mcp: "by MCP" }[
-      kind as string
-    ] ?? `by ${kind}`;
+    {
+      cli: "by command line",
+      rewind: "by rewind",
+      import: "imported",
+      api: "by API",
+      mcp: "by MCP",
+    }[kind as string] ?? `by ${kind}`;
   return cause.detail ? `${text} (${cause.detail})` : text;
 }
 
@@ -64,7 +68,9 @@ function running(known: Explanation, steps: readonly Step[]): WhyLine[] {
 
 function positionText(position: Position, known: Explanation, steps: readonly Step[]): string {
   const loops = position.loops
-    .map((loop) => (loop.maxRounds ? `round ${loop.round} of ${loop.maxRounds}` : `round ${loop.round}`))
+    .map((loop) =>
+      loop.maxRounds ? `round ${loop.round} of ${loop.maxRounds}` : `round ${loop.round}`,
+    )
     .join(", ");
   const time = position.waitingUntil
     ? `waits until ${clock(position.waitingUntil)}`
@@ -90,7 +96,9 @@ function ended(known: Explanation): WhyLine[] {
   if (!ending) return [{ text: status }];
   if (status === "succeeded") {
     const reached = known.reached;
-    return [{ text: reached ? `reached ${reached}, and nothing follows` : "it is over", step: reached }];
+    return [
+      { text: reached ? `reached ${reached}, and nothing follows` : "it is over", step: reached },
+    ];
   }
   const error = ending.error.startsWith(BUDGET) ? ending.error.slice(BUDGET.length).trim() : "";
   if (status === "paused") {
@@ -98,13 +106,22 @@ function ended(known: Explanation): WhyLine[] {
     return [{ text: `its budget is used up: ${error}; it goes on with ${next}`, step: next }];
   }
   if (known.stop) {
-    return [{ text: `asked to stop at ${clock(known.stop.at)}: ${known.stop.reason}` }, ...at(known)];
+    return [
+      { text: `asked to stop at ${clock(known.stop.at)}: ${known.stop.reason}` },
+      ...at(known),
+    ];
   }
   if (ending.interrupted) {
-    return [{ text: "its process ended without finishing it; that was recorded later" }, ...at(known)];
+    return [
+      { text: "its process ended without finishing it; that was recorded later" },
+      ...at(known),
+    ];
   }
   const lines: WhyLine[] = [
-    { text: error ? `its budget ran out: ${error}` : ending.error, step: ending.failedStep || last?.path },
+    {
+      text: error ? `its budget ran out: ${error}` : ending.error,
+      step: ending.failedStep || last?.path,
+    },
   ];
   if (last?.error) {
     const after = last.nextPath ? `the run went on to ${last.nextPath}` : "nothing followed it";
@@ -131,7 +148,9 @@ function evidence(known: Explanation): WhyLine[] {
   return [
     ...known.denials.map((text) => ({ text })),
     ...known.notices.map(({ level, message }) => ({ text: `${level}: ${message}` })),
-    ...known.resumedAt.map((time) => ({ text: `its process had died; resumed at ${dateTime(time)}` })),
+    ...known.resumedAt.map((time) => ({
+      text: `its process had died; resumed at ${dateTime(time)}`,
+    })),
     ...(known.newWorkflow ? [{ text: "goes on with another version of its workflow" }] : []),
     ...known.ancestors.map(({ runId, startedAt }) => ({
       text: `rewound from run ${shortId(runId)} of ${dateTime(startedAt)}`,

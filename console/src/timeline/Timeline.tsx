@@ -33,7 +33,7 @@ export function Timeline({ steps, tree, now, selected, onSelect }: Props) {
   const height = AXIS + lanes.length * LANE;
   return (
     <div ref={box} className={css.box}>
-      <svg width={width} height={height} className={css.svg} role="group" aria-label="Timeline">
+      <svg width={width} height={height} className={css.svg} role="img" aria-label="Timeline">
         <defs>
           <pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse">
             <path d="M-1 1l2-2M0 6l6-6M5 7l2-2" className={css.hatch} />
@@ -78,7 +78,6 @@ function LaneRow({ lane, y, x, selected, onSelect, onUnfold }: LaneProps) {
   const letters = Math.floor((GUTTER - 12 - indent) / LETTER);
   return (
     <g transform={`translate(0 ${y})`} data-lane={lane.key}>
-      {/* biome-ignore lint/a11y/useKeyWithClickEvents: the list of steps takes the keys */}
       {/* biome-ignore lint/a11y/noStaticElementInteractions: the list of steps takes the keys */}
       <text x={8 + indent} y={15} className={css.name} onClick={choose}>
         <title>{safeText(lane.path)}</title>
@@ -110,7 +109,6 @@ function BarShape({ bar, x, isSelected, onSelect }: BarProps) {
   const letters = Math.floor((wide - 6) / LETTER);
   const title = `${bar.path}: ${bar.state}, ${duration(bar.to - bar.from)}`;
   return (
-    // biome-ignore lint/a11y/useKeyWithClickEvents: the list of steps takes the keys
     // biome-ignore lint/a11y/noStaticElementInteractions: the list of steps takes the keys
     <g
       className={css.bar}

@@ -97,8 +97,8 @@ export function spanOf(steps: readonly Step[], now: number): [number, number] {
 }
 
 const ROUND_MS = [
-  1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5,
-  72e5, 216e5, 864e5,
+  1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5,
+  36e5, 72e5, 216e5, 864e5,
 ];
 
 /** Times at which an axis has a tick: about one every `room` pixels. */

@@ -1,0 +1,38 @@
+import type { RunDetail } from "../../api/generated";
+import { ApplyDialog } from "../../run/ApplyDialog";
+import type { RunActions } from "../../run/actions";
+import { CompareDialog } from "../../run/CompareDialog";
+import { LimitDialog } from "../../run/LimitDialog";
+import { RewindDialog } from "../../run/RewindDialog";
+import type { Step } from "../../run/steps";
+
+interface Props {
+  run: RunDetail;
+  steps: readonly Step[];
+  actions: RunActions;
+}
+
+/** The dialog of the action that was asked for. */
+export function RunDialogs({ run, steps, actions }: Props) {
+  const { asked, ask, resume, goTo } = actions;
+  const close = () => ask(null);
+  if (asked?.what === "rewind") {
+    return (
+      <RewindDialog
+        runId={run.runId}
+        to={asked.step}
+        steps={steps}
+        onClose={close}
+        onStarted={goTo}
+      />
+    );
+  }
+  if (asked?.what === "apply") return <ApplyDialog runId={run.runId} onClose={close} />;
+  if (asked?.what === "compare") {
+    return <CompareDialog runId={run.runId} workflowId={run.workflowId} onClose={close} />;
+  }
+  if (asked?.what === "raise-limit") {
+    return <LimitDialog onClose={close} onResume={(maxCostUsd) => resume({ maxCostUsd })} />;
+  }
+  return null;
+}
