@@ -10,7 +10,7 @@ COMPILE := .venv/bin/uv pip compile -q --universal --python-version 3.11 --gener
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-parts test-agents test-browser test-container test-load
-.PHONY: mutants check lint docs bench console lock clean
+.PHONY: mutants check lint docs bench console console-check lock clean
 
 help:
 	@echo "make demo      watch a loop turn failing tests green"
@@ -26,6 +26,7 @@ help:
 	@echo "make docs      remake the generated parts of the documents"
 	@echo "make bench     measure infloop beside its peers"
 	@echo "make console   build the web console from its sources; needs Node.js"
+	@echo "make console-check  check the console's sources, and that its build is committed; needs Node.js"
 	@echo "make lock      choose newer versions of the packages infloop is built and tested with"
 	@echo "make clean     remove everything that was made"
 
@@ -44,7 +45,7 @@ test-agents: $(READY)
 
 test-browser: $(READY)
 	@tools/test_parts.sh browser
-	@.venv/bin/pytest -q -m browser tests/web tests/attacks tests/supervisor $(PYTEST)
+	@.venv/bin/pytest -q -m browser tests/console tests/web tests/attacks tests/supervisor $(PYTEST)
 
 test-container: $(READY)
 	@tools/test_parts.sh container
@@ -79,6 +80,13 @@ console: $(READY)
 	.venv/bin/python tools/console_types.py
 	cd console && npm ci --no-fund --no-audit --loglevel=error && npm run build
 
+console-check: $(READY)
+	.venv/bin/python tools/console_types.py --check
+	cd console && npm ci --no-fund --no-audit --loglevel=error && npm run check && npm run build
+	@git diff --exit-code --stat -- src/infloop/web/console && \
+		test -z "$$(git status --porcelain -- src/infloop/web/console)" || \
+		{ echo "the built console is not that of its sources: run make console and commit it" >&2; exit 1; }
+
 lock: $(READY)
 	$(COMPILE) --all-extras --group dev pyproject.toml -o requirements.lock
 	$(COMPILE) --group bench pyproject.toml -o requirements-bench.lock
@@ -86,7 +94,7 @@ lock: $(READY)
 
 clean:
 	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	rm -rf dist build bench/out .agents .mutants
+	rm -rf dist build bench/out .agents .mutants console/node_modules
 	find src tests tools bench -name __pycache__ -prune -exec rm -rf {} +
 
 $(READY): requirements.lock pyproject.toml tools/bootstrap.sh

@@ -175,7 +175,7 @@ async def test_a_command_has_a_limit_whether_its_author_thought_of_one_or_not(
 
     step = StepContext(
         run_id="r", path="n", node="n", iteration=0, attempt=1, workdir=str(tmp_path),
-        allows_directory=allows_directory, write_output=lambda _text, _stream: None, drain=drain,
+        allows_directory=allows_directory, write_output=lambda *_: None, drain=drain,
         sandbox=lambda: noted,
         environment=lambda extra=None: {**ENV, **(extra or {})}, provider=provider,
         interpreters=Interpreters(), max_output_bytes=1 << 20, max_command_ms=most_ms,

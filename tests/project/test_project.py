@@ -156,7 +156,7 @@ def test_the_check_that_decides_can_be_run() -> None:
     commands = (ROOT / ".ci/run").read_text().splitlines()
     assert "export REQUIRE_TEST_PARTS=1" in commands
     assert commands.index("tools/test_parts.sh") < commands.index("tests test")
-    assert {"make lint", "tests test"} < set(commands)
+    assert {"make lint", "make console-check", "tests test"} < set(commands)
 
 
 MAKE = """#!/bin/sh
@@ -168,10 +168,10 @@ case "$*" in $FAILS) exit 2 ;; esac
 @pytest.mark.parametrize(
     ("fails", "code", "runs"),
     [
-        ("nothing", 0, ["lint", "test-agents", "test-container", "test"]),
+        ("nothing", 0, ["lint", "console-check", "test-agents", "test-container", "test"]),
         ("lint", 2, ["lint"]),
-        ("test", 0, ["lint", "test-agents", "test-container", "test", "test again"]),
-        ("test*", 2, ["lint", "test-agents", "test-agents again"]),
+        ("test", 0, ["lint", "console-check", "test-agents", "test-container", "test", "test again"]),
+        ("test*", 2, ["lint", "console-check", "test-agents", "test-agents again"]),
     ],
 )
 def test_tests_that_fail_are_repeated_once(

@@ -213,7 +213,7 @@ async def test_the_kind_may_have_been_told_before(tmp_path: Path, sandbox: HostS
     bench = Bench(tmp_path, sandbox, begun, options, STOP, permissions={"edit": "allow"})
     parts = await bench.parts()
     assert parts[1:3] == [
-        Tool("edit", "Edit x"),
+        Tool("edit", "Edit x", id="t1"),
         ProviderNotice("[permissions] allowed: edit Edit x (permissions.edit is 'allow')"),
     ]
 
@@ -260,11 +260,11 @@ async def test_a_conversation_becomes_parts_in_order(tmp_path: Path, sandbox: Ho
     assert merged(await bench.parts("Look — \ud83d")) == [
         Session("sess-1"),
         Text("I look."),
-        Tool("read", "Read x.txt"),
-        ToolResult("line 1↵line 2"),
+        Tool("read", "Read x.txt", id="t1"),
+        ToolResult("line 1↵line 2", id="t1"),
         ProviderNotice("[plan] 1 of 2 done write it"),
-        Tool("execute", "Run it"),
-        ToolResult('{"code":1}'),
+        Tool("execute", "Run it", id="t1"),
+        ToolResult('{"code":1}', id="t1", failed=True),
         Text("\nAll well\nIt is DONE"),
         Done(0, "It is DONE"),
     ]
@@ -289,7 +289,7 @@ async def test_a_tool_that_is_announced_and_no_more_is_shown_at_the_end(
 ) -> None:
     begun = tool("tool_call", title="Read x", kind="read", status="pending")
     parts = await Bench(tmp_path, sandbox, begun, STOP).parts()
-    assert parts[1:] == [Tool("read", "Read x"), Done(0)]
+    assert parts[1:] == [Tool("read", "Read x", id="t1"), Done(0)]
 
 
 @pytest.mark.parametrize(

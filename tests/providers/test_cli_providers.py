@@ -572,7 +572,7 @@ async def through_the_node(
         attempt=1,
         workdir=str(tmp_path),
         allows_directory=allows_directory,
-        write_output=lambda text, stream: shown.append((text, stream)),
+        write_output=lambda text, stream, _tool=None: shown.append((text, stream)),
         drain=drain,
         sandbox=lambda: sandbox,
         environment=lambda extra=None: dict(VARIABLES),

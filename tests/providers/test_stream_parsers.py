@@ -102,7 +102,7 @@ def test_claude_says_its_text_as_it_comes() -> None:
 def test_claude_uses_a_tool_apart_from_what_it_says() -> None:
     parts = read(claude(), transcript("claude.tool"))
     assert said(parts) == "I will write.\nIt is DONE"
-    assert only(parts, Tool) == [Tool("Write", "/workspace/hello.txt")]
+    assert only(parts, Tool) == [Tool("Write", "/workspace/hello.txt", id="toolu_1_1")]
     (answered,) = only(parts, ToolResult)
     assert answered.summary.startswith("File created successfully at: /workspace/hello.txt")
     assert used(parts) == Usage(200, 40, 60, 0, OPUS)
@@ -120,8 +120,8 @@ def test_what_a_sub_agent_says_is_not_what_the_agent_says() -> None:
     parts = read(claude(), transcript("claude.subagent"))
     assert said(parts) == "I ask another.\nAll is well"
     assert only(parts, Tool) == [
-        Tool("general-purpose", "look around", "subagent"),
-        Tool("Bash", "echo DONE"),
+        Tool("general-purpose", "look around", "subagent", "toolu_1_1"),
+        Tool("Bash", "echo DONE", id="toolu_2_1"),
     ]
     assert [part.kind for part in only(parts, ToolResult)] == ["tool", "subagent"]
 
@@ -175,10 +175,13 @@ def test_codex_uses_tools_apart_from_what_it_says() -> None:
     parts = read(codex(), transcript("codex.tool"))
     assert said(parts) == "I will write.\nIt is DONE"
     assert only(parts, Tool) == [
-        Tool("patch", "add /workspace/hello.txt"),
-        Tool("shell", "/bin/bash -lc 'cat hello.txt; exit 3'"),
+        Tool("patch", "add /workspace/hello.txt", id="item_2"),
+        Tool("shell", "/bin/bash -lc 'cat hello.txt; exit 3'", id="item_3"),
     ]
-    assert only(parts, ToolResult) == [ToolResult("completed"), ToolResult("exit 3 hello")]
+    assert only(parts, ToolResult) == [
+        ToolResult("completed", id="item_2"),
+        ToolResult("exit 3 hello", id="item_3", failed=True),
+    ]
     assert parts[-1] == Done(None, "It is DONE")
 
 
@@ -389,7 +392,7 @@ def test_a_tool_is_shown_in_one_harmless_line(name: str, given: Any, shown: str)
 def test_what_a_tool_answered_is_shown_in_one_line(content: Any, shown: str) -> None:
     block = {"type": "tool_result", "tool_use_id": "t", "content": content}
     assert read(claude(), frames({"type": "user", "message": {"content": [block]}})) == [
-        ToolResult(shown)
+        ToolResult(shown, id="t")
     ]
 
 
@@ -402,19 +405,23 @@ def test_what_a_tool_answered_is_shown_in_one_line(content: Any, shown: str) -> 
         (
             {"type": "mcp_tool_call", "server": "s", "tool": "t", "arguments": {"a": 1},
              "result": {"content": [{"type": "text", "text": "fine"}]}, "status": "completed"},
-            [Tool("s.t", '{"a":1}'), ToolResult("fine")],
+            [Tool("s.t", '{"a":1}', id="1"), ToolResult("fine", id="1")],
         ),
         (
             {"type": "mcp_tool_call", "server": "s", "tool": "t",
              "error": {"message": "no"}, "status": "failed"},
-            [Tool("s.t", "null"), ToolResult("no")],
+            [Tool("s.t", "null", id="1"), ToolResult("no", id="1", failed=True)],
         ),
         (
             {"type": "collab_tool_call", "tool": "spawn_agent", "prompt": "look",
              "status": "completed"},
-            [Tool("spawn_agent", "look", "subagent"), ToolResult("completed", "subagent")],
+            [Tool("spawn_agent", "look", "subagent", "1"),
+             ToolResult("completed", "subagent", "1")],
         ),
-        ({"type": "web_search", "query": "q"}, [Tool("web_search", "q"), ToolResult("done")]),
+        (
+            {"type": "web_search", "query": "q"},
+            [Tool("web_search", "q", id="1"), ToolResult("done", id="1")],
+        ),
         ({"type": "reasoning", "text": "DONE?"}, []),
         ({"type": "todo_list", "items": [{"text": "DONE", "completed": True}]}, []),
         ({"type": "something new", "text": "DONE"}, []),

@@ -287,7 +287,7 @@ async def test_a_step_that_waits_is_cleaned_like_one_that_ends() -> None:
     redactor = Redactor(lambda: [Secret("known", TOKEN)])
     performer = redactor.wrap_performer(wait, lambda _, detectors: told.extend(detectors))
     step: Any = None
-    outcome = await performer(step, lambda _, __: None)
+    outcome = await performer(step, lambda *_: None)
     assert (outcome.outputs, outcome.error) == ({"said": [MARKER]}, f"until {MARKER}")
     assert told == ["known"]
 

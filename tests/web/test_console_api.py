@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.server import TOKEN, Client, Process, process, put_workflow, workflow
+from support.eventually import eventually
+from support.server import TOKEN, Client, Events, Process, process, put_workflow, workflow
 from support.workflows import edges, node
 from support.workflows import workflow as graph
 
@@ -119,6 +122,117 @@ def test_a_log_is_read_from_its_end_and_by_step(client: Client) -> None:
         inside = client.get(f"{log}?{query}").json()["events"]
         assert inside == [each for each in whole if each.get("stepPath") == "c2"]
         assert "two\n" in [each.get("line") for each in inside]
+
+
+def put_agent(data: Path, *actions: dict[str, Any]) -> None:
+    """An agent that does what the actions say."""
+    folder = data / "providers"
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = {"id": "bot", "label": "Bot", "description": "scripted", "transport": "scripted"}
+    (folder / "bot.json").write_text(json.dumps({**manifest, "script": "bot.turns"}))
+    (folder / "bot.turns").write_text(json.dumps({"turns": [{"do": list(actions)}]}))
+
+
+def test_a_tool_call_is_structured_in_log_and_stream_and_holds_no_secret(
+    served: Process, client: Client
+) -> None:
+    put_agent(
+        served.data,
+        {"text": "I look."},
+        {"shell": f"echo {TOKEN}"},
+        {"replace": "missing", "old": "a", "new": "b"},
+    )
+    asks = node("a", "agent", providerId="bot", prompt="go")
+    put_workflow(served.data, graph([node("start", "start"), asks], edges("start next a"), "asks"))
+    run = client.run("asks")
+    assert run["status"] == "succeeded", run
+    path = f"/api/runs/{run['runId']}"
+    logged = [each for each in client.get(f"{path}/log").json()["events"] if "tool" in each]
+    with Events(client, f"{path}/events") as stream:
+        streamed = [each for each in stream if "tool" in each]
+    assert streamed == logged
+    assert [each["tool"] for each in logged] == [
+        {"id": "1.1", "name": "Bash", "phase": "start", "kind": "tool", "failed": False},
+        {"id": "1.1", "name": "Bash", "phase": "end", "kind": "tool", "failed": False},
+        {"id": "1.2", "name": "Edit", "phase": "start", "kind": "tool", "failed": False},
+        {"id": "1.2", "name": "Edit", "phase": "end", "kind": "tool", "failed": True},
+    ]
+    assert all(each["stream"] == "tool" and each["stepPath"] == "a" for each in logged)
+    assert logged[0]["line"].startswith("[tool: Bash] echo ")
+    assert TOKEN not in json.dumps(logged)
+
+
+# -- triggers and the audit log ---------------------------------------------------------------
+
+
+def test_the_deliveries_of_a_trigger_say_what_became_of_each(client: Client) -> None:
+    wanted = [{"lhs": "{{body.go}}", "op": "==", "rhs": "yes"}]
+    hook = {"name": "hook", "enabled": True, "workflowId": "tiny", "match": wanted}
+    made = client.post("/api/triggers", {**hook, "pluginId": "generic", "verifyOptional": True})
+    assert made.status == 201, made.body
+    trigger = made.json()["trigger"]
+    address = f"/api/webhook/{trigger['id']}"
+    queued = client.post(address, {"go": "yes"})
+    assert queued.status == 202
+    assert client.post(address, {"go": "no"}).status == 204
+    found = client.get(f"/api/triggers/{trigger['id']}/deliveries").json()["deliveries"]
+    assert [(each["verdict"], each["status"]) for each in found] == [
+        ("ignored", 204),
+        ("queued", 202),
+    ]
+    assert found[0]["runId"] is None
+    assert found[1]["correlationId"] == queued.json()["correlationId"]
+    assert client.finished(found[1]["runId"])["status"] == "succeeded"
+    assert all(each["at"] > 1_700_000_000_000 and each["count"] == 1 for each in found)
+    assert (
+        len(client.get(f"/api/triggers/{trigger['id']}/deliveries?limit=1").json()["deliveries"])
+        == 1
+    )
+    assert client.get("/api/triggers/aaaaaaaaaaaaaaaaaaaaaa/deliveries").status == 404
+
+
+def test_a_request_with_a_wrong_signature_is_a_refused_delivery(client: Client) -> None:
+    hook = {"name": "signed", "enabled": True, "workflowId": "tiny", "pluginId": "github"}
+    secret = "s" * 40
+    made = client.post("/api/triggers", {**hook, "eventType": "issues", "secret": secret})
+    name = made.json()["trigger"]["id"]
+    assert client.post(f"/api/webhook/{name}", {}).status == 401
+    path = f"/api/triggers/{name}/deliveries"
+    (refused,) = eventually(lambda: client.get(path).json()["deliveries"])  # noted afterwards
+    assert (refused["verdict"], refused["status"], refused["runId"]) == ("refused", 401, None)
+    assert refused["reason"]
+
+
+def test_a_trigger_has_a_mark_that_is_no_credential_and_its_next_time(client: Client) -> None:
+    schedule = {"cron": "30 9 * * 1-5", "timeZone": "UTC", "misfire": "skip"}
+    content = {"name": "daily", "enabled": True, "workflowId": "tiny", "kind": "schedule"}
+    trigger = client.post("/api/triggers", {**content, "schedule": schedule}).json()["trigger"]
+    assert trigger["nextAt"] % 86_400_000 == (9 * 60 + 30) * 60_000
+    assert trigger["mark"] not in trigger["id"]
+    assert trigger["mark"].isalnum()
+    off = client.ask("PUT", f"/api/triggers/{trigger['id']}", {**trigger, "enabled": False})
+    assert off.status == 200, off.body
+    assert (off.json()["trigger"]["nextAt"], off.json()["trigger"]["mark"]) == (
+        None,
+        trigger["mark"],
+    )
+    (entry,) = client.get("/api/audit?event=trigger.changed&limit=1").json()["entries"]
+    assert entry["details"]["trigger"] == f"#{trigger['mark']}"
+
+
+def test_the_audit_log_is_read_page_by_page(client: Client) -> None:
+    for number in range(3):
+        client.post("/api/workflows", workflow(f"paged-{number}", "true"))
+    path = "/api/audit?event=workflow"
+    whole = client.get(path).json()["entries"]
+    paged: list[dict[str, Any]] = []
+    before: str | None = ""
+    while before is not None:
+        page = client.get(f"{path}&limit=2&before={before}").json()
+        paged, before = paged + page["entries"], page["next"]
+    assert len(whole) > 2
+    assert paged == whole
+    assert client.get(f"{path}&before=unknown").json()["entries"] == []
 
 
 # -- references -------------------------------------------------------------------------------

@@ -578,7 +578,8 @@ async def test_a_stranger_is_answered_before_the_audit_log_is_written(tmp_path: 
         assert existing.json()["error"] == unknown.json()["error"]
         path = "/api/audit?event=webhook.refused"
         (entry,) = eventually(lambda: client.get(path).json()["entries"])
-        assert entry["details"] == {"trigger": fingerprint(trigger["id"]), "name": "Any"}
+        about = {"trigger": fingerprint(trigger["id"]), "name": "Any"}
+        assert entry["details"] == {**about, "status": 401}
         assert entry["correlationId"] == existing.headers["x-correlation-id"]
 
     async with here(tmp_path, api_token=TOKEN) as served:

@@ -8,8 +8,10 @@
 
     runs/        start, cancel, resume, rewind, list, read, follow, explain, apply
     workflows    list, read, check, save, delete
+    workflow_drafts  a first workflow, and one from a file, before they are saved
     triggers     what starts workflows without a person
     trigger_models  triggers and plugins as every surface shows them
+    trigger_deliveries  what became of firings
     trigger_firing  from a trigger that fires to a run in the queue
     lookup_cache files that are read once for many requests
     approvals    questions that wait for a person

@@ -22,10 +22,14 @@ POLL_SECONDS = 0.2
 
 
 class AuditPage(Model, kw_only=True):
-    """Entries, newest first; `unreadable` counts the lines that hold none."""
+    """Entries, newest first; `unreadable` counts the lines that hold none.
+
+    Pass `next` as `before` to get the following page; it is null if there is none.
+    """
 
     entries: list[AuditEntry]
     unreadable: int
+    next: str | None
 
 
 class BrokenLine(Model, kw_only=True):
@@ -53,9 +57,11 @@ class AuditTrail:
         self._log = resources.audit
         self._directory = resources.folders.audit
 
-    async def newest(self, wanted: AuditFilter, limit: int) -> AuditPage:
-        found = await asyncio.to_thread(newest, self._directory, wanted, limit)
-        return AuditPage(entries=found.entries, unreadable=found.unreadable)
+    async def newest(self, wanted: AuditFilter, limit: int, before: str = "") -> AuditPage:
+        """Return the newest entries; `before` is the hash of one, and older ones follow."""
+        found = await asyncio.to_thread(newest, self._directory, wanted, limit, before)
+        last = found.entries[-1].hash if len(found.entries) == limit else None
+        return AuditPage(entries=found.entries, unreadable=found.unreadable, next=last)
 
     async def follow(self, wanted: AuditFilter, limit: int) -> AsyncIterator[AuditEntry]:
         """Yield the newest entries, oldest first, and then each new one, without end."""

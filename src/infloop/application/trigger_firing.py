@@ -131,7 +131,7 @@ class TriggerFiring:
     async def _record(self, answer: WebhookAnswer, correlation_id: str, count: int = 1) -> None:
         trigger = self.lookup.trigger(answer.trigger_id)
         name = trigger.display_name if trigger else ""
-        details = _details(answer.trigger_id, name, answer.detail)
+        details = _details(answer.trigger_id, name, answer.detail) | {"status": answer.status}
         await self._audit.record(
             "webhook.ignored" if answer.status == 204 else "webhook.refused",
             Actor("webhook"),
@@ -280,6 +280,7 @@ class TriggerFiring:
                 kind.queued_event,
                 kind.actor,
                 correlation_id=correlation_id,
+                run_id=added.run_id,
                 workflow_id=firing.workflow_id,
                 details=_details(firing.trigger_id, firing.cause.detail),
             )

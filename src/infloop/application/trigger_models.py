@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from infloop.application.models import Model
 from infloop.application.problems import ShownProblem
+from infloop.model.audit import fingerprint
 from infloop.model.plugin import Plugin
 from infloop.model.trigger import Trigger
 from infloop.model.values import JsonObject, JsonValue
@@ -44,10 +45,13 @@ class WatchedFiles(Model, kw_only=True):
 class TriggerView(Model, kw_only=True):
     """A trigger. `secretSet` says whether it has a secret.
 
-    `missed` counts the times of a schedule that somebody is asked about.
+    The id of a webhook is its credential; `mark` is its fingerprint, which may be shown. It is the
+    `trigger` of audit entries and refused firings, without the `#`. `nextAt` is the next time of a
+    schedule that is enabled. `missed` counts the times of a schedule that somebody is asked about.
     """
 
     id: str
+    mark: str
     name: str
     kind: str
     enabled: bool
@@ -62,6 +66,7 @@ class TriggerView(Model, kw_only=True):
     schedule: Schedule | UnsetType = UNSET
     files: WatchedFiles | UnsetType = UNSET
     last_fired_at: int | None
+    next_at: int | None
     created_at: int | UnsetType = UNSET
     updated_at: int | UnsetType = UNSET
     secret_set: bool
@@ -182,7 +187,7 @@ class WebhookAccepted(Model, kw_only=True):
     correlation_id: str
 
 
-def trigger_view(trigger: Trigger, missed: int) -> TriggerView:
+def trigger_view(trigger: Trigger, missed: int, next_at: int | None) -> TriggerView:
     """Return a trigger without its secrets."""
     content = trigger.to_json()
     for name in SECRETS:
@@ -193,6 +198,8 @@ def trigger_view(trigger: Trigger, missed: int) -> TriggerView:
         "name": trigger.display_name,
         "secretSet": bool(trigger.secret),
         "missed": missed,
+        "mark": fingerprint(trigger.id).removeprefix("#"),
+        "nextAt": next_at,
     }
     return msgspec.convert(shown, TriggerView)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infloop.application.problems import shown_problems
+from infloop.application.trigger_deliveries import DeliveryList, read_deliveries
 from infloop.application.trigger_models import (
     SECRETS,
     DryRun,
@@ -82,10 +83,16 @@ class Triggers:
         found = await asyncio.to_thread(self._lookup.triggers.all)
         wanted = [one for one in found if workflow_id in (None, one.workflow_id)]
         missed = self._missed()
-        return TriggerList(triggers=[_view(one, missed) for one in wanted])
+        return TriggerList(triggers=[self._view(one, missed) for one in wanted])
 
     async def read(self, trigger_id: str) -> TriggerDetail:
         return TriggerDetail(trigger=self._shown(await self.find(trigger_id)))
+
+    async def deliveries(self, trigger_id: str, limit: int) -> DeliveryList:
+        """Return what became of the newest firings of a trigger; raise NotFound."""
+        await self.find(trigger_id)
+        audit = self._resources.folders.audit
+        return await asyncio.to_thread(read_deliveries, audit, trigger_id, limit)
 
     async def find_id(self, name: str) -> str:
         """Return the id of the trigger that has this name, or whose id begins so.
@@ -147,7 +154,7 @@ class Triggers:
         return TriggerReport(
             id=file.id,
             problems=shown_problems([*file.problems, *self.problems_of(trigger, confinement)]),
-            trigger=_view(trigger, missed),
+            trigger=self._view(trigger, missed),
             event=kind.describe(trigger),
             details=list(kind.details(trigger, self._now())),
             takes_requests=kind.takes_requests,
@@ -480,7 +487,13 @@ class Triggers:
         return {name: state.question for name, state in states.items() if state.question}
 
     def _shown(self, trigger: Trigger) -> TriggerView:
-        return _view(trigger, self._missed())
+        return self._view(trigger, self._missed())
+
+    def _view(self, trigger: Trigger, missed: Mapping[str, Missed]) -> TriggerView:
+        own = missed.get(trigger.id)
+        kind = kind_named(trigger.kind)
+        next_at = kind.next_at(trigger, self._now()) if trigger.enabled else None
+        return trigger_view(trigger, own.count if own else 0, next_at)
 
     async def _record(
         self, event: EventName, trigger: Trigger, caller: Caller, outcome: str = ""
@@ -500,11 +513,6 @@ class Triggers:
     def _wake(self) -> None:
         if self._scheduler is not None:
             self._scheduler.wake()
-
-
-def _view(trigger: Trigger, missed: Mapping[str, Missed]) -> TriggerView:
-    own = missed.get(trigger.id)
-    return trigger_view(trigger, own.count if own else 0)
 
 
 def _unknown(trigger_id: str) -> NotFound:
@@ -545,7 +553,7 @@ def _content(data: bytes) -> JsonObject:
     content = read_object(data, report)
     if content is None or report.failed:
         raise _invalid(report.problems)
-    for name in ("secretSet", "missed"):
+    for name in ("secretSet", "missed", "mark", "nextAt"):
         content.pop(name, None)
     return content
 

@@ -235,6 +235,14 @@ def utc_text(time: int) -> str:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def utc_ms(text: str) -> int:
+    """Return the milliseconds of a time that `utc_text` wrote; 0 for any other text."""
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
 def fingerprint(credential: str) -> str:
     """Return what identifies a credential in the log without revealing it.
 
@@ -320,7 +328,8 @@ class AuditFilter(msgspec.Struct, frozen=True):
     """Selects entries; an empty field matches everything.
 
     `event` is a name or an area (`run`, `login`), `actor` a kind or a name, `run` the beginning of
-    a run's id, `since` and `until` times in milliseconds.
+    a run's id, `since` and `until` times in milliseconds. `events` are names of which any matches,
+    and `trigger` is the fingerprint of a trigger.
     """
 
     event: str = ""
@@ -329,6 +338,8 @@ class AuditFilter(msgspec.Struct, frozen=True):
     correlation_id: str = ""
     since: int | None = None
     until: int | None = None
+    events: frozenset[str] = frozenset()
+    trigger: str = ""
 
     def includes(self, entry: AuditEvent) -> bool:
         """Say whether an entry matches."""
@@ -339,6 +350,8 @@ class AuditFilter(msgspec.Struct, frozen=True):
             and (not self.correlation_id or entry.correlation_id == self.correlation_id)
             and (self.since is None or utc_text(self.since) <= entry.time)
             and (self.until is None or entry.time <= utc_text(self.until))
+            and (not self.events or entry.event in self.events)
+            and (not self.trigger or entry.details.get("trigger") == self.trigger)
         )
 
     def _is_area_of(self, event: str) -> bool:

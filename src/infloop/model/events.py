@@ -286,14 +286,28 @@ Event: TypeAlias = (
 )
 
 
+ToolKind: TypeAlias = Literal["tool", "subagent"]
+
+
+class ToolCall(msgspec.Struct, frozen=True, rename="camel"):
+    """A tool call that an agent starts or ends; both have the same id within their step."""
+
+    id: str
+    name: str
+    phase: Literal["start", "end"]
+    kind: ToolKind = "tool"
+    failed: bool = False
+
+
 class Output(msgspec.Struct, frozen=True, tag="output", rename="camel"):
-    """A piece of the output of a running step."""
+    """A piece of the output of a running step; `tool` if it is about a tool call."""
 
     path: str
     node: str
     text: str
     stream: Literal["stdout", "stderr", "tool"] = "stdout"
     iteration: int = 0
+    tool: ToolCall | None = None
 
 
 class Recorded(msgspec.Struct, frozen=True, rename="camel"):

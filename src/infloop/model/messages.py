@@ -99,12 +99,13 @@ class NodeWaiting(_Message, kw_only=True, tag="node_waiting"):
 
 
 class StdoutChunk(_Message, kw_only=True, tag="stdout_chunk"):
-    """Text that a step printed."""
+    """Text that a step printed; `tool` if it is about a tool call of an agent."""
 
     node_id: str
     line: str
     loop_iteration: int = 0
     stream: str = "stdout"
+    tool: events.ToolCall | UnsetType = UNSET
 
 
 class ConditionChecked(_Message, kw_only=True, tag="condition_checked"):
@@ -207,6 +208,7 @@ def _messages(event: events.Event | events.Output, place: dict[str, Any]) -> Ite
                 line=event.text,
                 loop_iteration=event.iteration,
                 stream=event.stream,
+                tool=event.tool or UNSET,
             )
         case events.StepPassed():
             yield _started(event, place)

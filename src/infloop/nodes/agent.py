@@ -10,6 +10,7 @@ from infloop.errors import StepError
 from infloop.model.values import JsonObject, as_text
 from infloop.nodes.base import Outcome, failed, tail, whole_number
 from infloop.nodes.session import session_cost_usd, session_outputs, session_usage
+from infloop.nodes.tool_calls import ToolCalls
 from infloop.providers.base import (
     Answer,
     Cost,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 PARTS_BETWEEN_DRAINS = 64
 PIECE_CHARS = 4 << 10
 """How much of a long part is passed on at a time."""
+LINE_CHARS = 1_000
+"""The longest line about a tool call."""
 
 
 async def perform(step: StepContext, config: JsonObject) -> Outcome:
@@ -125,13 +128,14 @@ async def _read_answer(
     step: StepContext, provider: Provider, request: Request, answer: Answer
 ) -> None:
     parts = cast("AsyncGenerator[AnswerPart]", provider.ask(request))
+    calls = ToolCalls(request.attempt)
     count = 0
     try:
         async for part in parts:
             known = len(answer.denials)
             answer.add(part)
             if not _is_denial(part) or len(answer.denials) > known:
-                await _write(step, part)
+                await _write(step, part, calls)
             count += 1
             if count % PARTS_BETWEEN_DRAINS == 0:
                 await step.drain()
@@ -143,7 +147,7 @@ def _is_denial(part: AnswerPart) -> bool:
     return isinstance(part, ProviderNotice) and part.is_denial
 
 
-async def _write(step: StepContext, part: AnswerPart) -> None:
+async def _write(step: StepContext, part: AnswerPart, calls: ToolCalls) -> None:
     match part:
         case Text(text):
             await _write_pieces(step, text, "stdout")
@@ -151,7 +155,11 @@ async def _write(step: StepContext, part: AnswerPart) -> None:
             step.warn(line, "")
         case ProviderNotice(line, is_denial=True):
             step.warn(line, "permissions")
-        case Tool() | ToolResult() | ProviderNotice():
+        case Tool() | ToolResult():
+            line = part.line
+            shown = line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]}…"
+            step.write_output(f"{shown}\n", "tool", calls.note(part))
+        case ProviderNotice():
             await _write_pieces(step, f"{part.line}\n", "tool")
         case Stderr(text):
             await _write_pieces(step, text, "stderr")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from infloop.model.events import NoticeTopic
+    from infloop.model.events import NoticeTopic, ToolCall
     from infloop.model.values import JsonObject
     from infloop.policy.permissions import AskPerson
     from infloop.providers.base import Provider
@@ -105,12 +105,18 @@ class Interpreters:
     typescript_missing: str = "no TypeScript runtime was found"
 
 
+class WriteOutput(Protocol):
+    """Passes output of a step on: a text, its stream, and the tool call that it is about."""
+
+    def __call__(self, text: str, stream: str, tool: ToolCall | None = None, /) -> None: ...
+
+
 class StepContext(msgspec.Struct, frozen=True):
     """Everything that one step may use.
 
     allows_directory  says whether a step may work in a directory
     dev_loops         returns the development loops that run now
-    write_output      passes output on; the second argument is the stream
+    write_output      passes output on
     drain             waits until more output can be taken
     warn              adds a warning to the run
     ask_person        returns the function with which to ask a person; None if nobody is asked
@@ -123,7 +129,7 @@ class StepContext(msgspec.Struct, frozen=True):
     attempt: int
     workdir: str
     allows_directory: Callable[[str], Awaitable[bool]]
-    write_output: Callable[[str, str], None]
+    write_output: WriteOutput
     drain: Callable[[], Awaitable[None]]
     sandbox: Callable[[], Sandbox]
     environment: Environment

@@ -20,6 +20,7 @@ from typing import (
 
 import msgspec
 
+from infloop.model.events import ToolKind
 from infloop.sandbox.keepers.capture import Capture
 
 if TYPE_CHECKING:
@@ -115,11 +116,15 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """The agent used a tool or a sub-agent; it is not part of its text."""
+    """The agent used a tool or a sub-agent; it is not part of its text.
+
+    `id` is the agent's own name for the call, where it has one.
+    """
 
     name: str
     summary: str
-    kind: Literal["tool", "subagent"] = "tool"
+    kind: ToolKind = "tool"
+    id: str = ""
 
     @property
     def line(self) -> str:
@@ -128,10 +133,12 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """The result of a tool or a sub-agent."""
+    """The result of a tool or a sub-agent; `id` is that of the call."""
 
     summary: str
-    kind: Literal["tool", "subagent"] = "tool"
+    kind: ToolKind = "tool"
+    id: str = ""
+    failed: bool = False
 
     @property
     def line(self) -> str:

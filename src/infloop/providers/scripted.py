@@ -215,7 +215,8 @@ def _edit(action: Action, cwd: str) -> list[AnswerPart]:
         target = _inside(cwd, action.replace)
         before = target.read_text() if target.exists() else ""
         if action.old not in before:
-            return [Tool("Edit", action.replace), ToolResult("the text to replace was not found")]
+            missing = ToolResult("the text to replace was not found", failed=True)
+            return [Tool("Edit", action.replace), missing]
         target.write_text(before.replace(action.old, action.new, 1))
         return [Tool("Edit", action.replace), ToolResult("replaced")]
     if action.delete is not None:

@@ -27,6 +27,7 @@ from infloop.model.events import (
     StepStarted,
     StopRequested,
     TemplateWarning,
+    ToolCall,
 )
 from infloop.model.messages import expand, to_json
 from infloop.model.problems import Report
@@ -117,6 +118,7 @@ class _Message(msgspec.Struct, rename="camel"):
     loop_iteration: Annotated[int, msgspec.Meta(ge=0, le=_LATEST)] = 0
     line: str = ""
     stream: Literal["stdout", "stderr", "tool"] = "stdout"
+    tool: ToolCall | None = None
     branch: str = ""
     outputs: JsonObject = msgspec.field(default_factory=dict)
     duration_ms: Annotated[float, msgspec.Meta(ge=0, le=_LATEST)] = 0
@@ -263,7 +265,8 @@ class _Steps:
                 )
                 yield self._open[node]
             case "stdout_chunk":
-                yield Output(path, node, message.line, message.stream, self._iteration(message))
+                iteration = self._iteration(message)
+                yield Output(path, node, message.line, message.stream, iteration, message.tool)
             case "node_finished":
                 self._open.pop(node, None)
                 yield StepFinished(

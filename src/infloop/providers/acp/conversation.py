@@ -114,9 +114,8 @@ class _RunningTool(NamedTuple):
     answer: str = ""
     yielded: bool = False
 
-    @property
-    def part(self) -> Tool:
-        return Tool(self.kind, self.title)
+    def part(self, call: str) -> Tool:
+        return Tool(self.kind, self.title, id=call)
 
 
 class Conversation:
@@ -317,7 +316,7 @@ class Conversation:
         error = ""
         if stopped != "end_turn":
             error = _STOP_REASONS.get(stopped) or f"the agent stopped: {one_line(stopped, 80)!r}"
-        pending = [tool.part for tool in self._tools.values() if not tool.yielded]
+        pending = [tool.part(name) for name, tool in self._tools.items() if not tool.yielded]
         return [*pending, *([used] if used.has_tokens else []), self._end(error)]
 
     def _new_usage(self, total: Usage) -> Usage:
@@ -392,9 +391,11 @@ class Conversation:
             _answer(call) or before.answer,
             yielded=before.yielded or not announced,
         )
-        parts: list[AnswerPart] = [tool.part] if tool.yielded and not before.yielded else []
+        name = call.tool_call_id
+        parts: list[AnswerPart] = [tool.part(name)] if tool.yielded and not before.yielded else []
         if call.status in ("completed", "failed"):
-            parts.append(ToolResult(tool.answer or str(call.status)))
+            failed = call.status == "failed"
+            parts.append(ToolResult(tool.answer or str(call.status), id=name, failed=failed))
         elif len(self._tools) < MAX_TOOLS and len(call.tool_call_id) <= MAX_NAME_CHARS:
             self._tools[call.tool_call_id] = tool
         return parts

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse, ToolCallPart
 
+    from infloop.model.events import ToolKind
     from infloop.providers.builtin.models import Emit, OpenModel
     from infloop.tools.gate import Gate
     from infloop.tools.gate import ToolResult as GateResult
@@ -146,9 +147,10 @@ class Conversation:
 
     async def _call(self, gate: Gate, call: ToolCallPart) -> GateResult:
         name = one_line(call.tool_name, 80)
-        kind = "subagent" if name == SUBAGENT or self._is_subagent else "tool"
+        is_subagent = name == SUBAGENT or self._is_subagent
+        kind: ToolKind = "subagent" if is_subagent else "tool"
         summary = one_line(call.args_as_json_str(), MAX_SUMMARY_CHARS)
-        await self._emit(Tool(name, summary, kind))  # type: ignore[arg-type]
+        await self._emit(Tool(name, summary, kind, call.tool_call_id))
         try:
             result = await gate.call(call.tool_name, _arguments(call))
         except AuditError as error:
@@ -168,7 +170,8 @@ class Conversation:
                 ProviderNotice(f"[leaks] {name} returned secrets: {found}", is_warning=True)
             )
         shown = f"{result.code}: {result.text}" if result.code else result.text
-        await self._emit(ToolResult(one_line(shown, MAX_SUMMARY_CHARS), kind))  # type: ignore[arg-type]
+        answer = one_line(shown, MAX_SUMMARY_CHARS)
+        await self._emit(ToolResult(answer, kind, call.tool_call_id, failed=bool(result.code)))
         self._note(call, result)
         return result
 

@@ -43,6 +43,7 @@ from infloop.providers.json_lines import (
 )
 
 if TYPE_CHECKING:
+    from infloop.model.events import ToolKind
     from infloop.model.values import JsonObject
     from infloop.providers.lines import Line
 
@@ -216,16 +217,18 @@ class ClaudeStream:
                 self._subagents.add(as_str(block.get("id")))
             task = as_str(given.get("description")) or as_str(given.get("prompt"))
             kind = as_str(given.get("subagent_type")) or "general-purpose"
-            return Tool(one_line(kind), one_line(task), "subagent")
-        return Tool(one_line(name), _summary(name, given))
+            return Tool(one_line(kind), one_line(task), "subagent", as_str(block.get("id")))
+        return Tool(one_line(name), _summary(name, given), id=as_str(block.get("id")))
 
     def _read_user(self, record: JsonObject) -> list[AnswerPart]:
         results: list[AnswerPart] = []
         for block in as_objects(as_object(record.get("message")).get("content")):
             if block.get("type") == "tool_result":
                 answer = one_line(_content(block.get("content")))
-                is_subagent = as_str(block.get("tool_use_id")) in self._subagents
-                results.append(ToolResult(answer, "subagent" if is_subagent else "tool"))
+                call = as_str(block.get("tool_use_id"))
+                kind: ToolKind = "subagent" if call in self._subagents else "tool"
+                failed = block.get("is_error") is True
+                results.append(ToolResult(answer, kind, call, failed))
         return results
 
     # -- usage ---------------------------------------------------------------------------------

@@ -160,7 +160,8 @@ class CodexJson:
         tool = _tool(item)
         if tool is None:
             return []
-        parts = [*self._read_begun(item), ToolResult(_answer(item), tool.kind)]
+        result = ToolResult(_answer(item), tool.kind, tool.id, _has_failed(item))
+        parts = [*self._read_begun(item), result]
         self._started.discard(as_str(item.get("id")))
         self._calls_listed -= item.get("exit_code") == _NOT_STARTED
         if _was_denied(item):
@@ -233,23 +234,28 @@ def _was_denied(item: JsonObject) -> bool:
 
 def _tool(item: JsonObject) -> Tool | None:
     """Return the tool call that an item describes, or None for any other item."""
+    call = as_str(item.get("id"))
     match item.get("type"):
         case "command_execution":
-            return Tool("shell", one_line(as_str(item.get("command"))))
+            return Tool("shell", one_line(as_str(item.get("command"))), id=call)
         case "file_change":
             changes = as_objects(item.get("changes"))[:MAX_CHANGES_SHOWN]
             files = [f"{as_str(one.get('kind'))} {as_str(one.get('path'))}" for one in changes]
-            return Tool("patch", one_line("; ".join(files)))
+            return Tool("patch", one_line("; ".join(files)), id=call)
         case "mcp_tool_call":
             name = f"{as_str(item.get('server'))}.{as_str(item.get('tool'))}"
-            return Tool(one_line(name), one_line(as_json(item.get("arguments"))))
+            return Tool(one_line(name), one_line(as_json(item.get("arguments"))), id=call)
         case "web_search":
-            return Tool("web_search", one_line(as_str(item.get("query"))))
+            return Tool("web_search", one_line(as_str(item.get("query"))), id=call)
         case "collab_tool_call":
             name, prompt = as_str(item.get("tool")), as_str(item.get("prompt"))
-            return Tool(one_line(name), one_line(prompt), "subagent")
+            return Tool(one_line(name), one_line(prompt), "subagent", call)
         case _:
             return None
+
+
+def _has_failed(item: JsonObject) -> bool:
+    return item.get("status") in ("failed", "declined") or item.get("exit_code") not in (0, None)
 
 
 def _answer(item: JsonObject) -> str:

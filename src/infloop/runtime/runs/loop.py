@@ -31,14 +31,11 @@ if TYPE_CHECKING:
 
     from infloop.engine.graph import Program
     from infloop.engine.state import State
-    from infloop.model.events import RunBudget
+    from infloop.model.events import RunBudget, ToolCall
     from infloop.model.values import JsonObject
-    from infloop.nodes.base import Outcome
+    from infloop.nodes.base import Outcome, WriteOutput
     from infloop.runtime.runs.recorder import Recorder
     from infloop.store.interfaces.run_log import RunLog
-
-    WriteOutput = Callable[[str, str], None]
-    """Takes a text and the name of the stream it belongs to."""
 
     Performer = Callable[[Perform, WriteOutput], Awaitable[Outcome]]
 
@@ -215,10 +212,10 @@ class RunLoop:
         self._run_log.checkpoint(self.recorder.run_id, self.recorder.epoch, self.recorder.seq, data)
 
     def _act(self, perform: Perform) -> Awaitable[Outcome]:
-        def write_output(text: str, stream: str) -> None:
+        def write_output(text: str, stream: str, tool: ToolCall | None = None) -> None:
             if text:
                 self.recorder.output(
-                    Output(perform.path, perform.node, text, stream, perform.iteration)  # type: ignore[arg-type]
+                    Output(perform.path, perform.node, text, stream, perform.iteration, tool)  # type: ignore[arg-type]
                 )
 
         return self.perform(perform, write_output)

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
     from infloop.engine.commands import Perform
     from infloop.model.approval import Question
-    from infloop.model.events import Event
+    from infloop.model.events import Event, ToolCall
     from infloop.model.values import JsonValue
-    from infloop.nodes.base import Outcome
+    from infloop.nodes.base import Outcome, WriteOutput
     from infloop.policy.leaks.guard import OnLeak, RedactingStream
     from infloop.policy.leaks.modes import LeakMode
     from infloop.policy.leaks.rules import LeakRule
     from infloop.policy.permissions import AskPerson, PermissionDecision
-    from infloop.runtime.runs.loop import Performer, WriteOutput
+    from infloop.runtime.runs.loop import Performer
 
 _REDACTED_FIELDS: Mapping[type[Event], tuple[str, ...]] = {
     StepWaiting: (),  # what a step returns is redacted already
@@ -156,14 +156,17 @@ class _RedactedOutput:
         self._write_output = write_output
         self._on_leak = on_leak
         self._streams: dict[str, RedactingStream] = {}
-        self._waiting: deque[tuple[str, str]] = deque()
+        self._waiting: deque[tuple[str, str, ToolCall | None]] = deque()
         self._working: asyncio.Task[None] | None = None
 
-    def write(self, text: str, stream: str) -> None:
+    def write(self, text: str, stream: str, tool: ToolCall | None = None) -> None:
         if len(text) <= PIECE and not self._waiting:
-            self._feed(text, stream)
+            self._feed(text, stream, tool)
             return
-        self._waiting.extend((text[at : at + PIECE], stream) for at in range(0, len(text), PIECE))
+        size = PIECE if tool is None else len(text)
+        self._waiting.extend(
+            (text[at : at + size], stream, tool) for at in range(0, len(text), size)
+        )
         if self._working is None:
             self._working = asyncio.create_task(self._work())
 
@@ -174,7 +177,12 @@ class _RedactedOutput:
         for stream, redacting in self._streams.items():
             self._write_output(redacting.finish(), stream)
 
-    def _feed(self, text: str, stream: str) -> None:
+    def _feed(self, text: str, stream: str, tool: ToolCall | None) -> None:
+        if tool is not None:  # a whole line of limited length: nothing of it is held back
+            name = self._guard.redact(tool.name, self._on_leak)
+            line = self._guard.redact(text, self._on_leak)
+            self._write_output(line, stream, msgspec.structs.replace(tool, name=name))
+            return
         if stream not in self._streams:
             self._streams[stream] = self._guard.stream(self._on_leak)
         self._write_output(self._streams[stream].feed(text), stream)

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from infloop.engine.commands import Command
-    from infloop.nodes.base import Outcome
+    from infloop.nodes.base import Outcome, WriteOutput
     from infloop.runtime.runs.admission import Admission
     from infloop.runtime.runs.live_runs import LiveRuns
-    from infloop.runtime.runs.loop import WriteOutput
     from infloop.runtime.runs.shared import SharedResources
     from infloop.runtime.workspaces import RunWorkspace
     from infloop.store.interfaces.run_log import LoadedRun, Ownership, RunRow

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from infloop.engine.commands import Perform
     from infloop.model.events import NoticeTopic
     from infloop.model.values import JsonObject
-    from infloop.nodes.base import Outcome
+    from infloop.nodes.base import Outcome, WriteOutput
     from infloop.policy.permissions import AskPerson
     from infloop.providers.base import Provider
     from infloop.runtime.confinement.egress_log import EgressDecision
     from infloop.runtime.confinement.fence import ExtraAccess, RunFence
     from infloop.runtime.run_audit import AuditedRun
-    from infloop.runtime.runs.loop import RunLoop, WriteOutput
+    from infloop.runtime.runs.loop import RunLoop
     from infloop.runtime.runs.shared import SharedResources
     from infloop.runtime.workspaces import RunWorkspace
     from infloop.sandbox.base import Sandbox

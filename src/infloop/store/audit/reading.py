@@ -30,10 +30,14 @@ class Page(NamedTuple):
     unreadable: int
 
 
-def newest(directory: Path, wanted: AuditFilter, limit: int) -> Page:
-    """Return the newest entries that match, at most `limit`."""
+def newest(directory: Path, wanted: AuditFilter, limit: int, before: str = "") -> Page:
+    """Return the newest entries that match, at most `limit`.
+
+    With `before`, the hash of an entry, only those that are older than it.
+    """
     entries: list[AuditEntry] = []
     unreadable = 0
+    is_older = not before
     with open_log(directory) as files:
         for file in reversed(files):
             for line in lines_backwards(file.descriptor, file.size):
@@ -42,6 +46,8 @@ def newest(directory: Path, wanted: AuditFilter, limit: int) -> Page:
                 entry = read_line(line)
                 if entry is None:
                     unreadable += 1
+                elif not is_older:
+                    is_older = entry.hash == before
                 elif wanted.includes(entry):
                     entries.append(entry)
     return Page(entries, unreadable)

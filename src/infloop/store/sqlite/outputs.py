@@ -1,7 +1,8 @@
 """Many small output deltas as one compact text, and back.
 
 The format is one line of JSON, then all texts joined. The line has the first sequence number (the
-others follow without a gap), the sources with the number of successive deltas of each, the time of
+others follow without a gap), the sources with the number of successive deltas of each and the tool
+call that they are about, the time of
 each delta relative to the one before, and the length of each in characters.
 """
 
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from infloop.model.events import Output, Recorded
+from infloop.model.events import Output, Recorded, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ class _Source(msgspec.Struct, array_like=True):
     stream: Literal["stdout", "stderr", "tool"]
     iteration: int
     deltas: int = 0
+    tool: ToolCall | None = None
 
 
 class _Header(msgspec.Struct, array_like=True):
@@ -57,19 +59,25 @@ def encode_deltas(deltas: Sequence[Recorded]) -> bytes:
     """Return the stored form of deltas whose sequence numbers have no gap."""
     header = _Header(deltas[0].seq, [], [], [])
     texts = []
-    source = None
+    source: tuple[object, ...] = ()
     before = 0
     for delta in deltas:
         event = delta.event
         assert type(event) is Output
-        if source != (source := (event.path, event.node, event.stream, event.iteration)):
-            header.sources.append(_Source(*source))
+        if source != (
+            source := (event.path, event.node, event.stream, event.iteration, event.tool)
+        ):
+            header.sources.append(_source(event))
         header.sources[-1].deltas += 1
         header.times.append(delta.time - before)
         before = delta.time
         header.lengths.append(len(event.text))
         texts.append(event.text)
     return _encode(header) + b"\n" + "".join(texts).encode(errors=_SURROGATES)
+
+
+def _source(event: Output) -> _Source:
+    return _Source(event.path, event.node, event.stream, event.iteration, 0, event.tool)
 
 
 def decode_deltas(data: bytes, run_id: str, correlation_id: str) -> list[Recorded]:
@@ -86,6 +94,8 @@ def decode_deltas(data: bytes, run_id: str, correlation_id: str) -> list[Recorde
         time += interval
         piece = text[position : position + length]
         position += length
-        output = Output(source.path, source.node, piece, source.stream, source.iteration)
+        output = Output(
+            source.path, source.node, piece, source.stream, source.iteration, source.tool
+        )
         deltas.append(Recorded(run_id, header.first_seq + index, time, correlation_id, output))
     return deltas

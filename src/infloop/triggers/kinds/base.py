@@ -71,6 +71,10 @@ class TriggerKind(ABC):
         """Yield more lines about a trigger, for `infloop triggers show`."""
         yield from ()
 
+    def next_at(self, trigger: Trigger, now_ms: int) -> int | None:
+        """Return when the trigger fires next, where that is known."""
+        return None
+
     def check(self, trigger: Trigger, plugin: Plugin | None, report: Report) -> None:  # noqa: B027
         """Report what is wrong with a trigger beyond the format of its file."""
 

@@ -66,6 +66,12 @@ class ScheduleKind(TriggerKind):
         yield f"next: {', '.join(times)}"
         yield f"when missed: {schedule.misfire}"
 
+    def next_at(self, trigger: Trigger, now_ms: int) -> int | None:
+        try:
+            return Timetable(_schedule(trigger)).next_after(now_ms)
+        except BadSchedule:
+            return None
+
     def check(self, trigger: Trigger, plugin: Plugin | None, report: Report) -> None:
         try:
             Timetable(_schedule(trigger))

@@ -27,10 +27,11 @@ async def read_audit(
     since: Time = None,
     until: Time = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    before: Annotated[str, Query(max_length=200, description="`next` of the page before.")] = "",
 ) -> AuditPage:
     """Return the newest matching entries; `event` is a name, or an area such as `login`."""
     wanted = AuditFilter(event, actor, run, correlation_id, since, until)
-    return await app.audit.newest(wanted, limit)
+    return await app.audit.newest(wanted, limit, before)
 
 
 @ROUTER.get("/api/audit/verify")

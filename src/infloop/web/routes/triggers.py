@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import Path, Query, Request
 from pydantic import Field
 
+from infloop.application.trigger_deliveries import DeliveryList
 from infloop.application.triggers import PluginList, TrialResult, TriggerDetail, TriggerList
 from infloop.web.errors import documented
 from infloop.web.routing import App, Body, Who, router
@@ -61,6 +62,14 @@ async def make_trigger(request: Request, app: App, who: Who) -> TriggerDetail:
 async def read_trigger(trigger_id: TriggerId, app: App) -> TriggerDetail:
     """Return a trigger."""
     return await app.triggers.read(trigger_id)
+
+
+@ROUTER.get("/api/triggers/{trigger_id}/deliveries", responses=documented(404))
+async def list_deliveries(
+    trigger_id: TriggerId, app: App, limit: Annotated[int, Query(ge=1, le=500)] = 50
+) -> DeliveryList:
+    """Return what became of the newest requests or times of a trigger, newest first."""
+    return await app.triggers.deliveries(trigger_id, limit)
 
 
 @ROUTER.put("/api/triggers/{trigger_id}", responses=documented(404), openapi_extra=_BODY)
