@@ -11,7 +11,7 @@ test("only inside open braces something is offered, and only what exists", () =>
   const labels = (before: string) => offer(before, REFERENCES, {}).map((each) => each.label);
   expect(labels("Do {{")).toEqual(["inputs.goal", "agent-1.stdout"]);
   expect(labels("Do {{ inp")).toHaveLength(2);
-  for (const text of ["Do", "Do {", "{{a}} ", "\\{{", "${{"]) expect(labels(text)).toEqual([]);
+  for (const text of ["Do", "Do {", "{{a}} ", "\\{{", "$" + "{{"]) expect(labels(text)).toEqual([]);
 });
 
 test("the last value is shown short, harmless and on one line", () => {
@@ -29,7 +29,7 @@ test("references that do not exist are found at their place, with the nearest na
   expect(second?.message).toContain("{{nowhere}} does not exist here.");
 });
 
-test.each(["\\{{nowhere}}", "${{ github.ref }}", "{{ not a name }}", "{{", "plain"])(
+test.each(["\\{{nowhere}}", "$" + "{{ github.ref }}", "{{ not a name }}", "{{", "plain"])(
   "%j holds no reference",
   (text) => expect(unknownReferences(text, REFERENCES)).toEqual([]),
 );

@@ -61,10 +61,10 @@ test("a key that selects a schema brings that schema's fields", () => {
   const choice: Schema = {
     type: "object",
     properties: { type: { enum: ["cat", "dog"] } },
-    allOf: [
-      { if: { properties: { type: { const: "cat" } } }, then: { $ref: "#/$defs/Cat" } },
-      { if: { properties: { type: { const: "dog" } } }, then: { $ref: "#/$defs/Dog" } },
-    ],
+    allOf: JSON.parse(`[
+      {"if": {"properties": {"type": {"const": "cat"}}}, "then": {"$ref": "#/$defs/Cat"}},
+      {"if": {"properties": {"type": {"const": "dog"}}}, "then": {"$ref": "#/$defs/Dog"}}
+    ]`),
     $defs: {
       Cat: { type: "object", properties: { type: { const: "cat" }, purrs: { type: "boolean" } } },
       Dog: { type: "object", properties: { type: { const: "dog" }, barks: { type: "boolean" } } },
