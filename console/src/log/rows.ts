@@ -36,13 +36,6 @@ const LONGEST = 1_000;
 const CALL = /^\[(?:tool|subagent): ([^\]]*)\] ?/;
 const RESULT = /^\[(?:tool|subagent) result\] ?/;
 
-interface ToolField {
-  id: string;
-  name: string;
-  phase: "start" | "end";
-  failed?: boolean;
-}
-
 export class RowFold {
   readonly rows: Row[] = [];
   private readonly lines = new Map<string, Row>();
@@ -102,7 +95,7 @@ export class RowFold {
 
   private addTool(message: StdoutChunk): void {
     const path = message.stepPath ?? "";
-    const field = (message as StdoutChunk & { tool?: ToolField }).tool;
+    const field = message.tool;
     const named = CALL.exec(message.line);
     const isResult = field ? field.phase === "end" : RESULT.test(message.line);
     const key = field ? `${path} ${field.id}` : `${path} `;

@@ -5,7 +5,7 @@ import { StateMark } from "../ui/StateMark/StateMark";
 import { lookOf } from "../ui/StateMark/states";
 import { safeText } from "../ui/safeText";
 import { Tally } from "../ui/Tally/Tally";
-import { useNarrow } from "../ui/useMedia";
+import { useNarrow } from "../ui/useNarrow";
 import type { Line } from "./outline";
 import css from "./StepList.module.css";
 import { outcomeOf, roundsOf, stateOf, type TreeItem, totalsOf } from "./tree";
@@ -119,7 +119,7 @@ const StepRow = memo(function StepRow(props: RowProps) {
       >
         <StateMark state={state} short />
         <span className={css.label}>{label}</span>
-        {rounds.length > 0 && <Tally rounds={rounds.map(outcomeOf)} />}
+        {rounds.length > 0 && <Tally rounds={rounds.map(outcomeOf)} shown={10} />}
         <span className={css.figures}>
           {totals.hasChanges && (
             <span className={css.changes}>

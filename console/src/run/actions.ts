@@ -11,7 +11,8 @@ export type Asked =
   | { what: "rewind"; step: string }
   | { what: "apply" }
   | { what: "raise-limit" }
-  | { what: "compare" };
+  | { what: "compare" }
+  | { what: "run-again" };
 
 export interface RunActions {
   /** The dialog that is open. */

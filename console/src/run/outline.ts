@@ -1,8 +1,9 @@
 /** The lines of the list of steps: what is opened, and where many rounds are folded. */
+import { isWithin } from "./paths";
 import { hasFailed, outcomeOf, type TreeItem } from "./tree";
 
 /** More rounds than this are folded in the middle. */
-export const ROUNDS_SHOWN = 12;
+const ROUNDS_SHOWN = 12;
 const FIRST_SHOWN = 3;
 const LAST_SHOWN = 6;
 
@@ -52,26 +53,19 @@ export function outline(items: readonly TreeItem[], opened: Opened, selected = "
   return lines;
 }
 
-function isMany(children: readonly TreeItem[]): boolean {
+export function isMany(children: readonly TreeItem[]): boolean {
   return children.length > ROUNDS_SHOWN && children[0]?.kind === "round";
 }
 
 /** Whether a round is in the folded middle; one that failed or is selected never is. */
-function isHidden(round: TreeItem, at: number, count: number, selected: string): boolean {
+export function isHidden(round: TreeItem, at: number, count: number, selected: string): boolean {
   if (at < FIRST_SHOWN || at >= count - LAST_SHOWN) return false;
-  return !hasFailed(round) && !leadsTo(round, selected);
+  return !hasFailed(round) && !isWithin(selected, round.path);
 }
 
 function isOpenAtFirst(item: TreeItem, selected: string): boolean {
   if (item.kind !== "round") return true;
   const outcome = outcomeOf(item);
-  return outcome === "running" || outcome === "failed" || leadsTo(item, selected);
-}
-
-function leadsTo(item: TreeItem, selected: string): boolean {
-  return selected !== item.path && selected.startsWith(item.path) && isInside(selected, item.path);
-}
-
-function isInside(path: string, outer: string): boolean {
-  return "/[{".includes(path[outer.length] ?? " ");
+  const leadsToSelected = selected !== item.path && isWithin(selected, item.path);
+  return outcome === "running" || outcome === "failed" || leadsToSelected;
 }

@@ -22,7 +22,7 @@ export function whyLines(known: Explanation, steps: readonly Step[]): WhyLine[] 
 }
 
 export function causeText(cause: Cause): string {
-  const kind = cause.kind ?? "";
+  const kind = cause.kind ?? "cli";
   const text =
     {
       cli: "by command line",

@@ -26,7 +26,10 @@ const LETTER = 6.6;
 export function Timeline({ steps, tree, now, selected, onSelect }: Props) {
   const [box, width] = useWidth();
   const [unfolded, setUnfolded] = useState<ReadonlySet<string>>(new Set());
-  const lanes = useMemo(() => lanesOf(tree, now, unfolded), [tree, now, unfolded]);
+  const lanes = useMemo(
+    () => lanesOf(tree, now, unfolded, selected),
+    [tree, now, unfolded, selected],
+  );
   const [from, to] = spanOf(steps, now);
   const room = Math.max(60, width - GUTTER - RIGHT);
   const x = (time: number) => GUTTER + ((time - from) / (to - from)) * room;

@@ -1,7 +1,7 @@
 /** The lanes of a timeline: one for the run, one for each round and branch, folded when many. */
-import { ROUNDS_SHOWN } from "../run/outline";
+import { isHidden, isMany } from "../run/outline";
 import { endOf, type Step } from "../run/steps";
-import { hasFailed, outcomeOf, stateOf, type TreeItem, totalsOf } from "../run/tree";
+import { outcomeOf, stateOf, type TreeItem, totalsOf } from "../run/tree";
 
 export interface Bar {
   path: string;
@@ -26,13 +26,12 @@ export interface Lane {
   folds?: string;
 }
 
-const EDGE = 4;
-
 /** Return the lanes from top to bottom. `unfolded` are loops of which every round is shown. */
 export function lanesOf(
   items: readonly TreeItem[],
   now: number,
   unfolded: ReadonlySet<string>,
+  selected = "",
 ): Lane[] {
   const lanes: Lane[] = [];
   const addLane = (path: string, label: string, depth: number, children: readonly TreeItem[]) => {
@@ -43,15 +42,14 @@ export function lanesOf(
     const frames = item.children.filter((child) => child.kind !== "step");
     const inside = item.children.filter((child) => child.kind === "step");
     if (inside.length) addLane(item.path, item.label, depth, inside);
-    const isFolded = frames.length > ROUNDS_SHOWN && !unfolded.has(item.path);
+    const isFolded = isMany(frames) && !unfolded.has(item.path);
     let hidden: TreeItem[] = [];
     const flush = () => {
       if (hidden.length) lanes.push(foldLane(item.path, hidden, depth, now));
       hidden = [];
     };
     frames.forEach((frame, at) => {
-      const isMiddle = at >= EDGE && at < frames.length - EDGE && !hasFailed(frame);
-      if (isFolded && isMiddle) {
+      if (isFolded && isHidden(frame, at, frames.length, selected)) {
         hidden.push(frame);
         return;
       }

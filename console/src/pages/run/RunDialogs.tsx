@@ -1,4 +1,5 @@
-import type { RunDetail } from "../../api/generated";
+import { lazy, Suspense } from "react";
+import type { Explanation, RunDetail } from "../../api/generated";
 import { ApplyDialog } from "../../run/ApplyDialog";
 import type { RunActions } from "../../run/actions";
 import { CompareDialog } from "../../run/CompareDialog";
@@ -6,14 +7,19 @@ import { LimitDialog } from "../../run/LimitDialog";
 import { RewindDialog } from "../../run/RewindDialog";
 import type { Step } from "../../run/steps";
 
+const RunDialog = lazy(() =>
+  import("../../form/RunDialog").then((module) => ({ default: module.RunDialog })),
+);
+
 interface Props {
   run: RunDetail;
+  why: Explanation | null;
   steps: readonly Step[];
   actions: RunActions;
 }
 
 /** The dialog of the action that was asked for. */
-export function RunDialogs({ run, steps, actions }: Props) {
+export function RunDialogs({ run, why, steps, actions }: Props) {
   const { asked, ask, resume, goTo } = actions;
   const close = () => ask(null);
   if (asked?.what === "rewind") {
@@ -30,6 +36,14 @@ export function RunDialogs({ run, steps, actions }: Props) {
   if (asked?.what === "apply") return <ApplyDialog runId={run.runId} onClose={close} />;
   if (asked?.what === "compare") {
     return <CompareDialog runId={run.runId} workflowId={run.workflowId} onClose={close} />;
+  }
+  if (asked?.what === "run-again") {
+    const initial = { inputs: why?.inputs ?? {}, cwd: why?.workdir };
+    return (
+      <Suspense fallback={null}>
+        <RunDialog workflowId={run.workflowId} initial={initial} onClose={close} />
+      </Suspense>
+    );
   }
   if (asked?.what === "raise-limit") {
     return <LimitDialog onClose={close} onResume={(maxCostUsd) => resume({ maxCostUsd })} />;

@@ -12,7 +12,7 @@ import { useSelection } from "../../run/useSelection";
 import { Why } from "../../run/Why";
 import { Timeline } from "../../timeline/Timeline";
 import { Tabs } from "../../ui/Tabs/Tabs";
-import { useNarrow } from "../../ui/useMedia";
+import { useNarrow } from "../../ui/useNarrow";
 import { useNow } from "../../ui/useNow";
 import { menuItems } from "./menu";
 import { RunDialogs } from "./RunDialogs";
@@ -68,7 +68,9 @@ export function RunPanes({ view, run }: { view: RunView; run: RunDetail }) {
   const timeline = (
     <Timeline steps={steps} tree={tree} now={now} selected={selected} onSelect={select} />
   );
-  const graph = <Graph runId={run.runId} onSelect={select} />;
+  const graph = (
+    <Graph runId={run.runId} steps={steps} tree={tree} selected={selected} onSelect={select} />
+  );
   const detail = (tab: TabName) => (
     <StepDetail
       tab={tab}
@@ -127,7 +129,7 @@ export function RunPanes({ view, run }: { view: RunView; run: RunDetail }) {
           </div>
         </div>
       )}
-      <RunDialogs run={run} steps={steps} actions={actions} />
+      <RunDialogs run={run} why={view.why} steps={steps} actions={actions} />
     </>
   );
 }

@@ -17,7 +17,7 @@ export function menuItems(
   return [
     {
       label: "Run again with other inputs…",
-      onSelect: () => go(`/w/${encodeURIComponent(run.workflowId)}?from=${run.runId}`),
+      onSelect: () => actions.ask({ what: "run-again" }),
     },
     { label: "Compare", onSelect: () => actions.ask({ what: "compare" }) },
     { label: "All changes", onSelect: () => go(runAddress(run.runId, {}, "/changes")) },
