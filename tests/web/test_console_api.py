@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from support.eventually import eventually
-from support.server import TOKEN, Client, Events, Process, process, put_workflow, workflow
+from support.eventually import eventually, eventually_async
+from support.server import TOKEN, Client, Events, Process, here, process, put_workflow, workflow
 from support.workflows import edges, node
 from support.workflows import workflow as graph
 
@@ -233,6 +234,64 @@ def test_the_audit_log_is_read_page_by_page(client: Client) -> None:
     assert len(whole) > 2
     assert paged == whole
     assert client.get(f"{path}&before=unknown").json()["entries"] == []
+
+
+# -- the demo and the doctor ------------------------------------------------------------------
+
+
+def test_the_demo_turns_its_tests_green_and_replaces_nothing(
+    served: Process, client: Client
+) -> None:
+    asked = client.post("/api/demo")
+    assert (asked.status, asked.json()["workflowId"]) == (202, "fix-tests"), asked.body
+    second = client.post("/api/demo")
+    assert (second.status, second.json()["error"]) == (409, "demo-running")
+    run = client.finished(asked.json()["runId"])
+    assert run["status"] == "succeeded", run
+    changed = client.get(f"/api/runs/{run['runId']}/changes").json()["directories"]
+    assert [each["path"] for one in changed for each in one["files"]] == ["slugs.py"]
+    own = client.get("/api/workflows/fix-tests").json()["workflow"]
+    saved = client.ask("PUT", "/api/workflows/fix-tests", {**own, "name": "Mine"})
+    assert saved.status == 200
+    again = client.post("/api/demo").json()
+    assert client.get("/api/workflows/fix-tests").json()["workflow"]["name"] == "Mine"
+    client.post(f"/api/runs/{again['runId']}/cancel")
+    client.finished(again["runId"])
+    (entry, _) = client.get("/api/audit?event=demo.started").json()["entries"]
+    assert entry["actor"]["kind"] == "api-token"
+
+
+async def test_a_level_is_attacked_in_the_background_once_and_only_for_a_person(
+    tmp_path: Path,
+) -> None:
+    async with here(tmp_path) as served:
+        refused = await served.ask("POST", "/api/doctor/attack", {"level": "container"})
+        assert (refused.status, refused.json()["error"]) == (403, "token-needed")
+        assert (await served.ask("GET", "/api/doctor/attack")).json() == {"attack": None}
+    async with here(tmp_path, api_token=TOKEN) as served:
+        unknown = await served.ask("POST", "/api/doctor/attack", {"level": "none"})
+        assert unknown.status == 400
+        begun = await served.ask("POST", "/api/doctor/attack", {"level": "container"})
+        assert begun.status == 202
+        attack = begun.json()["attack"]
+        assert (attack["level"], attack["state"], attack["report"]) == (
+            "container",
+            "running",
+            None,
+        )
+
+        async def ended() -> dict[str, Any] | None:
+            attack: dict[str, Any] = (await served.ask("GET", "/api/doctor/attack")).json()
+            return attack["attack"] if attack["attack"]["state"] != "running" else None
+
+        attack = await eventually_async(ended, within_s=150)
+        assert attack["state"] == "done", attack
+        assert attack["report"]["level"] == "container"
+        assert attack["report"]["findings"] or attack["report"]["error"]
+        (entry,) = (await served.ask("GET", "/api/audit?event=doctor")).json()["entries"]
+        assert entry["details"] == {"level": "container"}
+        asked = [served.ask("POST", "/api/doctor/attack", {"level": "host"}) for _ in "ab"]
+        assert sorted(answer.status for answer in await asyncio.gather(*asked)) == [202, 409]
 
 
 # -- references -------------------------------------------------------------------------------

@@ -11,7 +11,9 @@ export type ApplyRequest = { node?: string | null; branch?: string | null; allow
 export type Approval = { id: string; kind: string; title: string; details: { [key: string]: Json }; askedAt: number; expiresAt?: number | null; runId?: string; workflowId?: string; stepPath?: string; state?: "allowed" | "denied" | "expired" | "waiting" | "withdrawn"; answeredBy?: Actor | null; answeredAt?: number | null; note?: string; hint?: string; action?: string };
 export type ApprovalAnswer = { approval: Approval };
 export type ApprovalList = { approvals: (Approval)[] };
+export type Attack = { level: "container" | "guard" | "host" | "sandbox"; state: "done" | "failed" | "running"; startedAt: number; finishedAt?: number | null; attempts: number; report?: AttackReport | null; error?: string };
 export type AttackReport = { level: string; holds: boolean; error: string; findings: (Finding)[] };
+export type AttackRequest = { level: "container" | "sandbox" | "guard" | "host" };
 export type AuditEntry = { time: string; event: string; actor: Actor; outcome?: string; correlationId?: string; runId?: string; workflowId?: string; details?: { [key: string]: Json }; prev?: string; hash?: string };
 export type AuditPage = { entries: (AuditEntry)[]; unreadable: number; next: string | null };
 export type BrokenLine = { file: string; line: number; why: string };
@@ -56,6 +58,7 @@ export type Health = { status?: "ok" };
 export type Idle = { kind: "idle"; status?: "idle"; iterationByLoopId: { [key: string]: number }; scope: { [key: string]: Json }; events: (RunStarted | RunResumed | RunFinished | RunStopRequested | RunBudgetExceeded | RunGuardFailed | NodeStarted | NodeFinished | NodeWaiting | StdoutChunk | ConditionChecked | ErrorMessage | TemplateWarning | Notice | TreeSaved | TreeRestored)[] };
 export type LastRun = { runId: string; status: "cancelled" | "failed" | "interrupted" | "paused" | "running" | "stalled" | "succeeded"; startedAt: number; finishedAt: number | null };
 export type LastStep = { path: string; nodeType: string; error: string; handle: string; durationMs: number; nextPath: string };
+export type LatestAttack = { attack: Attack | null };
 export type LatestRun = { state: RunDetail | Idle };
 export type LevelReport = { level: "container" | "guard" | "host" | "sandbox"; holds: boolean; reason: string };
 export type ListedStep = { path: string; nodeId: string; nodeType: string; iteration: number; attempt: number; state: "failed" | "running" | "succeeded" | "waiting"; handle: string; startedAt: number; durationMs: number | null; waitUntil: number | null; error: string; costUsd: number | null; inputTokens: number; outputTokens: number; files: number | null; insertions: number | null; deletions: number | null; seq: number };
@@ -213,6 +216,7 @@ export interface Responses {
   "GET /api/providers/{provider_id}/profiles": ProfileList;
   "GET /api/fs/list": FolderList;
   "GET /api/costs": CostReport;
+  "POST /api/demo": RunPromise;
   "GET /api/dev": DevLoopList;
   "GET /api/dev/{name}/log": DevLog;
   "POST /api/dev/{name}/restart": null;
@@ -220,6 +224,8 @@ export interface Responses {
   "GET /api/session": SessionInfo;
   "GET /api/settings": SettingList;
   "GET /api/doctor": DoctorReport;
+  "GET /api/doctor/attack": LatestAttack;
+  "POST /api/doctor/attack": LatestAttack;
   "GET /api/audit": AuditPage;
   "GET /api/audit/verify": Verification;
   "GET /metrics": null;

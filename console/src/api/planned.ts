@@ -44,7 +44,5 @@ declare module "./generated" {
   interface Responses {
     "POST /api/demo": RunPromise;
     "GET /api/triggers/{trigger_id}/deliveries": { deliveries: TriggerDelivery[] };
-    "GET /api/doctor/attack": { attack: AttackProgress | null };
-    "POST /api/doctor/attack": AttackProgress;
   }
 }
