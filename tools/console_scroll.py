@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Route, sync_playwright
+
 from screenshot_data import TOKEN, bare_server
 
 LAST = 1_790_000_000_000

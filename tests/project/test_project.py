@@ -170,7 +170,11 @@ case "$*" in $FAILS) exit 2 ;; esac
     [
         ("nothing", 0, ["lint", "console-check", "test-agents", "test-container", "test"]),
         ("lint", 2, ["lint"]),
-        ("test", 0, ["lint", "console-check", "test-agents", "test-container", "test", "test again"]),
+        (
+            "test",
+            0,
+            ["lint", "console-check", "test-agents", "test-container", "test", "test again"],
+        ),
         ("test*", 2, ["lint", "console-check", "test-agents", "test-agents again"]),
     ],
 )
