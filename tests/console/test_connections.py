@@ -33,7 +33,7 @@ def test_a_machine_is_added_changed_and_deleted(tmp_path: Path, browser: Browser
         form.get_by_label("Ports").fill("8642 my-model")
         form.get_by_label("Access token").fill(KEY)
         form.get_by_role("button", name="Save").click()
-        row = page.get_by_role("row", name="gpu-box, 127.0.0.1")
+        row = page.get_by_role("row", name="gpu-box, http://127.0.0.1")
         expect(row).to_contain_text("8642 my-model")
         expect(row).to_contain_text("token set")
         assert KEY not in page.content()

@@ -49,7 +49,7 @@ def test_processes_are_shown_with_their_logs_and_restarted(
             expect(log).to_contain_text("listening as")
             before = log.inner_text()
             page.get_by_role("button", name="Restart api").click()
-            expect(page.get_by_text("api restarts.")).to_be_visible()
+            expect(page.get_by_text("a restart was requested")).to_be_visible()
             page.wait_for_function(
                 "before => document.querySelector('section[aria-label=Log]').innerText != before",
                 arg=before,

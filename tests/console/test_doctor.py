@@ -27,7 +27,7 @@ def test_levels_checks_and_an_attack(tmp_path: Path, browser: Browser) -> None:
         first = page.get_by_role("table", name="Checks").get_by_role("row").first
         assert any(each["id"] in (first.text_content() or "") for each in wrong)
         expect(first).to_contain_text("→")
-        page.get_by_label("Level").select_option("host")
+        page.get_by_role("combobox", name="Level").select_option("host")
         page.get_by_role("button", name="Attack").click()
         expect(page.get_by_text("host: every promise was kept")).to_be_visible()
         expect(page.get_by_role("table", name="Attempts").get_by_role("row").first).to_be_visible()
