@@ -108,7 +108,7 @@ def test_a_run_asks_for_its_inputs_and_starts_once(tmp_path: Path, browser: Brow
         dialog.get_by_role("button", name="Choose Working directory").click()
         picker = page.get_by_role("dialog", name="Choose a directory")
         picker.get_by_role("button", name="Use this directory").click()
-        expect(dialog.get_by_label("Working directory")).not_to_have_value("")
+        expect(dialog.get_by_label("Working directory", exact=True)).not_to_have_value("")
         start.dblclick()
         page.wait_for_url("**/r/*")
         runs = server.client.get("/api/runs").json()["runs"]

@@ -39,6 +39,7 @@ from support.paths import TESTS
 from support.server import (
     PATIENCE,
     TOKEN,
+    Events,
     Here,
     environment,
     here,
@@ -484,15 +485,31 @@ async def test_an_agent_sees_the_processes_of_a_development_loop_and_asks_for_a_
 
             second = (await process())["pid"]
             (listed,) = (await served.ask("GET", "/api/dev")).json()["loops"]
-            assert listed["processes"][0]["pid"] == second
+            shown = listed["processes"][0]
+            assert (shown["pid"], shown["ready"]) == (second, True)
+            assert shown["cause"] == "a restart was requested"
             lines = (await served.ask("GET", "/api/dev/web/log?lines=1")).json()["lines"]
             assert lines == [f"started {second}"]
+            stream = await asyncio.to_thread(Events, served.client, "/api/dev/events")
             assert (await served.ask("POST", "/api/dev/web/restart")).status == 204
             await eventually_async(lambda: is_another_than(second))
+            told = await asyncio.to_thread(_first_with_another, stream, second)
+            assert told["name"] == "web"
             assert (await served.ask("POST", "/api/dev/wbe/restart")).status == 404
         async with here(tmp_path) as without_token:
             answer = await without_token.ask("POST", "/api/dev/web/restart")
             assert (answer.status, answer.json()["error"]) == (403, "token-needed")
+
+
+def _first_with_another(stream: Events, pid: int) -> dict[str, Any]:
+    """The first process in a stream of development loops that is up with another id."""
+    with stream:
+        for message in stream:
+            assert message["type"] == "dev_loops"
+            (process,) = message["loops"][0]["processes"]
+            if process["ready"] and process["pid"] not in (0, pid):
+                return dict(process)
+    raise AssertionError("the stream ended")
 
 
 async def _asked_anew(client: Client, earlier: str) -> str:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.eventually import eventually
-from support.server import TOKEN, Client, Events, Process, process, put_workflow, workflow
+from support.eventually import eventually, eventually_async
+from support.server import (
+    TOKEN,
+    Client,
+    Events,
+    Process,
+    here,
+    infloop,
+    process,
+    put_workflow,
+    workflow,
+)
 from support.workflows import edges, node
 from support.workflows import workflow as graph
 
@@ -162,6 +174,44 @@ def test_a_tool_call_is_structured_in_log_and_stream_and_holds_no_secret(
     assert TOKEN not in json.dumps(logged)
 
 
+def test_a_run_says_where_it_is_whichever_process_drives_it(
+    served: Process, client: Client
+) -> None:
+    waits = node("wait", "command", cmd="echo begun; sleep 600", timeoutMs=0)
+    looped = graph(
+        [node("start", "start"), node("rounds", "loop", [waits], maxIterations=3)],
+        edges("start next rounds"),
+        "slow",
+        limits={"maxCostUsd": 5},
+    )
+    put_workflow(served.data, looped)
+    begun_after = int(time.time() * 1000) - 1_000
+    infloop(served.folder, "run", "slow", "--detach")
+    asked = client.post("/api/run", {"workflowId": "slow"}).json()["runId"]
+
+    def at_work() -> list[dict[str, Any]] | None:
+        runs: list[dict[str, Any]] = client.get("/api/runs?workflowId=slow").json()["runs"]
+        return runs if len(runs) == 2 and all(each["openSteps"] for each in runs) else None
+
+    runs = eventually(at_work)
+    assert {each["cause"].get("kind", "cli") for each in runs} == {"cli", "api"}
+    for run in runs:
+        (step,) = run["openSteps"]
+        assert (step["path"], step["nodeId"], step["nodeType"]) == (
+            "rounds[1]/wait",
+            "wait",
+            "command",
+        )
+        assert run["rounds"] == {"rounds": 1}
+        assert (run["maxCostUsd"], run["waiting"]) == (5, None)
+        assert begun_after <= step["startedAt"] <= run["lastSignAt"]
+        assert client.get(f"/api/runs/{run['runId']}").json()["run"]["openSteps"] == [step]
+        client.post(f"/api/runs/{run['runId']}/cancel")
+        ended = client.finished(run["runId"])
+        assert (ended["openSteps"], ended["rounds"], ended["lastSignAt"]) == ([], {}, None)
+    assert asked in [run["runId"] for run in runs]
+
+
 # -- triggers and the audit log ---------------------------------------------------------------
 
 
@@ -233,6 +283,64 @@ def test_the_audit_log_is_read_page_by_page(client: Client) -> None:
     assert len(whole) > 2
     assert paged == whole
     assert client.get(f"{path}&before=unknown").json()["entries"] == []
+
+
+# -- the demo and the doctor ------------------------------------------------------------------
+
+
+def test_the_demo_turns_its_tests_green_and_replaces_nothing(
+    served: Process, client: Client
+) -> None:
+    asked = client.post("/api/demo")
+    assert (asked.status, asked.json()["workflowId"]) == (202, "fix-tests"), asked.body
+    second = client.post("/api/demo")
+    assert (second.status, second.json()["error"]) == (409, "demo-running")
+    run = client.finished(asked.json()["runId"])
+    assert run["status"] == "succeeded", run
+    changed = client.get(f"/api/runs/{run['runId']}/changes").json()["directories"]
+    assert [each["path"] for one in changed for each in one["files"]] == ["slugs.py"]
+    own = client.get("/api/workflows/fix-tests").json()["workflow"]
+    saved = client.ask("PUT", "/api/workflows/fix-tests", {**own, "name": "Mine"})
+    assert saved.status == 200
+    again = client.post("/api/demo").json()
+    assert client.get("/api/workflows/fix-tests").json()["workflow"]["name"] == "Mine"
+    client.post(f"/api/runs/{again['runId']}/cancel")
+    client.finished(again["runId"])
+    (entry, _) = client.get("/api/audit?event=demo.started").json()["entries"]
+    assert entry["actor"]["kind"] == "api-token"
+
+
+async def test_a_level_is_attacked_in_the_background_once_and_only_for_a_person(
+    tmp_path: Path,
+) -> None:
+    async with here(tmp_path) as served:
+        refused = await served.ask("POST", "/api/doctor/attack", {"level": "container"})
+        assert (refused.status, refused.json()["error"]) == (403, "token-needed")
+        assert (await served.ask("GET", "/api/doctor/attack")).json() == {"attack": None}
+    async with here(tmp_path, api_token=TOKEN) as served:
+        unknown = await served.ask("POST", "/api/doctor/attack", {"level": "none"})
+        assert unknown.status == 400
+        begun = await served.ask("POST", "/api/doctor/attack", {"level": "container"})
+        assert begun.status == 202
+        attack = begun.json()["attack"]
+        assert (attack["level"], attack["state"], attack["report"]) == (
+            "container",
+            "running",
+            None,
+        )
+
+        async def ended() -> dict[str, Any] | None:
+            attack: dict[str, Any] = (await served.ask("GET", "/api/doctor/attack")).json()
+            return attack["attack"] if attack["attack"]["state"] != "running" else None
+
+        attack = await eventually_async(ended, within_s=150)
+        assert attack["state"] == "done", attack
+        assert attack["report"]["level"] == "container"
+        assert attack["report"]["findings"] or attack["report"]["error"]
+        (entry,) = (await served.ask("GET", "/api/audit?event=doctor")).json()["entries"]
+        assert entry["details"] == {"level": "container"}
+        asked = [served.ask("POST", "/api/doctor/attack", {"level": "host"}) for _ in "ab"]
+        assert sorted(answer.status for answer in await asyncio.gather(*asked)) == [202, 409]
 
 
 # -- references -------------------------------------------------------------------------------

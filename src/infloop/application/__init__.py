@@ -27,6 +27,8 @@
     health       whether runs can be stored and started
     folders      directories of this machine
     doctor       what this machine can confine
+    attack_reports  what a hostile child reached at a level
+    attacks      the battery of attempts in the background, for a server
     demo         the demonstration
 
 A use case checks permission, writes the audit log before it changes something, and chooses the

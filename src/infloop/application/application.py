@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from infloop.application.agents import Agents
     from infloop.application.approvals import Approvals
+    from infloop.application.attacks import Attacks
     from infloop.application.audit import AuditTrail
     from infloop.application.catalog import Catalog
     from infloop.application.configuration import Configuration
     from infloop.application.connections import Connections
     from infloop.application.costs import Costs
+    from infloop.application.demo import Demo
     from infloop.application.dev_loops import DevLoops
     from infloop.application.dev_restarts import DevRestarts
     from infloop.application.folders import Folders
@@ -205,6 +207,18 @@ class Application(FileApplication):
         from infloop.application.approvals import Approvals
 
         return Approvals(self._resources)
+
+    @cached_property
+    def demo(self) -> Demo:
+        from infloop.application.demo import Demo
+
+        return Demo(self._resources, self.loops, self.workflows, self.runs)
+
+    @cached_property
+    def attacks(self) -> Attacks:
+        from infloop.application.attacks import Attacks
+
+        return Attacks(self._resources, str(self.settings["service_user"]))
 
     @cached_property
     def dev_restarts(self) -> DevRestarts:

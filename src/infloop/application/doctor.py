@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import pwd
-import tempfile
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infloop import __version__
+from infloop.application.attack_reports import AttackReport, attack_report, sandbox_options
 from infloop.application.checks import Check, error, in_order, ok, warn
 from infloop.application.checks.agent import check_agent
 from infloop.application.checks.machine import (
@@ -23,7 +20,6 @@ from infloop.application.checks.machine import (
 from infloop.application.checks.settings import check_settings
 from infloop.application.isolation import describe_isolation
 from infloop.application.models import Model
-from infloop.errors import SettingsError
 from infloop.model.isolation import LEVELS, UNCONFINED, Level
 from infloop.sandbox.base import ChildRequest
 from infloop.sandbox.kernel import landlock
@@ -31,19 +27,16 @@ from infloop.sandbox.levels.choice import (
     check_level,
     children_user,
     open_level,
-    user_without_rights,
 )
 from infloop.sandbox.levels.host import HostSandbox
 from infloop.sandbox.levels.keeper_sandbox import SandboxOptions
 from infloop.sandbox.promises import PROMISES
-from infloop.sandbox.self_check.battery import self_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from infloop.application.application import FileApplication
     from infloop.sandbox.levels.choice import LevelCheck
-    from infloop.sandbox.self_check.battery import AttackReport as BatteryReport
 
 
 class LevelReport(Model, kw_only=True):
@@ -52,27 +45,6 @@ class LevelReport(Model, kw_only=True):
     level: Level
     holds: bool
     reason: str
-
-
-class Finding(Model, kw_only=True):
-    """One attempt of the battery: what was tried, what was promised, what was reached."""
-
-    attempt: str
-    what: str
-    promise: str
-    promised: bool
-    reached: bool
-    holds: bool
-    detail: str
-
-
-class AttackReport(Model, kw_only=True):
-    """What a hostile child reached at one level; `error` says why the battery could not run."""
-
-    level: str
-    holds: bool
-    error: str
-    findings: list[Finding]
 
 
 class DoctorReport(Model, kw_only=True):
@@ -105,10 +77,12 @@ async def examine(
 ) -> DoctorReport:
     """Try each level; with `attack`, run the whole battery at those that hold."""
     chosen = application.settings
-    with _options(str(chosen["service_user"])) as options:
+    with sandbox_options(str(chosen["service_user"])) as options:
         versions = await _versions()
         checks = [await check_level(level, options) for level in levels]
-        attacks = [await _attack(each.level, options) for each in checks if attack and each.holds]
+        attacks = [
+            await attack_report(each.level, options) for each in checks if attack and each.holds
+        ]
         open_here = await _not_covered(str(chosen["isolation"]), checks, options)
     users = [children_user(level, options) for level in levels]
     isolation = _isolation(str(chosen["isolation"]), checks, options)
@@ -120,7 +94,7 @@ async def examine(
             LevelReport(level=check.level, holds=check.holds, reason=check.reason)
             for check in checks
         ],
-        attacks=[_report(each) for each in attacks],
+        attacks=attacks,
         checks=in_order(await _checks(application, isolation, checks, open_here)),
     )
 
@@ -211,35 +185,6 @@ def _isolation(requested: str, checks: Sequence[LevelCheck], options: SandboxOpt
     )
 
 
-@contextmanager
-def _options(service_user: str) -> Iterator[SandboxOptions]:
-    """Yield options with a scratch directory that the children's user can enter."""
-    with tempfile.TemporaryDirectory(prefix="infloop-doctor-") as folder:
-        Path(folder).chmod(0o711)
-        yield SandboxOptions(folder, user=_find_user(service_user))
-
-
-def _find_user(name: str) -> tuple[int, int] | None:
-    try:
-        entry = pwd.getpwnam(name) if name else None
-    except KeyError:
-        raise SettingsError(
-            f"INFLOOP_SERVICE_USER is {name!r}, and there is no such user"
-        ) from None
-    return (entry.pw_uid, entry.pw_gid) if entry else None
-
-
-async def _attack(level: Level, options: SandboxOptions) -> BatteryReport:
-    user = children_user(level, options)
-    if level == UNCONFINED and user is None and os.geteuid() == 0:
-        user = user_without_rights()  # as root the attempts could do harm
-    sandbox = open_level(level, replace(options, user=user))
-    try:
-        return await self_check(sandbox, options.scratch, user=user)
-    finally:
-        await sandbox.close()
-
-
 async def _versions() -> dict[str, str]:
     found = {
         "infloop": __version__,
@@ -257,23 +202,3 @@ async def _versions() -> dict[str, str]:
     finally:
         await sandbox.close()
     return found
-
-
-def _report(check: BatteryReport) -> AttackReport:
-    return AttackReport(
-        level=check.level,
-        holds=check.holds,
-        error=check.error,
-        findings=[
-            Finding(
-                attempt=each.attempt,
-                what=each.what,
-                promise=each.promise,
-                promised=each.promised,
-                reached=each.reached,
-                holds=each.holds,
-                detail=each.detail,
-            )
-            for each in check.findings
-        ],
-    )

@@ -44,6 +44,8 @@ EventName: TypeAlias = Literal[
     "server.started",
     "server.stopped",
     "dev.restart-requested",
+    "demo.started",
+    "doctor.attack-started",
     "login.succeeded",
     "login.failed",
     "login.ended",
@@ -99,6 +101,10 @@ EVENTS: Mapping[EventName, EventKind] = {
     "server.started": EventKind("The server began to listen; the details name its addresses."),
     "server.stopped": EventKind("The server was shut down in an orderly way."),
     "dev.restart-requested": EventKind("A development loop was asked to restart a process."),
+    "demo.started": EventKind("The demo was started over the API."),
+    "doctor.attack-started": EventKind(
+        "The isolation level in the details is attacked, to see whether it holds."
+    ),
     "login.succeeded": EventKind("A browser logged in with the token, or with a link."),
     "login.failed": EventKind("A browser sent a wrong token, or there were too many attempts."),
     "login.ended": EventKind("A browser logged out."),

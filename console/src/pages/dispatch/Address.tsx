@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { useLocation } from "wouter";
 import { call } from "../../api/client";
-import type { MarkedTrigger } from "../../api/planned";
+import type { TriggerView } from "../../api/generated";
 import { refresh } from "../../api/query";
 import { Button } from "../../ui/Button/Button";
 import { Confirm } from "../../ui/Confirm/Confirm";
@@ -11,7 +11,7 @@ import css from "./Dispatch.module.css";
 import { dispatchAddress } from "./triggers";
 
 /** Where requests go. The address is a credential, so it is copied and not shown. */
-export function Address({ trigger }: { trigger: MarkedTrigger }) {
+export function Address({ trigger }: { trigger: TriggerView }) {
   const [, go] = useLocation();
   const [asking, setAsking] = useState(false);
   const renew = () =>

@@ -1,8 +1,7 @@
 import { useState } from "react";
 import { Link, useLocation } from "wouter";
 import { call } from "../../api/client";
-import type { PluginView, TriggerList } from "../../api/generated";
-import type { MarkedTrigger } from "../../api/planned";
+import type { PluginView, TriggerList, TriggerView } from "../../api/generated";
 import { queryClient, refresh, useApi } from "../../api/query";
 import { Button } from "../../ui/Button/Button";
 import { Confirm } from "../../ui/Confirm/Confirm";
@@ -23,7 +22,7 @@ import { change, dispatchAddress, takesRequests, waitsFor } from "./triggers";
 const LIST = ["GET /api/triggers", {}, {}];
 
 /** Switch a trigger: the list shows it at once, and takes it back if the server refuses. */
-async function setEnabled(trigger: MarkedTrigger, enabled: boolean): Promise<void> {
+async function setEnabled(trigger: TriggerView, enabled: boolean): Promise<void> {
   await queryClient.cancelQueries({ queryKey: LIST });
   queryClient.setQueryData<TriggerList>(
     LIST,
@@ -41,7 +40,7 @@ async function setEnabled(trigger: MarkedTrigger, enabled: boolean): Promise<voi
 }
 
 interface Props {
-  trigger: MarkedTrigger;
+  trigger: TriggerView;
   plugins: PluginView[];
 }
 

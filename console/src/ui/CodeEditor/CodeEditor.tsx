@@ -55,7 +55,7 @@ function Loading({ value, singleLine, minLines = singleLine ? 1 : 3, fill }: Cod
   return (
     <pre
       className={`${css.host} ${css.loading} ${fill ? css.fill : ""}`}
-      style={{ minHeight: minLines * 18 + 10 }}
+      style={{ minHeight: `calc(var(--code-line) * ${minLines} + 10px)` }}
       aria-busy="true"
     >
       {value.slice(0, 5_000)}

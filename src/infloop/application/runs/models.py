@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec import UNSET, UnsetType, field
 
 from infloop.application.models import Model
+from infloop.application.runs.activity import OpenStep, StepWait
 from infloop.application.runs.cost import RunCost, Tokens
 from infloop.model.events import Cause
 from infloop.model.messages import Message
@@ -49,6 +50,11 @@ class RunSummary(Model, kw_only=True, tag_field="kind", tag="run"):
     `error` is shortened; `errorMessage` is the same text and left out when there is none. `costUsd`
     is null if nothing that costs money has run, or if no cost is known; unless `costIsComplete`,
     the true cost may be higher.
+
+    Of a run that has not ended: `maxCostUsd` is what it may cost, null without a limit; `openSteps`
+    are the steps in progress, `rounds` the round of each loop around them by its path, and
+    `lastSignAt` is when it last did or printed something. `waiting` is the step that waits for a
+    time.
     """
 
     run_id: str
@@ -70,6 +76,11 @@ class RunSummary(Model, kw_only=True, tag_field="kind", tag="run"):
     cost_usd: float | None
     cost_is_complete: bool
     tokens: Tokens
+    max_cost_usd: float | None = None
+    open_steps: list[OpenStep] = field(default_factory=list)
+    rounds: dict[str, int] = field(default_factory=dict)
+    last_sign_at: int | None = None
+    waiting: StepWait | None = None
     match: SearchMatch | UnsetType = UNSET
 
     @property

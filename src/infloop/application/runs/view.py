@@ -173,8 +173,9 @@ class RunView:
     `active` are the steps that have started and not finished, by path. `steps_not_listed` were
     finished before the first event that this view has. `denials` are the first different things
     that agents were not allowed to do. `cost` is set from the ledger; `steps_cost_usd` is what the
-    steps of this record say. `new_workflow` says whether the run goes on with another
-    version of its workflow than it began with.
+    steps of this record say. `max_cost_usd` is what it may cost, 0 without a
+    limit. `new_workflow` says whether the run goes on with another version of its workflow than it
+    began with.
     """
 
     def __init__(self) -> None:
@@ -188,6 +189,7 @@ class RunView:
         self.last_at = 0
         self.resumed_at: list[int] = []
         self.isolation = self.egress = ""
+        self.max_cost_usd = 0.0
         self.new_workflow = False
         self.stop: StopRequested | None = None
         self.stopped_at = 0
@@ -222,9 +224,11 @@ class RunView:
             case RunStarted():
                 self.started, self.started_at = event, item.time
                 self.isolation, self.egress = event.isolation, event.egress
+                self.max_cost_usd = event.limits.max_cost_usd
             case RunResumed():
                 self.finished = None
                 self.resumed_at.append(item.time)
+                self.max_cost_usd = event.limits.max_cost_usd
                 self.new_workflow = self.new_workflow or bool(event.definition)
                 self.isolation = event.isolation or self.isolation
                 self.egress = event.egress or self.egress

@@ -46,7 +46,7 @@ def main(args: argparse.Namespace) -> int:
 
 async def _demo(folder: Path, *, as_json: bool, keep: bool) -> int:
     from infloop import app
-    from infloop.application.demo import create_project
+    from infloop.application.demo import create_project, install_agent
     from infloop.settings import Settings
 
     project = folder / "project"
@@ -54,7 +54,8 @@ async def _demo(folder: Path, *, as_json: bool, keep: bool) -> int:
     settings = Settings.model_validate({"data_dir": folder / "data", "min_free_disk_bytes": 0})
     # The demo's programs are infloop's own, so they may run where nothing can confine them.
     settings, why = await app.with_some_isolation(settings)
-    await create_project(project, settings.providers)
+    install_agent(settings.providers)
+    await create_project(project)
     if as_json:
         return await _loop(settings, project, as_json=True)
     print(f"a project with four failing tests, in {project}")

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from infloop.application.doctor import AttackReport, DoctorReport
+    from infloop.application.attack_reports import AttackReport
+    from infloop.application.doctor import DoctorReport
     from infloop.model.isolation import Level
 
 

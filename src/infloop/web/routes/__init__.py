@@ -16,6 +16,7 @@
     folders       directories of this machine, to choose one
     dev_loops     development loops that run beside: processes, logs, restarts
     costs         what agents and judges have cost
+    demo          the demo, which needs no account
     catalog       node types, file formats and settings, with their JSON Schemas
     settings      the operator's settings, and where each is from
     doctor        what this machine can confine
