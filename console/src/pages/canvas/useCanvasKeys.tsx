@@ -68,7 +68,7 @@ export function useCanvasKeys(does: Does): ReactNode {
         choices: frames(editor),
         onPick: (picked) => {
           moveInto(editor, picked === TOP ? "" : picked);
-          if (nodes[0]) setTimeout(() => focusNode(nodes[0] ?? ""), 30);
+          if (nodes[0]) focusNode(nodes[0]);
         },
       });
     };
