@@ -1,9 +1,4 @@
-"""kill -9 at any moment: no child lives on, and every interrupted run is recorded once.
-
-To kill more often than the suite has time for:
-
-    KILLS=1000 pytest -n 0 tests/runtime/test_orphans.py -k launched
-"""
+"""kill -9 at any moment: no child lives on, and every interrupted run is recorded once."""
 
 from __future__ import annotations
 
@@ -36,13 +31,14 @@ from support.confinement import need_bubblewrap
 from support.eventually import eventually
 from support.forking import Forker, forker
 from support.runs import world
+from support.thorough import amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-KILLS = int(os.environ.get("KILLS", "12"))
+KILLS = amount(6, thorough=12)
 TIMEOUT_S = 240 * max(1, KILLS // 12)
-LANES = 2
+LANES = amount(1, thorough=2)
 PATIENCE_S = 3.0
 USER = "nobody" if os.geteuid() == 0 else ""
 
@@ -201,6 +197,7 @@ TOGETHER = (False, True)
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.claim("I56", "I57", "I59")
 @pytest.mark.parametrize("keepers_too", TOGETHER, ids=["the server", "its keepers too"])
@@ -214,6 +211,7 @@ async def test_killed_at_any_moment_nothing_lives_on_and_each_run_is_recorded_on
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.claim("I56", "I57")
 @pytest.mark.parametrize("level", LEVELS)
