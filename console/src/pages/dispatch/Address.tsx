@@ -8,7 +8,7 @@ import { Confirm } from "../../ui/Confirm/Confirm";
 import { Copy } from "../../ui/Copy/Copy";
 import { complain, say } from "../../ui/Toast/toast";
 import css from "./Dispatch.module.css";
-import { dispatchAddress } from "./triggers";
+import { dispatchAddress, showList } from "./triggers";
 
 /** Where requests go. The address is a credential, so it is copied and not shown. */
 export function Address({ trigger }: { trigger: TriggerView }) {
@@ -18,8 +18,9 @@ export function Address({ trigger }: { trigger: TriggerView }) {
     call("POST /api/triggers/{trigger_id}/regenerate", { path: { trigger_id: trigger.id } })
       .then((answer) => {
         say("The old address is dead. Give the new one to the sender.");
-        refresh("GET /api/triggers");
+        showList((all) => all.map((each) => (each.id === trigger.id ? answer.trigger : each)));
         go(dispatchAddress(answer.trigger));
+        refresh("GET /api/triggers");
       })
       .catch(complain);
   return (
