@@ -350,6 +350,7 @@ def test_a_draft_survives_the_server(tmp_path: Path, browser: Browser) -> None:
         port = first.client.port
         with console(browser, first.client, expected=["ERR_CONNECTION", "Failed to load"]) as tabs:
             page = opened(tabs, first.client, chain("draft"))
+            configure(page, "b", "echo typed before")
             first.process.kill()
             first.process.wait()
             configure(page, "b", "echo not lost")

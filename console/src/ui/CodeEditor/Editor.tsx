@@ -64,6 +64,7 @@ export default function Editor(props: CodeEditorProps) {
           markReferences,
           highlightSpecialChars(),
           drawSelection(),
+          TYPED_OVER,
           indentOnInput(),
           highlightSelectionMatches(),
           search({ top: true }),
