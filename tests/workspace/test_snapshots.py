@@ -29,6 +29,7 @@ from infloop.workspace.snapshots.store import SnapshotStore
 from infloop.workspace.snapshots.walk import TreeLimits
 from support.eventually import eventually_async
 from support.repositories import at, contents, git, programs, repository, write
+from support.thorough import amount
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -740,6 +741,7 @@ def act(root: Path, action: str, name: bytes, how: Any) -> None:
                 git(*how, cwd=root)
 
 
+@pytest.mark.thorough
 def test_any_tree_comes_back_after_any_edits_and_git_stays_as_it_is(tmp_path: Path) -> None:
     with asyncio.Runner() as loop, contextlib.ExitStack() as closing:
         opened_programs = programs()
@@ -748,7 +750,7 @@ def test_any_tree_comes_back_after_any_edits_and_git_stays_as_it_is(tmp_path: Pa
         store = SnapshotStore(tmp_path / "store", run)
         numbers = iter(range(10_000))
 
-        @settings(max_examples=30, database=None)
+        @settings(max_examples=amount(8, thorough=30), database=None)
         @given(st.lists(actions, max_size=8), st.lists(actions, min_size=1, max_size=12))
         def comes_back(first: list[Any], then: list[Any]) -> None:
             root = repository(tmp_path / f"work{next(numbers)}")

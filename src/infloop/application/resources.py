@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -82,8 +84,7 @@ class Folders:
         return list(dict.fromkeys(found))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileResources:
+class FileResources(msgspec.Struct, frozen=True, kw_only=True):
     """What use cases need that work with files alone.
 
     `audit` opens the log at the first call. `program_of` returns the path of an agent's program,
@@ -114,8 +115,7 @@ class FileResources:
     scheduler: Scheduler | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resources(FileResources):
+class Resources(FileResources, frozen=True, kw_only=True):
     """Everything that use cases are given.
 
     `service`, `workspaces`, `approvals` and `leaks` open what they return at the first call: a

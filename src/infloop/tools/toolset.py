@@ -6,8 +6,9 @@ may use.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from infloop.errors import StepError
 from infloop.model.capabilities import ToolRule
@@ -36,8 +37,7 @@ _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 _USUAL_SCHEMES = ("https", "wss")
 
 
-@dataclass(frozen=True, slots=True)
-class ToolContext:
+class ToolContext(msgspec.Struct, frozen=True):
     """Everything that the families of one step are given.
 
     directory       the step's working directory: its worktree, if it has one
@@ -68,8 +68,7 @@ class ToolContext:
     user: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
+class _Parts(msgspec.Struct, frozen=True):
     """What families share: the files, the policies that decide about files nobody named, and what a
     person should know."""
 

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import URL, Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse
 
@@ -309,9 +309,7 @@ class Authenticate(Guard):
             return
         query = scope["query_string"].decode("latin-1")
         wanted = scope["path"] + (f"?{query}" if query else "")
-        address = (
-            URL("/login") if wanted == "/" else URL("/login").include_query_params(next=wanted)
-        )
+        address = "/login" if wanted == "/" else f"/login?{QueryParams({'next': wanted})}"
         await RedirectResponse(address, 303)(scope, receive, send)
 
     async def _count(self, wrong: Wrong, scope: Scope) -> None:

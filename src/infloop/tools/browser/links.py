@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import msgspec
 
 from infloop.egress.proxy import Proxy
 
@@ -40,8 +41,7 @@ class Link(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class BrowserOptions:
+class BrowserOptions(msgspec.Struct, frozen=True):
     """How a browser runs.
 
     rules        what its requests may reach

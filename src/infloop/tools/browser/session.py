@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from infloop.egress.resolve import SystemLookup
 from infloop.lowlevel.own_ports import is_own_port

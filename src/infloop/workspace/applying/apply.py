@@ -15,9 +15,10 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from infloop.errors import UsageError
 from infloop.lowlevel.directory_lock import hold_directory
@@ -49,8 +50,7 @@ if TYPE_CHECKING:
 _BRANCH = "refs/heads/"
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(msgspec.Struct, frozen=True):
     """The result of a successful apply.
 
     - `before` is a snapshot of the user's tree that undoes it, if the tree was changed.
@@ -63,8 +63,7 @@ class Applied:
     commit: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProtectedChanges:
+class ProtectedChanges(msgspec.Struct, frozen=True):
     """Nothing was applied, because nobody allowed these paths; the values are the reasons."""
 
     paths: dict[str, str]

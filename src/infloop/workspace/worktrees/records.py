@@ -9,7 +9,6 @@ removed     removed; the saved state remains
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
@@ -24,8 +23,7 @@ KindName: TypeAlias = Literal["worktree", "clone"]
 Stage: TypeAlias = Literal["creating", "ready", "removing", "removed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(msgspec.Struct, frozen=True):
     """The saved state of a worktree.
 
     - `base` and `final` are its snapshots when it was created and when it was saved.
@@ -47,7 +45,7 @@ class Saved:
     head: str
     refs: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
-    repositories: dict[str, str] = field(default_factory=dict)
+    repositories: dict[str, str] = msgspec.field(default_factory=dict)
     kept: str | None = None
     saved_at_ms: int = 0
     kind: KindName = "worktree"
@@ -59,8 +57,7 @@ class Saved:
         return self.refs[0] if self.refs else None
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """A worktree, from before its creation until its saved state is deleted."""
 
     name: str
