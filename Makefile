@@ -27,6 +27,7 @@ help:
 	@echo "make bench     measure infloop beside its peers"
 	@echo "make console   build the web console from its sources; needs Node.js"
 	@echo "make console-check  check the console's sources, and that its build is committed; needs Node.js"
+	@echo "make screenshots  a picture of every page of the console, in both themes, at two widths"
 	@echo "make lock      choose newer versions of the packages infloop is built and tested with"
 	@echo "make clean     remove everything that was made"
 
@@ -86,6 +87,9 @@ console-check: $(READY)
 	@git diff --exit-code --stat -- src/infloop/web/console && \
 		test -z "$$(git status --porcelain -- src/infloop/web/console)" || \
 		{ echo "the built console is not that of its sources: run make console and commit it" >&2; exit 1; }
+
+screenshots: $(READY)
+	@.venv/bin/python tools/screenshots.py $(SCREENSHOTS)
 
 lock: $(READY)
 	$(COMPILE) --all-extras --group dev pyproject.toml -o requirements.lock

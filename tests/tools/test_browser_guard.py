@@ -287,7 +287,7 @@ def test_the_proxy_of_a_browser_opens_only_the_hosts_of_its_rules() -> None:
 
 def test_a_browser_reaches_only_hosts_that_its_run_and_its_rules_list() -> None:
     listed = parse_rules("the workflow", ["a.test", "*.b.test:8443", "127.0.0.1:80"])
-    run = Allowlist((listed,), parse_rules("the operator", ["evil.b.test", "192.0.2.7"]))
+    run = Allowlist((listed,), parse_rules("the operator", ["evil.b.test", "93.184.216.34"]))
     for rules in ([], [EgressRule(host="a.test"), EgressRule(host="x.b.test", ports=(8443,))]):
         hosts = BrowserHosts(rules, run)
         assert hosts.judge("a.test", 443, "https").allowed
@@ -300,7 +300,7 @@ def test_a_browser_reaches_only_hosts_that_its_run_and_its_rules_list() -> None:
     assert "loopback" in hosts.refuse_address("127.0.0.1", 80, ip_address("127.0.0.1"))
     hosts.permit_private("127.0.0.1", 80)
     assert hosts.refuse_address("127.0.0.1", 80, ip_address("127.0.0.1")) == ""
-    assert "denied" in hosts.refuse_address("a.test", 443, ip_address("192.0.2.7"))
+    assert "denied" in hosts.refuse_address("a.test", 443, ip_address("93.184.216.34"))
 
 
 async def test_a_browser_never_reaches_a_server_of_infloop() -> None:

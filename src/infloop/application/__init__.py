@@ -8,6 +8,7 @@
 
     runs/        start, cancel, resume, rewind, list, read, follow, explain, apply
     workflows    list, read, check, save, delete
+    workflow_drafts  a first workflow, and one from a file, before they are saved
     triggers     what starts workflows without a person
     trigger_models  triggers and plugins as every surface shows them
     trigger_deliveries  what became of firings

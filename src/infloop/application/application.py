@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from infloop.application.runs.records import RunRecords
     from infloop.application.runs.worktrees import Worktrees
     from infloop.application.triggers import Triggers
+    from infloop.application.workflow_drafts import WorkflowDrafts
     from infloop.application.workflow_overview import WorkflowOverview
     from infloop.application.workflows import Workflows
     from infloop.model.agent_config import AgentConfig
@@ -144,6 +145,12 @@ class FileApplication:
         from infloop.application.workflows import Workflows
 
         return Workflows(self._file_resources)
+
+    @cached_property
+    def workflow_drafts(self) -> WorkflowDrafts:
+        from infloop.application.workflow_drafts import WorkflowDrafts
+
+        return WorkflowDrafts(self._file_resources, self.loops)
 
 
 class Application(FileApplication):

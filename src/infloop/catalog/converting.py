@@ -71,6 +71,38 @@ def loop_file_as_json(text: str, workflow_id: str) -> str:
     return _json_text(workflow, {})
 
 
+def loop_file_content(data: bytes, workflow_id: str) -> JsonObject:
+    """Return the JSON form of a loop file that is in no folder, so it cannot name other files.
+
+    Raises WorkflowError for a file with mistakes.
+    """
+    from infloop.model.loop_file.reading import parse_loop_file
+
+    parsed = parse_loop_file(data, workflow_id, _refuse_other_file)
+    if parsed.workflow is None or not parsed.usable:
+        raise WorkflowError("the loop file has mistakes; correct them first", parsed.problems)
+    made = json.loads(_json_text(parsed.workflow, unknown_keys(parsed.content)))
+    return cast("JsonObject", made)
+
+
+def workflow_as_loop_file(parsed: Parsed) -> Converted:
+    """Return a workflow that is in no folder as a loop file. Raises WorkflowError."""
+    if parsed.workflow is None or not parsed.usable:
+        raise WorkflowError("the workflow has mistakes; correct them first", parsed.problems)
+    unknown = unknown_keys(parsed.content)
+    workflow = parsed.workflow
+    left_out: tuple[str, ...] = ()
+    if "edges" not in unknown:
+        workflow, left_out = _without_dead_edges(workflow)
+    return Converted(_loop_text(workflow, "", unknown), left_out)
+
+
+def _refuse_other_file(_: str) -> str:
+    from infloop.model.loop_file.values import UnusableFile
+
+    raise UnusableFile("is not in this file; write its text in place of its name")
+
+
 def convert_built(path: Path, parsed: Parsed, target: str = "") -> Converted:
     """Return a workflow that was built as a loop file, or as JSON if the name `target` says so.
 

@@ -204,5 +204,8 @@ def is_trigger_id(text: str) -> bool:
 
 
 def trigger_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a trigger."""
-    return publish(Trigger, "trigger")
+    """Return the JSON Schema of a trigger; `forKind` marks the options of one kind."""
+    schema = publish(Trigger, "trigger")
+    for kind, name in KIND_OPTIONS.items():
+        schema["properties"][name]["forKind"] = kind
+    return schema

@@ -5,7 +5,7 @@
  * came after the last one it has seen. What no tab has asked for yet is merged: output of one step
  * that follows its own output is one message. A tab that is hidden asks nothing and costs nothing.
  */
-import { isOutput, type Message } from "./messages";
+import { isOfRun, isOutput, type Message } from "./messages";
 import { frameReader } from "./parse";
 
 export const ALL = "all";
@@ -27,6 +27,8 @@ export interface Batch {
   gap: boolean;
   /** A run's stream has ended: nothing more will come. */
   ended: boolean;
+  /** Everything of a run after this sequence number is among the topic's messages. */
+  first: number;
   /** Grows when a topic is read anew from an earlier place; positions begin at 0 again. */
   generation: number;
 }
@@ -45,7 +47,7 @@ export class Feed {
   /** Begin to read a topic; of a run, what came after `after`. */
   open(name: string, after = 0): void {
     const known = this.topics.get(name);
-    if (known && known.first <= after) {
+    if (known && known.first <= after && !known.isOverBefore(after)) {
       known.readers += 1;
       return;
     }
@@ -68,8 +70,8 @@ export class Feed {
 
   /** Return what came after a position. */
   take(name: string, position: number): Batch {
-    const nothing = { messages: [], next: position, gap: false, ended: false, generation: 0 };
-    return this.topics.get(name)?.take(position) ?? nothing;
+    const nothing = { messages: [], next: position, gap: false, ended: false };
+    return this.topics.get(name)?.take(position) ?? { ...nothing, first: 0, generation: 0 };
   }
 }
 
@@ -85,7 +87,7 @@ class Topic {
 
   constructor(
     private readonly name: string,
-    readonly first: number,
+    public first: number,
     private readonly generation: number,
     private readonly link: Link,
     private readonly changed: () => void,
@@ -97,6 +99,11 @@ class Topic {
     this.stopped.abort();
   }
 
+  /** Whether the stream has ended and a reader has seen all of it: a resumed run goes on. */
+  isOverBefore(after: number): boolean {
+    return this.ended && after >= Number(this.last);
+  }
+
   take(position: number): Batch {
     const from = Math.max(position, this.dropped);
     const messages = this.messages.slice(from - this.dropped);
@@ -106,6 +113,7 @@ class Topic {
       next: this.taken,
       gap: position < this.dropped,
       ended: this.ended,
+      first: this.first,
       generation: this.generation,
     };
   }
@@ -177,6 +185,8 @@ class Topic {
 
   private dropOldest(): void {
     const half = Math.ceil(this.messages.length / 2);
+    const lastDropped = this.messages[half - 1];
+    if (lastDropped && isOfRun(lastDropped)) this.first = lastDropped.seq;
     this.messages = this.messages.slice(half);
     this.dropped += half;
     this.characters = this.messages.reduce(

@@ -17,6 +17,8 @@ export interface State {
   ended: boolean;
   /** Everything is told again from the beginning: forget what was told before. */
   restarted: boolean;
+  /** Messages of a run up to this sequence number are not told here; the log has them. */
+  first: number;
 }
 export type Listener = (messages: Message[], state: State) => void;
 
@@ -79,17 +81,19 @@ function take(message: FromWorker): void {
     if (restarted && subscription.position > 0) {
       subscription.position = 0;
       subscription.generation = batch.generation;
-      subscription.listener([], { gap: false, ended: false, restarted: true });
+      subscription.listener([], { gap: false, ended: false, restarted: true, first: batch.first });
       isNew = true;
       continue;
     }
+    const isFirst = subscription.generation === 0;
     subscription.generation = batch.generation;
     // Two subscriptions to one topic may stand at different positions: the lowest one asked.
     const skipped = Math.max(0, subscription.position - (batch.next - batch.messages.length));
     const fresh = skipped ? batch.messages.slice(skipped) : batch.messages;
     subscription.position = batch.next;
-    if (fresh.length || batch.gap || batch.ended) {
-      subscription.listener(fresh, { gap: batch.gap, ended: batch.ended, restarted: false });
+    if (isFirst || fresh.length || batch.gap || batch.ended) {
+      const { gap, ended, first } = batch;
+      subscription.listener(fresh, { gap, ended, first, restarted: false });
     }
   }
   if (isNew) soon();

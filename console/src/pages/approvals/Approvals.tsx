@@ -1,5 +1,114 @@
+import { Link, useParams } from "wouter";
+import type { Approval } from "../../api/generated";
+import { useApi } from "../../api/query";
 import { Page } from "../../app/shell/Page";
+import { approvalAddress, publicId } from "../../approval/address";
+import { Empty } from "../../ui/Empty/Empty";
+import { Failure } from "../../ui/Failure/Failure";
+import { ago, plural, shortId } from "../../ui/format";
+import { Panel } from "../../ui/Panel/Panel";
+import { safeText } from "../../ui/safeText";
+import { useNow } from "../../ui/useNow";
+import css from "./Approvals.module.css";
+import { Earlier } from "./Earlier";
+import { Question } from "./Question";
 
+/** Questions of agents and workflows, and the answers of a person. */
 export default function Approvals() {
-  return <Page crumbs={["Approvals"]}>…</Page>;
+  const { id = "" } = useParams();
+  const approvals = useApi("GET /api/approvals", {}, { refetchInterval: 5_000 });
+  const triggers = useApi("GET /api/triggers").data?.triggers ?? [];
+  const now = useNow();
+  const waiting = (approvals.data?.approvals ?? []).filter((each) => each.state === "waiting");
+  const wanted = id && safeDecode(id);
+  const shown = wanted ? waiting.find((each) => publicId(each, triggers) === wanted) : waiting[0];
+  const at = shown ? waiting.indexOf(shown) : -1;
+  const next = waiting.length > 1 && at >= 0 ? waiting[(at + 1) % waiting.length] : undefined;
+  return (
+    <Page crumbs={["Approvals"]} full>
+      <div className={css.split} data-one={wanted ? "" : undefined}>
+        <div className={css.side}>
+          {approvals.error && !approvals.data && (
+            <Failure error={approvals.error} retry={() => void approvals.refetch()} />
+          )}
+          <Panel
+            title={
+              waiting.length
+                ? `${plural(waiting.length, "question")} for you`
+                : "Nothing waits for you"
+            }
+          >
+            {approvals.data && waiting.length === 0 && (
+              <Empty>
+                Agents that must ask first, and workflows that wait for a person, ask here.
+              </Empty>
+            )}
+            {waiting.map((each) => (
+              <Item
+                key={each.id}
+                approval={each}
+                href={approvalAddress(each, triggers)}
+                isShown={each === shown}
+                now={now}
+              />
+            ))}
+          </Panel>
+          <Earlier shown={wanted} />
+        </div>
+        <div className={css.question}>
+          <p className={css.back}>
+            <Link href="/approvals">‹ All questions</Link>
+            {next && <Link href={approvalAddress(next, triggers)}>Next ›</Link>}
+          </p>
+          {shown ? (
+            <Question key={shown.id} approval={shown} />
+          ) : wanted && approvals.data && !wanted.startsWith("missed-schedule:") ? (
+            <Settled key={wanted} id={wanted} />
+          ) : null}
+        </div>
+      </div>
+    </Page>
+  );
+}
+
+/** A question that does not wait any more. */
+function Settled({ id }: { id: string }) {
+  const read = useApi("GET /api/approvals/{approval_id}", { path: { approval_id: id } });
+  if (read.error) return <Failure error={read.error} />;
+  return read.data ? <Question approval={read.data.approval} /> : null;
+}
+
+interface ItemProps {
+  approval: Approval;
+  href: string;
+  isShown: boolean;
+  now: number;
+}
+
+function Item({ approval, href, isShown, now }: ItemProps) {
+  return (
+    <Link href={href} className={css.item} aria-current={isShown || undefined}>
+      <p>
+        <span aria-hidden="true">▲ </span>
+        {safeText(approval.title)}
+      </p>
+      <p>
+        {[
+          approval.stepPath && `step ${approval.stepPath}`,
+          approval.runId && `run ${shortId(approval.runId)}`,
+          approval.expiresAt && `expires ${ago(approval.expiresAt, now)}`,
+        ]
+          .filter(Boolean)
+          .join(", ")}
+      </p>
+    </Link>
+  );
+}
+
+function safeDecode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }

@@ -1,5 +1,90 @@
+import { useState } from "react";
+import { Link, useLocation, useParams } from "wouter";
+import type { TriggerView } from "../../api/generated";
+import { useApi } from "../../api/query";
 import { Page } from "../../app/shell/Page";
+import { Button } from "../../ui/Button/Button";
+import { Empty } from "../../ui/Empty/Empty";
+import { Failure } from "../../ui/Failure/Failure";
+import { Panel } from "../../ui/Panel/Panel";
+import { safeText } from "../../ui/safeText";
+import css from "./Dispatch.module.css";
+import { TriggerDetail } from "./TriggerDetail";
+import { TriggerForm } from "./TriggerForm";
+import { dispatchAddress, waitsFor } from "./triggers";
 
+/** What starts workflows without a person: webhooks, schedules, watched files. */
 export default function Dispatch() {
-  return <Page crumbs={["Dispatch"]}>…</Page>;
+  const { mark = "" } = useParams();
+  const [, go] = useLocation();
+  const triggers = useApi("GET /api/triggers", {}, { refetchInterval: 10_000 });
+  const plugins = useApi("GET /api/webhook-plugins", {}, { staleTime: 60_000 });
+  const [making, setMaking] = useState(false);
+  const all: TriggerView[] = triggers.data?.triggers ?? [];
+  const wanted = safeDecode(mark);
+  const shown = wanted ? all.find((each) => each.mark === wanted) : all[0];
+  const senders = plugins.data?.plugins ?? [];
+  return (
+    <Page crumbs={["Dispatch"]} full>
+      <div className={css.split} data-one={mark ? "" : undefined}>
+        <div className={css.side}>
+          {triggers.error && !triggers.data && (
+            <Failure error={triggers.error} retry={() => void triggers.refetch()} />
+          )}
+          <Panel
+            title="Triggers"
+            side={<Button onClick={() => setMaking(true)}>New trigger</Button>}
+          >
+            {triggers.data && all.length === 0 && (
+              <Empty>A trigger starts a workflow when a request, a time or a file comes.</Empty>
+            )}
+            {all.map((each) => (
+              <Link
+                key={each.id}
+                href={dispatchAddress(each)}
+                className={css.item}
+                aria-current={each === shown || undefined}
+              >
+                <p>
+                  <span className="quiet">{each.enabled ? "on" : "off"}</span>{" "}
+                  {safeText(each.name || waitsFor(each, senders))} ▸ {each.workflowId}
+                </p>
+                <p>{safeText(waitsFor(each, senders))}</p>
+              </Link>
+            ))}
+          </Panel>
+        </div>
+        <div className={css.detail}>
+          <Link href="/dispatch" className={css.back}>
+            ‹ All triggers
+          </Link>
+          {shown && <TriggerDetail key={shown.mark} trigger={shown} plugins={senders} />}
+          {wanted && triggers.data && !shown && (
+            <Empty>
+              There is no trigger with this mark; its address may have changed.{" "}
+              <Link href="/dispatch">All triggers</Link>
+            </Empty>
+          )}
+        </div>
+      </div>
+      {making && (
+        <TriggerForm
+          plugins={senders}
+          onClose={() => setMaking(false)}
+          onSaved={(made) => {
+            setMaking(false);
+            go(dispatchAddress(made));
+          }}
+        />
+      )}
+    </Page>
+  );
+}
+
+function safeDecode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }

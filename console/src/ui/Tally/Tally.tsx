@@ -2,11 +2,9 @@ import css from "./Tally.module.css";
 
 export type Round = "met" | "not-met" | "running" | "failed";
 
-const SHOWN = 24;
-
 /** One tick for each round of a loop, shaped by how it ended; of many, the newest. */
-export function Tally({ rounds }: { rounds: Round[] }) {
-  const hidden = Math.max(0, rounds.length - SHOWN);
+export function Tally({ rounds, shown = 24 }: { rounds: Round[]; shown?: number }) {
+  const hidden = Math.max(0, rounds.length - shown);
   const counts = `${rounds.length} rounds${rounds.at(-1) === "running" ? ", one running" : ""}`;
   return (
     <span className={css.tally} role="img" aria-label={counts}>

@@ -6,12 +6,28 @@ from typing import Annotated, Any
 
 from fastapi import Query, Request
 
+from infloop.application.workflow_drafts import LoopFileText, StarterWorkflow
 from infloop.application.workflow_overview import WorkflowOverviewList
 from infloop.application.workflows import ProblemList, ReferenceList, WorkflowDetail
 from infloop.web.errors import documented
-from infloop.web.routing import App, Who, router
+from infloop.web.routing import App, Body, Who, router
 
 ROUTER = router("workflows")
+
+
+class StarterRequest(Body):
+    """The id of a new workflow; the agent may be left out."""
+
+    id: str
+    agent: str = ""
+
+
+class FileBody(Body):
+    """A file that holds a workflow; its name says in which language."""
+
+    name: str
+    text: str
+
 
 _BODY: dict[str, Any] = {
     "requestBody": {
@@ -46,6 +62,24 @@ async def list_references(
 ) -> ReferenceList:
     """Return the references that exist at a node of a workflow, which may be unfinished."""
     return await app.workflows.references(await request.body(), node)
+
+
+@ROUTER.post("/api/workflows/starter", responses=documented(422))
+async def make_starter(body: StarterRequest, app: App) -> StarterWorkflow:
+    """Return a first workflow that can run as it is; it is not saved."""
+    return await app.workflow_drafts.starter(body.id, body.agent)
+
+
+@ROUTER.post("/api/workflows/read", responses=documented(422))
+async def read_file(body: FileBody, app: App) -> WorkflowDetail:
+    """Return the workflow that a JSON file or a loop file holds; it is not saved."""
+    return await app.workflow_drafts.read_file(body.name, body.text)
+
+
+@ROUTER.post("/api/workflows/loop-file", responses=documented(422), openapi_extra=_BODY)
+async def write_loop_file(request: Request, app: App) -> LoopFileText:
+    """Return a workflow as a loop file; it is not saved."""
+    return await app.workflow_drafts.as_loop_file(await request.body())
 
 
 @ROUTER.get("/api/workflows/{workflow_id}", responses=documented(404, 422))

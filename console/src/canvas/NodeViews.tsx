@@ -1,0 +1,162 @@
+/** Nodes as they are drawn: a card, a frame around other nodes, a note. */
+import { Handle, Position } from "@xyflow/react";
+import { memo, useContext } from "react";
+import { type FlowData, TARGET_HANDLE } from "../model/flow";
+import { ERROR_HANDLE } from "../model/kinds";
+import { handleTop } from "../model/sizes";
+import { StateMark } from "../ui/StateMark/StateMark";
+import { lookOf } from "../ui/StateMark/states";
+import { Tally } from "../ui/Tally/Tally";
+import { GraphContext } from "./graphContext";
+import css from "./NodeViews.module.css";
+import { usePerNode } from "./perNode";
+
+interface Props {
+  id: string;
+  data: FlowData;
+  selected?: boolean;
+  width?: number;
+  height?: number;
+}
+
+/** What each kind of drawn node shares: its name, state, problems, and how it is reached. */
+function useNode({ id, data, selected }: Props) {
+  const { states, problems, current } = useContext(GraphContext);
+  const state = usePerNode(states, id);
+  const wrong = usePerNode(problems, id);
+  const isCurrent = usePerNode(current, id);
+  const look = state && lookOf(state.state);
+  const isBad = wrong?.some((each) => each.severity === "error");
+  const words = [
+    data.name === id ? id : `${data.name} (${id})`,
+    data.kind.type,
+    look?.word,
+    wrong?.length ? `${wrong.length} ${wrong.length === 1 ? "problem" : "problems"}` : "",
+  ];
+  const attributes = {
+    role: "group",
+    "aria-label": words.filter(Boolean).join(", "),
+    "aria-current": selected || undefined,
+    tabIndex: isCurrent ? 0 : -1,
+    "data-node": id,
+    "data-selected": selected || undefined,
+    "data-tone": look?.tone,
+  };
+  const marks = (
+    <>
+      {wrong?.length ? (
+        <span
+          className={css.problem}
+          data-bad={isBad || undefined}
+          title={wrong.map((each) => `${each.message} ${each.hint}`).join("\n")}
+        >
+          ▲
+        </span>
+      ) : null}
+      {state && <StateMark state={state.state} short />}
+    </>
+  );
+  return { attributes, marks, state };
+}
+
+function Handles({ data, height = 0, width = 0 }: Props) {
+  const { canEdit } = useContext(GraphContext);
+  const top = (at: number) => handleTop({ width, height }, at, data.handles.length, data.isFrame);
+  return (
+    <>
+      {!data.kind.isStart && (
+        <Handle
+          type="target"
+          id={TARGET_HANDLE}
+          position={Position.Left}
+          className={css.handle}
+          style={{ top: data.isFrame ? handleTop({ width, height }, 0, 1, true) : "50%" }}
+          isConnectable={canEdit}
+        />
+      )}
+      {data.handles.map((handle, at) => (
+        <Handle
+          key={handle}
+          type="source"
+          id={handle}
+          position={Position.Right}
+          className={css.handle}
+          style={{ top: top(at) }}
+          isConnectable={canEdit}
+          title={handle}
+        />
+      ))}
+      {data.hasError && (
+        <Handle
+          type="source"
+          id={ERROR_HANDLE}
+          position={Position.Bottom}
+          className={`${css.handle} ${css.error}`}
+          isConnectable={canEdit}
+          title={ERROR_HANDLE}
+        />
+      )}
+    </>
+  );
+}
+
+function HandleNames({ data }: Props) {
+  if (data.handles.length < 2) return null;
+  return (
+    <span className={css.names} aria-hidden="true">
+      {data.handles.map((handle) => (
+        <span key={handle}>{handle.replaceAll("_", " ")}</span>
+      ))}
+    </span>
+  );
+}
+
+const Card = memo((props: Props) => {
+  const { attributes, marks, state } = useNode(props);
+  const { data } = props;
+  return (
+    <div className={css.card} {...attributes}>
+      <div className={css.head}>
+        <span className={css.stamp}>{data.kind.stamp}</span>
+        <span className={css.name}>{data.name}</span>
+        {marks}
+      </div>
+      <div className={css.body}>
+        <span className={css.summary}>{state?.detail ?? data.summary}</span>
+        <HandleNames {...props} />
+      </div>
+      <Handles {...props} />
+    </div>
+  );
+});
+
+const Frame = memo((props: Props) => {
+  const { attributes, marks, state } = useNode(props);
+  const { data } = props;
+  return (
+    <div className={css.frame} {...attributes}>
+      <div className={css.frameHead}>
+        <span className={css.stamp}>{data.kind.stamp}</span>
+        <span className={css.name}>{data.name}</span>
+        <span className={css.summary}>{state?.detail ?? data.summary}</span>
+        {state?.rounds?.length ? <Tally rounds={state.rounds} /> : null}
+        {marks}
+        <HandleNames {...props} />
+      </div>
+      {data.isEmpty && <p className={css.hint}>Drop nodes here.</p>}
+      <Handles {...props} />
+    </div>
+  );
+});
+
+const Note = memo((props: Props) => {
+  const { attributes, marks } = useNode(props);
+  return (
+    <div className={css.note} {...attributes}>
+      {marks}
+      {props.data.summary || props.data.name}
+    </div>
+  );
+});
+
+export const NODE_VIEWS = { card: Card, frame: Frame, note: Note };

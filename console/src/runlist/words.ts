@@ -1,0 +1,25 @@
+/** What is said of a run in one line. */
+import type { RunSummary } from "../api/generated";
+import { shortId } from "../ui/format";
+import { lookOf } from "../ui/StateMark/states";
+import { safeText } from "../ui/safeText";
+
+/** Return the name of a run's row: `deploy 77b0, failed`. */
+export function rowName(run: { workflowName: string; runId: string; status: string }): string {
+  return `${run.workflowName} ${shortId(run.runId)}, ${lookOf(run.status).word}`;
+}
+
+/** Return why a run ended as it did, or where a search found it. */
+export function outcome(run: RunSummary): string {
+  if (run.match) return `${run.match.step}: “${safeText(run.match.text)}”`;
+  const error = safeText(run.errorMessage ?? run.error ?? "").replace(/^step '[^']*' failed: /, "");
+  if (!error) return "";
+  return run.failedStep ? `${run.failedStep}: ${error}` : error;
+}
+
+/** Return who or what started a run. */
+export function startedBy(run: RunSummary): string {
+  const { kind = "cli", detail } = run.cause;
+  const isTrigger = ["webhook", "schedule", "file"].includes(kind);
+  return isTrigger && detail ? `${kind} ${safeText(detail)}` : kind;
+}
