@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from support.console import console
-from support.server import TOKEN, process
+from support.server import PATIENCE, TOKEN, process
 
 pytestmark = pytest.mark.browser
 
@@ -29,7 +29,9 @@ def test_levels_checks_and_an_attack(tmp_path: Path, browser: Browser) -> None:
         expect(first).to_contain_text("→")
         page.get_by_role("combobox", name="Level").select_option("host")
         page.get_by_role("button", name="Attack").click()
-        expect(page.get_by_text("host: every promise was kept")).to_be_visible()
+        expect(page.get_by_text("attempts at host")).to_be_visible()
+        kept = page.get_by_text("host: every promise was kept")
+        expect(kept).to_be_visible(timeout=4 * PATIENCE * 1000)
         expect(page.get_by_role("table", name="Attempts").get_by_role("row").first).to_be_visible()
 
 
