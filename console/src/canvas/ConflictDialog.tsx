@@ -45,8 +45,8 @@ export function ConflictDialog({ base, mine, theirs, onMerge, onCopy, onClose }:
         <fieldset key={key} className={css.clash}>
           <legend>{name}</legend>
           {(["mine", "theirs"] as const).map((side) => (
-            <label key={side} className={css.side}>
-              <span>
+            <div key={side} className={css.side}>
+              <label>
                 <input
                   type="radio"
                   name={key}
@@ -54,9 +54,9 @@ export function ConflictDialog({ base, mine, theirs, onMerge, onCopy, onClose }:
                   onChange={() => setChoices({ ...choices, [key]: side })}
                 />{" "}
                 {side === "mine" ? "Mine" : "Theirs"}
-              </span>
+              </label>
               <pre className={css.text}>{shown(side === "mine" ? one : other)}</pre>
-            </label>
+            </div>
           ))}
         </fieldset>
       ))}

@@ -163,13 +163,18 @@ export function useFocusNode(): (id: string) => void {
   const reveal = useReveal();
   return useCallback(
     (id: string) => {
+      const find = () => document.querySelector<HTMLElement>(`[data-node="${CSS.escape(id)}"]`);
       const focus = (tries: number) => {
-        const element = document.querySelector<HTMLElement>(`[data-node="${CSS.escape(id)}"]`);
-        if (element) element.focus({ preventScroll: true });
-        else if (tries > 0) requestAnimationFrame(() => focus(tries - 1));
+        reveal(id);
+        const element = find();
+        element?.focus({ preventScroll: true });
+        // An edit may just have put it elsewhere, out of sight, where it is drawn only now.
+        requestAnimationFrame(() => {
+          const isDone = element && document.activeElement === find();
+          if (!isDone && tries > 0) focus(tries - 1);
+        });
       };
-      reveal(id);
-      focus(20);
+      focus(30);
     },
     [reveal],
   );

@@ -72,7 +72,8 @@ function useReferences(id: string): OfferedReference[] {
   const [references, setReferences] = useState<OfferedReference[]>([]);
   useEffect(() => {
     const asked = new AbortController();
-    const body = checked ?? editor.getState().history.present;
+    const now = editor.getState().history.present;
+    const body = checked && findNode(checked, id) ? checked : now;
     call("POST /api/workflows/references", { query: { node: id }, body, signal: asked.signal })
       .then((answer) => setReferences(answer.references))
       .catch(() => undefined); // offline, or unreadable: the check says so

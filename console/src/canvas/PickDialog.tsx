@@ -1,4 +1,5 @@
 import { type KeyboardEvent, useState } from "react";
+import { flushSync } from "react-dom";
 import { Dialog } from "../ui/Dialog/Dialog";
 import css from "./PickDialog.module.css";
 
@@ -25,7 +26,7 @@ export function PickDialog({ title, label, choices, onPick, onClose }: Props) {
   );
   const pick = (choice: Choice | undefined) => {
     if (!choice) return;
-    onClose();
+    flushSync(onClose); // nothing outside an open dialog can get the focus
     onPick(choice.id);
   };
   const walk = (event: KeyboardEvent) => {

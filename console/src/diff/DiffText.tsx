@@ -16,7 +16,7 @@ export const DiffText = memo(function DiffText({ text, split }: { text: string; 
         </p>
       ))}
       {file.hunks.map((hunk) => (
-        <div key={hunk.header} className={css.hunk}>
+        <div key={hunk.header}>
           <p className={css.hunkHeader}>{safeText(hunk.header)}</p>
           {split ? <Split hunk={hunk} /> : <Unified hunk={hunk} />}
         </div>

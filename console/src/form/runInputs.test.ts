@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { filledInputs, inputsOf, missingInputs, needsInputs, schemaOf } from "./runInputs";
+import type { Values } from "./schema";
 
-const DECLARED = {
+const DECLARED: Values = {
   inputs: [
     { name: "goal", type: "text", description: "What to do." },
     { name: "rounds", type: "number", default: 3 },

@@ -25,6 +25,7 @@ import { useRunStates } from "../../canvas/useRunStates";
 import { useRunWorkflow } from "../../form/useRunWorkflow";
 import { edgeKeys, freshId, type JsonObject } from "../../model/workflow";
 import { Button } from "../../ui/Button/Button";
+import { preloadEditor } from "../../ui/CodeEditor/CodeEditor";
 import { Dialog } from "../../ui/Dialog/Dialog";
 import { Menu } from "../../ui/Menu/Menu";
 import { complain } from "../../ui/Toast/toast";
@@ -144,6 +145,10 @@ export function Studio({ saver }: { saver: Saver }) {
     save: () => void saver.save(),
   });
   useClipboard();
+  useEffect(() => {
+    const timer = setTimeout(preloadEditor, 1_000);
+    return () => clearTimeout(timer);
+  }, []);
   const onAdded = useCallback(
     (added: string) => {
       setAdding(false);

@@ -15,7 +15,11 @@ export interface Loaded {
   saver: Saver;
 }
 
-const ROOM = { width: 1_060, height: 780 };
+/** The room that the graph has beside rail, palette and bars. */
+function room() {
+  const side = innerWidth < 700 ? 24 : 380;
+  return { width: Math.max(320, innerWidth - side), height: Math.max(400, innerHeight - 180) };
+}
 
 /** Open a workflow: the server's document, and the draft of it that this browser kept. */
 export function useLoaded(
@@ -50,7 +54,7 @@ export function useLoaded(
 }
 
 async function open(id: string, kinds: Kinds): Promise<Loaded> {
-  const arrange = (workflow: Workflow) => arranged(workflow, kinds, ROOM);
+  const arrange = (workflow: Workflow) => arranged(workflow, kinds, room());
   const draft = await takeDraft(id).catch(() => undefined);
   const stored = await read(id).catch((error: unknown) => {
     // A draft can be edited while the server is away, and after the workflow was deleted.

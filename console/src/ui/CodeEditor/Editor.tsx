@@ -64,6 +64,7 @@ export default function Editor(props: CodeEditorProps) {
           markReferences,
           highlightSpecialChars(),
           drawSelection(),
+          TYPED_OVER,
           indentOnInput(),
           highlightSelectionMatches(),
           search({ top: true }),
@@ -106,7 +107,8 @@ export default function Editor(props: CodeEditorProps) {
       EditorView.contentAttributes.of({
         "aria-label": label,
         ...(description ? { "aria-description": description } : {}),
-        ...(readOnly ? { "aria-readonly": "true", tabindex: "0" } : {}),
+        ...(readOnly ? { "aria-readonly": "true" } : {}),
+        tabindex: "0",
         spellcheck: isCode(language) ? "false" : "true",
       }),
       isCode(language) ? [lineNumbers(), bracketMatching()] : EditorView.lineWrapping,
