@@ -124,6 +124,7 @@ def _take_all(
 def _settle(page: Page) -> None:
     """Wait until nothing on the page has changed for half a second, at most ten."""
     page.wait_for_selector("main:not([aria-busy])")
+    page.wait_for_function("document.querySelector('main').innerText.trim() !== ''")
     before, since = "", time.monotonic()
     end = since + 10
     while time.monotonic() < end:
