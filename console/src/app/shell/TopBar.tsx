@@ -41,9 +41,7 @@ export function TopBar({ asked }: { asked: number }) {
         </span>
         <Button look="plain" aria-label="Find" onClick={openPalette} aria-keyshortcuts="Control+K">
           <span aria-hidden="true">⌕</span> <span className={css.find}>Find</span>
-          <span aria-hidden="true" className={css.kbd}>
-            Ctrl K
-          </span>
+          <span className={css.kbd}>Ctrl K</span>
         </Button>
       </div>
     </header>

@@ -34,6 +34,16 @@ const ONE_LINE = [
   ),
   EditorView.clipboardInputFilter.of((text) => text.replace(/\s*\n\s*/g, " ")),
 ];
+/** Typed text replaces the selection of the editor; the browser's own differs in a shadow root. */
+const TYPED_OVER = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { state, composing } = view;
+    const isTyped = event.inputType === "insertText" && event.data && !composing;
+    if (!isTyped || state.readOnly || state.selection.main.empty) return false;
+    view.dispatch(state.replaceSelection(event.data ?? ""), { userEvent: "input.type" });
+    return true;
+  },
+});
 /** The height of lines, with the padding around them. */
 const height = (lines: number) => `calc(var(--code-line) * ${lines} + 8px)`;
 
