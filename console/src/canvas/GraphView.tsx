@@ -164,20 +164,25 @@ export function useFocusNode(): (id: string) => void {
   return useCallback(
     (id: string) => {
       const find = () => document.querySelector<HTMLElement>(`[data-node="${CSS.escape(id)}"]`);
-      const focus = (tries: number) => {
+      // An edit may just have put the node elsewhere, out of sight, where it is drawn only in some
+      // of the next frames. Another element that gets the focus meanwhile keeps it.
+      const focus = (frames: number) => {
         reveal(id);
-        const element = find();
-        element?.focus({ preventScroll: true });
-        // An edit may just have put it elsewhere, out of sight, where it is drawn only now.
-        requestAnimationFrame(() => {
-          const isDone = element && document.activeElement === find();
-          if (!isDone && tries > 0) focus(tries - 1);
-        });
+        find()?.focus({ preventScroll: true });
+        if (frames > 0) requestAnimationFrame(() => isFocusFree(id) && focus(frames - 1));
       };
-      focus(30);
+      focus(FRAMES);
     },
     [reveal],
   );
+}
+
+const FRAMES = 12;
+
+/** Whether the focus is nowhere, or on the node already. */
+function isFocusFree(id: string): boolean {
+  const active = document.activeElement;
+  return active === document.body || active?.getAttribute("data-node") === id;
 }
 
 function isInView(
