@@ -166,10 +166,11 @@ export function useFocusNode(): (id: string) => void {
       const find = () => document.querySelector<HTMLElement>(`[data-node="${CSS.escape(id)}"]`);
       // An edit may just have put the node elsewhere, out of sight, where it is drawn only in some
       // of the next frames. Another element that gets the focus meanwhile keeps it.
+      const before = document.activeElement;
       const focus = (frames: number) => {
         reveal(id);
         find()?.focus({ preventScroll: true });
-        if (frames > 0) requestAnimationFrame(() => isFocusFree(id) && focus(frames - 1));
+        if (frames > 0) requestAnimationFrame(() => isFocusFree(id, before) && focus(frames - 1));
       };
       focus(FRAMES);
     },
@@ -179,10 +180,11 @@ export function useFocusNode(): (id: string) => void {
 
 const FRAMES = 12;
 
-/** Whether the focus is nowhere, or on the node already. */
-function isFocusFree(id: string): boolean {
+/** Whether the focus is nowhere, where it was, or on the node already. */
+function isFocusFree(id: string, before: Element | null): boolean {
   const active = document.activeElement;
-  return active === document.body || active?.getAttribute("data-node") === id;
+  const isOnNode = active?.getAttribute("data-node") === id;
+  return active === document.body || active === before || isOnNode;
 }
 
 function isInView(
