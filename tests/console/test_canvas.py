@@ -357,7 +357,7 @@ def test_a_draft_survives_the_server(tmp_path: Path, browser: Browser) -> None:
             configure(page, "b", "echo not lost")
             page.keyboard.press("Control+s")
             expect(page.get_by_role("status", name="Saved state")).to_contain_text("server away")
-            with process(tmp_path, port=port) as second:
+            with process(tmp_path, port=str(port)) as second:
                 page.reload()
                 expect(page.get_by_text("Your unsaved work is here again.")).to_be_visible()
                 expect(step(page, "b")).to_contain_text("echo not lost")
