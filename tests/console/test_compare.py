@@ -44,7 +44,9 @@ def test_a_comparison_names_the_first_divergence(tmp_path: Path, browser: Browse
         row = page.get_by_role("button", name="tries[2]/try, only in B")
         expect(row).to_be_visible()
         expect(page.get_by_role("row", name="Input word ≠ red blue")).to_be_visible()
-        expect(page.get_by_role("row", name="Definition version 1 version 1, the same")).to_be_visible()
+        expect(
+            page.get_by_role("row", name="Definition version 1 version 1, the same")
+        ).to_be_visible()
         row.click()
         page.wait_for_url(lambda url: "step=tries%5B2%5D%2Ftry" in url)
 

@@ -48,6 +48,7 @@ export type ErrorMessage = { type: "error"; runId: string; seq: number; time: nu
 export type EventField = { path: string; type: string; description?: string };
 export type EventPage = { events: (RunStarted | RunResumed | RunFinished | RunStopRequested | RunBudgetExceeded | RunGuardFailed | NodeStarted | NodeFinished | NodeWaiting | StdoutChunk | ConditionChecked | ErrorMessage | TemplateWarning | Notice | TreeSaved | TreeRestored)[]; next?: number | null; previous?: number | null };
 export type Explanation = { run: RunSummary; at: number; inputs: { [key: string]: Json }; workdir: string; ancestors: (Ancestor)[]; stepsDone: number; cost: RunCost; resumedAt: (number)[]; notices: (NoticeText)[]; denials: (string)[]; newWorkflow: boolean; stop: StopReason | null; process: OwnerProcess; lastSignAt: number; positions: (Position)[]; approvals: (Approval)[]; ending: Ending | null; reached: string; lastStep: LastStep | null; lastOutput: string; next: (NextAction)[] };
+export type FileBody = { name: string; text: string };
 export type FileChange = { path: string; kind: "added" | "deleted" | "mode" | "modified" | "type"; insertions: number; deletions: number; binary: boolean };
 export type Finding = { attempt: string; what: string; promise: string; promised: boolean; reached: boolean; holds: boolean; detail: string };
 export type FolderEntry = { name: string; isDir: boolean };
@@ -63,6 +64,7 @@ export type LevelReport = { level: "container" | "guard" | "host" | "sandbox"; h
 export type ListedStep = { path: string; nodeId: string; nodeType: string; iteration: number; attempt: number; state: "failed" | "running" | "succeeded" | "waiting"; handle: string; startedAt: number; durationMs: number | null; waitUntil: number | null; error: string; costUsd: number | null; inputTokens: number; outputTokens: number; files: number | null; insertions: number | null; deletions: number | null; seq: number };
 export type ListedWorkflow = { id: string; name: string; version: number; updatedAt: number; source: "library" | "user"; format: "json" | "yaml"; file: string; problems: number; errors: number; lastRun?: LastRun };
 export type LoginStatus = { status: "found" | "missing" | "not needed" | "unknown"; place?: string; command?: string };
+export type LoopFileText = { text: string; notes: (string)[] };
 export type LoopRound = { path: string; round: number; maxRounds: number | null };
 export type MergeConflict = { outcome: "conflict"; lines: (string)[] };
 export type MissedAnswer = { start: boolean };
@@ -125,6 +127,8 @@ export type SettingList = { settings: (SettingEntry)[]; unknown: (string)[] };
 export type SettingsView = { values: { [key: string]: string | number | boolean | null }; sources: { [key: string]: "command line" | "default" | "environment" | "file" }; schema: { [key: string]: Json } };
 export type ShownProblem = { place: string; message: string; hint: string; severity: "error" | "warning"; line?: number | null; column?: number | null; nodeId?: string | null; edge?: number | null; field?: string };
 export type StartedRun = { runId: string; correlationId: string; afterSeq: number; workflowFile?: WorkflowFile };
+export type StarterRequest = { id: string; agent?: string };
+export type StarterWorkflow = { workflow: { [key: string]: Json }; agent: string; check: string; checkFound: boolean; missing: string };
 export type StdoutChunk = { type: "stdout_chunk"; runId: string; seq: number; time: number; correlationId: string; stepPath?: string; nodeId: string; line: string; loopIteration?: number; stream?: string; tool?: ToolCall };
 export type StepPage = { steps: (ListedStep)[]; next?: number | null };
 export type StepWait = { path: string; until: number; reason: string };
@@ -163,6 +167,9 @@ export interface Responses {
   "POST /api/workflows": WorkflowDetail;
   "POST /api/workflows/check": ProblemList;
   "POST /api/workflows/references": ReferenceList;
+  "POST /api/workflows/starter": StarterWorkflow;
+  "POST /api/workflows/read": WorkflowDetail;
+  "POST /api/workflows/loop-file": LoopFileText;
   "GET /api/workflows/{workflow_id}": WorkflowDetail;
   "PUT /api/workflows/{workflow_id}": WorkflowDetail;
   "DELETE /api/workflows/{workflow_id}": null;
