@@ -39,6 +39,7 @@ from support.paths import TESTS
 from support.server import (
     PATIENCE,
     TOKEN,
+    Events,
     Here,
     environment,
     here,
@@ -484,15 +485,31 @@ async def test_an_agent_sees_the_processes_of_a_development_loop_and_asks_for_a_
 
             second = (await process())["pid"]
             (listed,) = (await served.ask("GET", "/api/dev")).json()["loops"]
-            assert listed["processes"][0]["pid"] == second
+            shown = listed["processes"][0]
+            assert (shown["pid"], shown["ready"]) == (second, True)
+            assert shown["cause"] == "a restart was requested"
             lines = (await served.ask("GET", "/api/dev/web/log?lines=1")).json()["lines"]
             assert lines == [f"started {second}"]
+            stream = await asyncio.to_thread(Events, served.client, "/api/dev/events")
             assert (await served.ask("POST", "/api/dev/web/restart")).status == 204
             await eventually_async(lambda: is_another_than(second))
+            told = await asyncio.to_thread(_first_with_another, stream, second)
+            assert told["name"] == "web"
             assert (await served.ask("POST", "/api/dev/wbe/restart")).status == 404
         async with here(tmp_path) as without_token:
             answer = await without_token.ask("POST", "/api/dev/web/restart")
             assert (answer.status, answer.json()["error"]) == (403, "token-needed")
+
+
+def _first_with_another(stream: Events, pid: int) -> dict[str, Any]:
+    """The first process in a stream of development loops that is up with another id."""
+    with stream:
+        for message in stream:
+            assert message["type"] == "dev_loops"
+            (process,) = message["loops"][0]["processes"]
+            if process["ready"] and process["pid"] not in (0, pid):
+                return dict(process)
+    raise AssertionError("the stream ended")
 
 
 async def _asked_anew(client: Client, earlier: str) -> str:
@@ -531,9 +548,14 @@ async def test_what_waits_for_a_person_is_listed_and_can_only_be_answered_elsewh
 # -- results ---------------------------------------------------------------------------------------
 
 
+KEY = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
 async def test_results_and_changes_are_read_page_by_page(tmp_path: Path) -> None:
     write = "open('made.txt', 'w').write('line\\n' * 3000); open('.envrc', 'w').close()"
-    code = f"def run():\n    {write}\n    return {{'long': 'x' * 30000}}"
+    write += "; open('key', 'w').write(KEY)"
+    code = f"KEY = '{KEY[:9]}' + '{KEY[9:]}'\n"
+    code += f"def run():\n    {write}\n    return {{'long': 'x' * 30000}}"
     made = {
         "id": "make",
         "name": "Make",
@@ -577,6 +599,9 @@ async def test_results_and_changes_are_read_page_by_page(tmp_path: Path) -> None
     assert step["text"] == ""
     (protected,) = first["protected"]
     assert protected.startswith(".envrc (")
+    assert first["secrets"] == ["key (github)"]
+    assert "\n+[redacted:github]\n" in diff
+    assert KEY not in diff
 
 
 # -- who gets in -----------------------------------------------------------------------------------

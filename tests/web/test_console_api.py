@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,17 @@ from typing import Any
 import pytest
 
 from support.eventually import eventually, eventually_async
-from support.server import TOKEN, Client, Events, Process, here, process, put_workflow, workflow
+from support.server import (
+    TOKEN,
+    Client,
+    Events,
+    Process,
+    here,
+    infloop,
+    process,
+    put_workflow,
+    workflow,
+)
 from support.workflows import edges, node
 from support.workflows import workflow as graph
 
@@ -161,6 +172,44 @@ def test_a_tool_call_is_structured_in_log_and_stream_and_holds_no_secret(
     assert all(each["stream"] == "tool" and each["stepPath"] == "a" for each in logged)
     assert logged[0]["line"].startswith("[tool: Bash] echo ")
     assert TOKEN not in json.dumps(logged)
+
+
+def test_a_run_says_where_it_is_whichever_process_drives_it(
+    served: Process, client: Client
+) -> None:
+    waits = node("wait", "command", cmd="echo begun; sleep 600", timeoutMs=0)
+    looped = graph(
+        [node("start", "start"), node("rounds", "loop", [waits], maxIterations=3)],
+        edges("start next rounds"),
+        "slow",
+        limits={"maxCostUsd": 5},
+    )
+    put_workflow(served.data, looped)
+    begun_after = int(time.time() * 1000) - 1_000
+    infloop(served.folder, "run", "slow", "--detach")
+    asked = client.post("/api/run", {"workflowId": "slow"}).json()["runId"]
+
+    def at_work() -> list[dict[str, Any]] | None:
+        runs: list[dict[str, Any]] = client.get("/api/runs?workflowId=slow").json()["runs"]
+        return runs if len(runs) == 2 and all(each["openSteps"] for each in runs) else None
+
+    runs = eventually(at_work)
+    assert {each["cause"].get("kind", "cli") for each in runs} == {"cli", "api"}
+    for run in runs:
+        (step,) = run["openSteps"]
+        assert (step["path"], step["nodeId"], step["nodeType"]) == (
+            "rounds[1]/wait",
+            "wait",
+            "command",
+        )
+        assert run["rounds"] == {"rounds": 1}
+        assert (run["maxCostUsd"], run["waiting"]) == (5, None)
+        assert begun_after <= step["startedAt"] <= run["lastSignAt"]
+        assert client.get(f"/api/runs/{run['runId']}").json()["run"]["openSteps"] == [step]
+        client.post(f"/api/runs/{run['runId']}/cancel")
+        ended = client.finished(run["runId"])
+        assert (ended["openSteps"], ended["rounds"], ended["lastSignAt"]) == ([], {}, None)
+    assert asked in [run["runId"] for run in runs]
 
 
 # -- triggers and the audit log ---------------------------------------------------------------

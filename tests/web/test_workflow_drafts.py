@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.server import Client, process
-from support.workflows import workflow
+from support.server import Client, process, workflow
 
 LOOP_FILE = """
 name: Until done

@@ -6,7 +6,10 @@ export interface KeyBinding {
   /** As written for people: `Ctrl+K`, `g h`, `?`. */
   keys: string;
   what: string;
-  run: () => void;
+  /** Without it the browser's own event does the work, such as `copy`; the keys are only listed. */
+  run?: () => void;
+  /** Leave the keys to the field that has the focus. */
+  notWhileTyping?: boolean;
 }
 
 const bindings = new Set<KeyBinding>();
@@ -48,10 +51,12 @@ export function listenForKeys(): () => void {
     if (document.querySelector("dialog[open]") && name !== "Ctrl+K") return;
     const whole = prefix ? `${prefix} ${name}` : name;
     const all = [...bindings].reverse();
-    const found = all.find((each) => each.keys === whole);
+    const typing = isTyping(event.target);
+    const found = all.find((each) => each.keys === whole && !(each.notWhileTyping && typing));
     clearTimeout(prefixTimer);
     if (found) {
       prefix = "";
+      if (!found.run) return;
       event.preventDefault();
       found.run();
     } else if (all.some((each) => each.keys.startsWith(`${whole} `))) {
@@ -77,7 +82,7 @@ function nameOf(event: KeyboardEvent): string {
   return [...parts, shown].join("+");
 }
 
-function isTyping(target: EventTarget | null): boolean {
+export function isTyping(target: EventTarget | null): boolean {
   const element = target instanceof Element ? target : null;
   return Boolean(
     element?.closest("input, textarea, select, [contenteditable=true], [data-typing]"),

@@ -1,6 +1,5 @@
 /** Where a question is shown. The id of a schedule is kept out of addresses, as all trigger ids. */
-import type { Approval } from "../api/generated";
-import type { MarkedTrigger } from "../api/planned";
+import type { Approval, TriggerView } from "../api/generated";
 
 const MISSED = "missed-schedule:";
 
@@ -9,12 +8,12 @@ export function triggerOf(approval: Approval): string {
   return approval.id.startsWith(MISSED) ? approval.id.slice(MISSED.length) : "";
 }
 
-export function approvalAddress(approval: Approval, triggers: MarkedTrigger[]): string {
+export function approvalAddress(approval: Approval, triggers: TriggerView[]): string {
   return `/approvals/${encodeURIComponent(publicId(approval, triggers))}`;
 }
 
 /** Return the id of a question as it stands in addresses. */
-export function publicId(approval: Approval, triggers: MarkedTrigger[]): string {
+export function publicId(approval: Approval, triggers: TriggerView[]): string {
   const trigger = triggerOf(approval);
   if (!trigger) return approval.id;
   const mark = triggers.find((each) => each.id === trigger)?.mark ?? "";

@@ -55,8 +55,8 @@ export function Canvas({ states, onEdit }: Props) {
   }, [selected]);
   const edges = useMemo(() => {
     const keys = new Set(chosenEdges);
-    return flowEdges(workflow).map((edge) => ({ ...edge, selected: keys.has(edge.id) }));
-  }, [workflow, chosenEdges]);
+    return flowEdges(workflow, kinds).map((edge) => ({ ...edge, selected: keys.has(edge.id) }));
+  }, [workflow, kinds, chosenEdges]);
   const order = useMemo(() => readingOrder(workflow, kinds), [workflow, kinds]);
   const facts = useMemo(
     () => ({ states, problems: editor.problemsAt, canEdit: true }),

@@ -1,20 +1,25 @@
 import { BaseEdge, type EdgeProps, getSmoothStepPath, Position } from "@xyflow/react";
 import { memo, useContext } from "react";
+import type { FlowEdge as FlowEdgeData } from "../model/flow";
+import { ERROR_HANDLE } from "../model/kinds";
 import { DEFAULT_HANDLE } from "../model/workflow";
 import { edgePlace } from "./edgePlace";
 import css from "./FlowEdge.module.css";
 import { GraphContext } from "./graphContext";
 import { usePerNode } from "./perNode";
 
-const GAP = 22;
+const GAP = 16;
 
 /** An edge, with its problem. A loop back and a wrapped line go between the rows. */
 export const FlowEdge = memo((props: EdgeProps) => {
   const { problems } = useContext(GraphContext);
   const wrong = usePerNode(problems, edgePlace(props.id));
   const handle = String(props.sourceHandleId ?? DEFAULT_HANDLE);
-  const goesBack = props.targetX < props.sourceX + GAP && handle !== "error";
-  const below = Math.abs(props.targetY - props.sourceY) < 24 ? 48 : 0;
+  const { below, above } = props.data as FlowEdgeData["data"];
+  const goesBack = props.targetX < props.sourceX + 2 * GAP && handle !== ERROR_HANDLE;
+  // Between the two nodes if there is room, and else below both.
+  const [from, to] = [props.sourceY + below, props.targetY - above];
+  const centerY = to > from ? (from + to) / 2 : Math.max(from, props.targetY + above) + GAP;
   const [path, labelX, labelY] = getSmoothStepPath({
     sourceX: props.sourceX,
     sourceY: props.sourceY,
@@ -24,7 +29,7 @@ export const FlowEdge = memo((props: EdgeProps) => {
     targetPosition: props.targetPosition ?? Position.Left,
     borderRadius: 4,
     offset: GAP,
-    ...(goesBack && below ? { centerY: props.sourceY + below } : {}),
+    ...(goesBack ? { centerY } : {}),
   });
   return (
     <>

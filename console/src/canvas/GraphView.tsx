@@ -2,13 +2,16 @@
 import "@xyflow/react/dist/base.css";
 import {
   Background,
+  type FitViewOptions,
   MarkerType,
   MiniMap,
   ReactFlow,
   type ReactFlowProps,
+  type ReactFlowState,
   useReactFlow,
+  useStore,
 } from "@xyflow/react";
-import { type KeyboardEvent, type ReactNode, useEffect, useMemo } from "react";
+import { type KeyboardEvent, type ReactNode, useCallback, useEffect, useMemo } from "react";
 import type { FlowEdge, FlowNode } from "../model/flow";
 import { EDGE_VIEWS } from "./FlowEdge";
 import css from "./GraphView.module.css";
@@ -32,8 +35,12 @@ interface Props extends Omit<ReactFlowProps<FlowNode, FlowEdge>, "onSelect"> {
 
 const MARKER = { type: MarkerType.ArrowClosed, width: 14, height: 14, color: "var(--edge)" };
 const EDGE_OPTIONS = { markerEnd: MARKER };
-const FIT = { padding: 0.03, maxZoom: 1, minZoom: 0.2 };
-export const FIT_OPTIONS = FIT;
+/** The toolbars above and below the graph cover nothing of it. */
+export const FIT_OPTIONS: FitViewOptions<FlowNode> = {
+  padding: { top: "16px", right: "24px", bottom: "56px", left: "24px" },
+  maxZoom: 1,
+  minZoom: 0.1,
+};
 
 export function GraphView(props: Props) {
   const { label, order, facts, onReach, onNodeKey, children, ...flow } = props;
@@ -83,54 +90,94 @@ export function GraphView(props: Props) {
         minZoom={0.1}
         maxZoom={2}
         fitView
-        fitViewOptions={FIT}
+        fitViewOptions={FIT_OPTIONS}
         proOptions={{ hideAttribution: true }}
         onKeyDown={onKeyDown}
         {...flow}
       >
         <Background gap={16} size={1} color="var(--line)" />
-        <MiniMap
-          className={css.minimap}
-          pannable
-          zoomable
-          ariaLabel="Overview"
-          bgColor="var(--surface)"
-          maskColor="color-mix(in srgb, var(--sunken) 70%, transparent)"
-          nodeColor={miniColor}
-          nodeStrokeColor="var(--edge)"
-          nodeBorderRadius={0}
-        />
+        <Overview />
         {children}
       </ReactFlow>
     </GraphContext.Provider>
   );
 }
 
+/** A small map of the whole graph; not there while all of it can be seen. */
+function Overview() {
+  const isWhole = useStore(seesAll);
+  if (isWhole) return null;
+  return (
+    <MiniMap
+      className={css.minimap}
+      style={{ width: 140, height: 96 }}
+      pannable
+      zoomable
+      ariaLabel="Overview"
+      bgColor="var(--surface)"
+      maskColor="color-mix(in srgb, var(--sunken) 70%, transparent)"
+      nodeColor={miniColor}
+      nodeStrokeColor="var(--edge)"
+      nodeBorderRadius={0}
+    />
+  );
+}
+
+function seesAll({ nodeLookup, transform, width, height }: ReactFlowState): boolean {
+  const [x, y, zoom] = transform;
+  for (const node of nodeLookup.values()) {
+    const at = node.internals.positionAbsolute;
+    const [left, top] = [at.x * zoom + x, at.y * zoom + y];
+    const isSeen =
+      left >= 0 &&
+      top >= 0 &&
+      left + (node.width ?? 0) * zoom <= width &&
+      top + (node.height ?? 0) * zoom <= height;
+    if (!isSeen) return false;
+  }
+  return true;
+}
+
 function miniColor(node: FlowNode): string {
   return node.selected ? "var(--ink)" : node.data.isFrame ? "transparent" : "var(--line)";
 }
 
+/** Return a function that moves the view to a node, if it is out of sight. */
+export function useReveal(): (id: string) => void {
+  const flow = useReactFlow<FlowNode, FlowEdge>();
+  return useCallback(
+    (id: string) => {
+      const node = flow.getInternalNode(id);
+      if (!node) return;
+      const { x, y } = node.internals.positionAbsolute;
+      const [width, height] = [node.width ?? 0, Math.min(node.height ?? 0, 200)];
+      if (isInView(flow, { x, y }, width, height)) return;
+      void flow.setCenter(x + width / 2, y + height / 2, { zoom: Math.max(flow.getZoom(), 0.6) });
+    },
+    [flow],
+  );
+}
+
 /** Return a function that shows a node and gives it the focus. */
 export function useFocusNode(): (id: string) => void {
-  const flow = useReactFlow<FlowNode, FlowEdge>();
-  return useMemo(() => {
-    const focus = (id: string, tries: number) => {
-      const element = document.querySelector<HTMLElement>(`[data-node="${CSS.escape(id)}"]`);
-      if (element) element.focus({ preventScroll: true });
-      else if (tries > 0) requestAnimationFrame(() => focus(id, tries - 1));
-    };
-    return (id: string) => {
-      const node = flow.getInternalNode(id);
-      if (node && !isInView(flow, node.internals.positionAbsolute, node.width, node.height)) {
-        const { x, y } = node.internals.positionAbsolute;
-        const zoom = Math.max(flow.getZoom(), 0.6);
-        void flow.setCenter(x + (node.width ?? 0) / 2, y + Math.min(node.height ?? 0, 200) / 2, {
-          zoom,
+  const reveal = useReveal();
+  return useCallback(
+    (id: string) => {
+      const find = () => document.querySelector<HTMLElement>(`[data-node="${CSS.escape(id)}"]`);
+      const focus = (tries: number) => {
+        reveal(id);
+        const element = find();
+        element?.focus({ preventScroll: true });
+        // An edit may just have put it elsewhere, out of sight, where it is drawn only now.
+        requestAnimationFrame(() => {
+          const isDone = element && document.activeElement === find();
+          if (!isDone && tries > 0) focus(tries - 1);
         });
-      }
-      focus(id, 20);
-    };
-  }, [flow]);
+      };
+      focus(30);
+    },
+    [reveal],
+  );
 }
 
 function isInView(

@@ -45,7 +45,7 @@ function Shown({
     () => bare.map((node) => (node.id === selected ? { ...node, selected: true } : node)),
     [bare, selected],
   );
-  const edges = useMemo(() => flowEdges(placed), [placed]);
+  const edges = useMemo(() => flowEdges(placed, kinds), [placed, kinds]);
   const order = useMemo(() => readingOrder(placed, kinds), [placed, kinds]);
   const facts = useMemo(() => ({ states, canEdit: false }), [states]);
   return (

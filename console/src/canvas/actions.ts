@@ -14,6 +14,7 @@ import {
   placedById,
   type Size,
   type WorkflowEdge,
+  type WorkflowNode,
 } from "../model/workflow";
 import type { Editor } from "./editor";
 
@@ -57,10 +58,10 @@ export function addNode(editor: Editor, kind: Kind, at?: Point): string {
   return id;
 }
 
-function freeSpot(children: readonly { position?: Point | null }[], editor: Editor): Point {
-  if (!children.length) return { x: 24, y: 48 };
+function freeSpot(children: readonly WorkflowNode[], editor: Editor): Point {
   const { kinds } = editor.getState();
-  const last = children.at(-1) as Parameters<typeof sizeOf>[0];
+  const last = children.at(-1);
+  if (!last) return { x: 24, y: 48 };
   const { x, y } = last.position ?? { x: 24, y: 48 };
   return { x: x + sizeOf(last, kinds).width + STEP, y };
 }

@@ -1,5 +1,6 @@
 /** Values of single nodes that change often: what changes redraws its own node and no other. */
 import { useCallback, useSyncExternalStore } from "react";
+import { same } from "../model/merge";
 
 export interface PerNode<T> {
   get: (id: string) => T | undefined;
@@ -19,7 +20,7 @@ export class NodeValues<T> implements PerNode<T> {
   };
 
   set(id: string, value: T | undefined): void {
-    if (this.values.get(id) === value) return;
+    if (same(this.values.get(id), value)) return;
     if (value === undefined) this.values.delete(id);
     else this.values.set(id, value);
     for (const listener of this.listeners.get(id) ?? []) listener();

@@ -36,7 +36,7 @@ export function DirectoryDialog({ start, onChoose, onClose }: Props) {
       {error && (
         <>
           <Failure error={error} />
-          <Button onClick={() => setWanted("")}>Home directory</Button>
+          <Button onClick={() => setWanted("/")}>Begin at /</Button>
         </>
       )}
       {data && (

@@ -1,6 +1,8 @@
 import { useState } from "react";
 import type { Json, NodeType, OfferedReference, ShownProblem } from "../api/generated";
+import { problemText } from "../api/problems";
 import { Field } from "../ui/Field/Field";
+import { safeText } from "../ui/safeText";
 import { isAt } from "./context";
 import css from "./form.module.css";
 import type { LastOutputs } from "./references";
@@ -43,13 +45,16 @@ export function NodeForm(props: Props) {
       {others.length > 0 && (
         <ul className={css.problems} aria-label="Problems of this node">
           {others.map((each) => (
-            <li key={`${each.place}${each.message}`}>
-              {each.message} {each.hint}
+            <li
+              key={`${each.place}${each.message}`}
+              data-warning={each.severity === "warning" || undefined}
+            >
+              {safeText(problemText(each))}
             </li>
           ))}
         </ul>
       )}
-      <IdField key={node.id} id={node.id} problem={ofId?.message} onRename={onRename} />
+      <IdField key={node.id} id={node.id} problem={ofId && problemText(ofId)} onRename={onRename} />
       {onLabel && (
         <Field label="Label" hint="What is shown instead of the id.">
           {(control) => (

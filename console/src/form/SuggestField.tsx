@@ -23,11 +23,13 @@ export function SuggestField(props: Props) {
   const list = useId();
   const text = asText(value);
   const unknown = schema.template ? unknownReferences(text, references) : [];
-  const problem = useProblem(path) ?? unknown[0]?.message;
+  const found = useProblem(path);
+  const first = unknown[0];
+  const told = found.problem || !first ? found : { problem: first.message, isWarning: true };
   const templates = schema.template ? references.map(({ ref }) => ({ value: `{{${ref}}}` })) : [];
   const all: Suggestion[] = [...suggestions, ...templates];
   return (
-    <Field label={label} hint={hint} problem={problem}>
+    <Field label={label} hint={hint} {...told}>
       {(control) => (
         <div className={css.withSide}>
           <input

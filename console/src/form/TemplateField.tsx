@@ -14,7 +14,7 @@ interface Props extends FieldProps {
 export function TemplateField(props: Props) {
   const { path, label, hint, schema, value, onChange, singleLine, minLines } = props;
   const { references, lastOutputs } = useForm();
-  const problem = useProblem(path);
+  const found = useProblem(path);
   const text = asText(value);
   const unknown = useMemo(() => unknownReferences(text, references), [text, references]);
   const completions = useCallback(
@@ -22,14 +22,15 @@ export function TemplateField(props: Props) {
     [references, lastOutputs],
   );
   // The server's own words win; before it has answered, the editor's are shown.
-  const told = problem ?? unknown.map((each) => each.message).join("\n");
+  const guessed = unknown.map((each) => each.message).join("\n");
+  const told = found.problem || !guessed ? found : { problem: guessed, isWarning: true };
   return (
-    <Field label={label} hint={hint} problem={told || undefined} caption>
+    <Field label={label} hint={hint} {...told} caption>
       {() => (
         <CodeEditor
           language="template"
           label={label}
-          description={[told, hint].filter(Boolean).join(" ") || undefined}
+          description={[told.problem, hint].filter(Boolean).join(" ") || undefined}
           value={text}
           onChange={onChange}
           placeholder={asText(schema.default)}

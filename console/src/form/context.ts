@@ -1,6 +1,8 @@
 /** What all widgets of a form share. */
 import { type ComponentType, createContext, useContext } from "react";
 import type { Json, OfferedReference, ShownProblem } from "../api/generated";
+import { problemText } from "../api/problems";
+import { safeText } from "../ui/safeText";
 import type { LastOutputs } from "./references";
 import type { Schema, Values } from "./schema";
 
@@ -44,12 +46,18 @@ export function isAt(problem: ShownProblem, path: string): boolean {
   return at === path || at.startsWith(`${path}.`) || at.startsWith(`${path}[`);
 }
 
-/** Return what is wrong with a field, as one text. */
-export function useProblem(path: string, inside = true): string | undefined {
+export interface FieldProblem {
+  problem?: string;
+  isWarning?: boolean;
+}
+
+/** Return what is wrong with a field, as one text; `inside` also with what it holds. */
+export function useProblem(path: string, inside = true): FieldProblem {
   const { problems } = useForm();
   const found = problems.filter((each) => (inside ? isAt(each, path) : each.field === path));
-  return (
-    found.map(({ message, hint }) => [message, hint].filter(Boolean).join(". ")).join("\n") ||
-    undefined
-  );
+  if (found.length === 0) return {};
+  return {
+    problem: found.map((each) => safeText(problemText(each))).join("\n"),
+    isWarning: found.every((each) => each.severity === "warning"),
+  };
 }

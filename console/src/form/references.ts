@@ -46,6 +46,7 @@ export function unknownReferences(
   text: string,
   references: OfferedReference[],
 ): (EditorProblem & { from: number; to: number })[] {
+  if (references.length === 0) return []; // they are not known yet; the server's check tells
   const known = references.map(({ ref }) => ref);
   const isKnown = (ref: string) => known.some((each) => ref === each || ref.startsWith(`${each}.`));
   return [...text.matchAll(REFERENCE)].flatMap((match) => {

@@ -63,7 +63,7 @@ interface Shown {
   variants?: string[];
 }
 
-const FEW = 4;
+const FEW = 3;
 
 /** Return the fields of an object, in the order of its schema, for its present values. */
 export function fieldsOf(

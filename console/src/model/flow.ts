@@ -1,12 +1,13 @@
 /** A workflow as the nodes and edges that are drawn. */
 import { ERROR_HANDLE, isContainer, type Kind, type Kinds, summaryOf } from "./kinds";
-import { sideHandles, sizeOf } from "./sizes";
+import { handleTop, sideHandles, sizeOf } from "./sizes";
 import {
   edgeKeys,
   handleOf,
   type Point,
   placedById,
   type Workflow,
+  type WorkflowEdge,
   type WorkflowNode,
 } from "./workflow";
 
@@ -39,7 +40,8 @@ export interface FlowEdge {
   target: string;
   targetHandle: string;
   type: "flow";
-  data: { handle: string; index: number };
+  /** `below` and `above`: how far the source goes on below its handle, the target above its own. */
+  data: { handle: string; index: number; below: number; above: number };
   selected?: boolean;
 }
 
@@ -90,11 +92,13 @@ function flowNode(node: WorkflowNode, kinds: Kinds, parentId?: string): FlowNode
 }
 
 /** Return the drawn edges; an edge to a node that does not exist cannot be drawn. */
-export function flowEdges(workflow: Workflow): FlowEdge[] {
+export function flowEdges(workflow: Workflow, kinds: Kinds): FlowEdge[] {
   const placed = placedById(workflow);
   const keys = edgeKeys(workflow.edges);
   return workflow.edges.flatMap((edge, index): FlowEdge[] => {
-    if (!placed.has(edge.source) || !placed.has(edge.target)) return [];
+    const source = placed.get(edge.source)?.node;
+    const target = placed.get(edge.target)?.node;
+    if (!source || !target) return [];
     return [
       {
         id: keys[index] ?? "",
@@ -103,10 +107,20 @@ export function flowEdges(workflow: Workflow): FlowEdge[] {
         target: edge.target,
         targetHandle: TARGET_HANDLE,
         type: "flow",
-        data: { handle: handleOf(edge), index },
+        data: { handle: handleOf(edge), index, ...extents(source, target, edge, kinds) },
       },
     ];
   });
+}
+
+function extents(source: WorkflowNode, target: WorkflowNode, edge: WorkflowEdge, kinds: Kinds) {
+  const size = sizeOf(source, kinds);
+  const handles = sideHandles(source, kinds);
+  const isFrame = isContainer(source, kinds);
+  const at = handles.indexOf(handleOf(edge));
+  const below = at < 0 ? 0 : size.height - handleTop(size, at, handles.length, isFrame);
+  const above = handleTop(sizeOf(target, kinds), 0, 1, isContainer(target, kinds));
+  return { below, above };
 }
 
 /** Return where the corner of a node is on the whole canvas. */

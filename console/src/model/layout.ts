@@ -14,6 +14,7 @@ import {
 const RANK_GAP = 40;
 const NODE_GAP = 28;
 const BAND_GAP = 44;
+const WORTH_WRAPPING = 1.05;
 const WRAPPED_CONTENT: Size = { width: 1_000, height: 640 };
 
 interface Box extends Size {
@@ -97,7 +98,7 @@ function placed(
 /** Lay out nodes from left to right in one long line, with their ranks. */
 function ranked(nodes: WorkflowNode[], edges: readonly WorkflowEdge[], kinds: Kinds): Box[] {
   const graph = new dagre.graphlib.Graph();
-  graph.setGraph({ rankdir: "LR", nodesep: NODE_GAP, ranksep: RANK_GAP, ranker: "longest-path" });
+  graph.setGraph({ rankdir: "LR", nodesep: NODE_GAP, ranksep: RANK_GAP });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const node of nodes) graph.setNode(node.id, { ...sizeOf(node, kinds) });
   for (const [source, target] of lifted(nodes, edges)) graph.setEdge(source, target);
@@ -131,12 +132,13 @@ interface Column {
 function wrap(boxes: Box[], room: Size): void {
   const columns = columnsOf(boxes);
   let best: Column[][] = [columns];
-  let bestZoom = 0;
-  const widths = columns.map((column) => column.right - (columns[0]?.left ?? 0));
+  let bestZoom = zoomOf(best, room);
+  const widths = columns.map((column) => column.right - (columns[0]?.left ?? 0)).reverse();
   for (const width of new Set(widths)) {
     const bands = broken(columns, width);
     const zoom = zoomOf(bands, room);
-    if (zoom > bestZoom * 1.001) {
+    // A line that goes on is easier to read: more bands must make it clearly larger.
+    if (zoom > bestZoom * WORTH_WRAPPING) {
       best = bands;
       bestZoom = zoom;
     }

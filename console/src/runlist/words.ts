@@ -12,7 +12,7 @@ export function rowName(run: { workflowName: string; runId: string; status: stri
 /** Return why a run ended as it did, or where a search found it. */
 export function outcome(run: RunSummary): string {
   if (run.match) return `${run.match.step}: “${safeText(run.match.text)}”`;
-  const error = safeText(run.errorMessage ?? run.error ?? "");
+  const error = safeText(run.errorMessage ?? run.error ?? "").replace(/^step '[^']*' failed: /, "");
   if (!error) return "";
   return run.failedStep ? `${run.failedStep}: ${error}` : error;
 }
@@ -20,5 +20,6 @@ export function outcome(run: RunSummary): string {
 /** Return who or what started a run. */
 export function startedBy(run: RunSummary): string {
   const { kind = "cli", detail } = run.cause;
-  return detail ? `${kind} ${detail}` : kind;
+  const isTrigger = ["webhook", "schedule", "file"].includes(kind);
+  return isTrigger && detail ? `${kind} ${safeText(detail)}` : kind;
 }

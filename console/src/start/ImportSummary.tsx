@@ -1,4 +1,5 @@
 import type { WorkflowDetail } from "../api/generated";
+import { problemText } from "../api/problems";
 import { plural } from "../ui/format";
 import { safeText } from "../ui/safeText";
 import css from "./ImportDialog.module.css";
@@ -20,7 +21,7 @@ export function ImportSummary({ found }: { found: WorkflowDetail }) {
         <ul className={css.problems} aria-label="Problems">
           {problems.slice(0, SHOWN).map((each) => (
             <li key={`${each.place}${each.message}`} data-severity={each.severity}>
-              <code>{safeText(each.place)}</code> {safeText(each.message)} {safeText(each.hint)}
+              <code>{safeText(each.place)}</code> {safeText(problemText(each))}
             </li>
           ))}
         </ul>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from infloop.application.models import Model
@@ -10,11 +11,14 @@ from infloop.model.dev.status import DevStatus
 from infloop.store.dev_loops import ask_restart, read_log, running_loops
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from infloop.application.caller import Caller
     from infloop.application.resources import FileResources
     from infloop.store.dev_loops import RunningLoop
 
 MAX_LINES = 2_000
+POLL_SECONDS = 0.5
 
 
 class DevLoopList(Model, kw_only=True):
@@ -39,6 +43,16 @@ class DevLoops:
     def all(self) -> DevLoopList:
         """Return the loops that run now."""
         return DevLoopList(loops=[loop.status for loop in self._running()])
+
+    async def follow(self) -> AsyncGenerator[DevLoopList]:
+        """Yield the loops that run now, and again whenever something about them has changed."""
+        known: DevLoopList | None = None
+        while True:
+            found = await asyncio.to_thread(self.all)
+            if found != known:
+                known = found
+                yield found
+            await asyncio.sleep(POLL_SECONDS)
 
     def logs(self, name: str, lines: int = 200) -> DevLog:
         """Return the last lines of a process or hook; raise NotFound without any."""

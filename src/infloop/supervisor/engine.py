@@ -102,7 +102,7 @@ class Engine:
         self._surface.status_changed()
         try:
             async with self._changes.written_by(Writer(name, tree, waiting.chain)):
-                await self._workflows.run(name, waiting.files)
+                await self._workflows.run(name, waiting.files, waiting.cause)
         except InfloopError as error:
             self._surface.log(
                 "ERROR", f"workflow failed; continuing runtime workflow={name} error={error}"
@@ -140,7 +140,7 @@ class Engine:
 
     async def _restart(self, name: str) -> None:
         try:
-            await self.processes.restart(name)
+            await self.processes.restart(name, "a restart was requested")
         except InfloopError as error:
             self._surface.log("ERROR", f"{error}")
 

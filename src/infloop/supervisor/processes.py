@@ -80,7 +80,7 @@ class Processes:
             else:
                 await self._try_start(name)
 
-    async def start(self, name: str) -> None:
+    async def start(self, name: str, cause: str) -> None:
         """Start a process, after those that it depends on; raise StepError."""
         process = self._all[name]
         if process.has_child:
@@ -90,16 +90,16 @@ class Processes:
         for other, condition in conditions.items():
             if self._all[other].state not in UP:
                 process.wait_for(other)
-                await self.start(other)
+                await self.start(other, f"process {name} depends on it")
             if condition == "ready":
                 process.wait_for(other)
                 await self._all[other].wait_ready()
-        await process.start()
+        await process.start(cause)
 
-    async def restart(self, name: str) -> None:
+    async def restart(self, name: str, cause: str) -> None:
         """Stop a process and start it again; raise StepError."""
         await self._all[name].stop()
-        await self.start(name)
+        await self.start(name, cause)
 
     async def stop_all(self) -> None:
         for task in self._starting:
@@ -108,7 +108,7 @@ class Processes:
 
     async def _try_start(self, name: str) -> None:
         try:
-            await self.start(name)
+            await self.start(name, "the loop started")
         except StepError as error:
             self._surface.log("ERROR", f"{error}")
 
@@ -139,6 +139,7 @@ class Supervised:
         self._rules = [_Rule(rule) for rule in spec.output.rules]
         self._restarts = 0
         self._detail = ""
+        self._cause = ""
         self._since_start: deque[str] = deque(maxlen=5_000)
         self._task: asyncio.Task[None] | None = None
         self._child: asyncio.Task[ChildResult] | None = None
@@ -152,6 +153,8 @@ class Supervised:
             self._restarts,
             has_readiness=self.spec.readiness is not None,
             detail=self._detail,
+            ready=self.state == ("running" if self.spec.readiness is None else "ready"),
+            cause=self._cause,
         )
 
     @property
@@ -163,13 +166,13 @@ class Supervised:
         """Show that this process waits for another one."""
         self._set("waiting", f"for {other}")
 
-    async def start(self) -> None:
+    async def start(self, cause: str) -> None:
         """Start unless it runs; return when it runs. Raises StepError if it cannot be started."""
         async with self._changing:
             if self.has_child:
                 return
             await self._end_task()
-            self._restarts = 0
+            self._restarts, self._cause = 0, cause
             loop = asyncio.get_running_loop()
             started: asyncio.Future[str] = loop.create_future()
             self._task = loop.create_task(self._keep_running(started))
@@ -226,6 +229,7 @@ class Supervised:
                 ended = await self._run_once(started)
                 following = after_end(self.spec, self._restarts, ended)
                 self._restarts = following.restarts
+                self._cause = f"it ended: {self._detail}"
                 self._set(following.state, self._detail)
                 if following.delay_ms is None:
                     return

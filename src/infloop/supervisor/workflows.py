@@ -65,13 +65,16 @@ class Workflows:
         self._run_loop = run_loop
         self.runs_loop = False
 
-    async def run(self, name: str, files: Sequence[str]) -> None:
-        """Run a workflow with everything it runs and triggers; raise StepError at a failure."""
+    async def run(self, name: str, files: Sequence[str], cause: str) -> None:
+        """Run a workflow with everything it runs and triggers; raise StepError at a failure.
+
+        `cause` says why it runs.
+        """
         for move in moves(self._config, name):
             if isinstance(move, Begin):
                 self._write_own(move.workflow, files)
             else:
-                await self._perform(move.step, move.workflow, files)
+                await self._perform(move.step, move.workflow, files, cause)
 
     def _write_own(self, workflow: str, files: Sequence[str]) -> None:
         try:
@@ -79,14 +82,14 @@ class Workflows:
         except StoreError as error:
             raise StepError(str(error)) from None
 
-    async def _perform(self, step: Step, workflow: str, files: Sequence[str]) -> None:
+    async def _perform(self, step: Step, workflow: str, files: Sequence[str], cause: str) -> None:
         match step:
             case StartProcess():
-                await self._processes.start(step.process)
+                await self._processes.start(step.process, f"workflow {workflow}: {cause}")
             case StopProcess():
                 await self._processes[step.process].stop()
             case RestartProcess():
-                await self._processes.restart(step.process)
+                await self._processes.restart(step.process, f"workflow {workflow}: {cause}")
             case WaitForProcess():
                 await self._processes[step.process].wait_ready()
             case RunHook():

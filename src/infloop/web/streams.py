@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.responses import Response
@@ -39,6 +39,15 @@ def frame(message: Message | JsonObject, name: str = "") -> bytes:
     """Return one server-sent event; a client resumes from its `name`."""
     data = _encoder.encode(message)
     return b"id: %s\ndata: %s\n\n" % (name.encode(), data) if name else b"data: %s\n\n" % data
+
+
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events; each `data` is one JSON object with its `type`.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+"""How a stream is documented."""
 
 
 class Frames:

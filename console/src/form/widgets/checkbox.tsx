@@ -4,7 +4,7 @@ import css from "../form.module.css";
 
 /** Yes or no. */
 export function Checkbox({ path, label, hint, schema, value, onChange }: FieldProps) {
-  const problem = useProblem(path);
+  const told = useProblem(path);
   const about = useId();
   return (
     <div className={css.check}>
@@ -12,13 +12,17 @@ export function Checkbox({ path, label, hint, schema, value, onChange }: FieldPr
         <input
           type="checkbox"
           checked={Boolean(value ?? schema.default)}
-          aria-describedby={hint || problem ? about : undefined}
+          aria-describedby={hint || told.problem ? about : undefined}
           onChange={(event) => onChange(event.target.checked)}
         />
         {label}
       </label>
       <div id={about} className={css.about}>
-        {problem && <p className={css.problem}>▲ {problem}</p>}
+        {told.problem && (
+          <p className={css.problem} data-warning={told.isWarning || undefined}>
+            ▲ {told.problem}
+          </p>
+        )}
         {hint}
       </div>
     </div>

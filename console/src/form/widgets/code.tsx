@@ -7,15 +7,15 @@ const LANGUAGES: Record<string, Language> = { py: "python", ts: "typescript", js
 
 /** Code, in the language that the field `language` beside it names. */
 export function Code({ path, label, hint, value, parent, onChange }: FieldProps) {
-  const problem = useProblem(path);
+  const told = useProblem(path);
   const named = parent.values.language ?? parent.schema.properties?.language?.default;
   return (
-    <Field label={label} hint={hint} problem={problem} caption>
+    <Field label={label} hint={hint} {...told} caption>
       {() => (
         <CodeEditor
           language={LANGUAGES[String(named)] ?? "text"}
           label={label}
-          description={[problem, hint].filter(Boolean).join(" ") || undefined}
+          description={[told.problem, hint].filter(Boolean).join(" ") || undefined}
           value={asText(value)}
           onChange={onChange}
           minLines={8}

@@ -10,17 +10,17 @@ export function Duration(props: FieldProps) {
     write: (value) => (typeof value === "number" ? writeDuration(value) : String(value)),
     read: readDuration,
   });
-  const told = useProblem(path);
-  const problem = draft.isWrong ? "Write it with a unit: 90s, 10m, 2h, 1h30m." : told;
+  const found = useProblem(path);
+  const told = draft.isWrong ? { problem: "Write it with a unit: 90s, 10m, 2h, 1h30m." } : found;
   return (
-    <Field label={label} hint={hint} problem={problem}>
+    <Field label={label} hint={hint} {...told}>
       {(control) => (
         <input
           {...control}
           autoComplete="off"
           value={draft.text}
           placeholder={typeof schema.default === "number" ? writeDuration(schema.default) : "10m"}
-          aria-invalid={problem ? true : undefined}
+          aria-invalid={told.problem ? true : undefined}
           onChange={(event) => draft.type(event.target.value)}
         />
       )}

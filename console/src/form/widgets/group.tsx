@@ -5,7 +5,7 @@ import { asValues } from "../values";
 
 /** An object with known fields. */
 export function Group({ path, label, hint, schema, value, main, variants, onChange }: FieldProps) {
-  const problem = useProblem(path, false);
+  const { problem } = useProblem(path, false);
   return (
     <fieldset className={css.group}>
       <legend>{label}</legend>

@@ -8,15 +8,15 @@ import { useDraft } from "../draft";
 export function JsonField(props: FieldProps) {
   const { path, label, hint } = props;
   const draft = useDraft(props, { write: (value) => JSON.stringify(value, null, 2), read: parse });
-  const told = useProblem(path);
-  const problem = draft.isWrong ? "This is not JSON." : told;
+  const found = useProblem(path);
+  const told = draft.isWrong ? { problem: "This is not JSON." } : found;
   return (
-    <Field label={label} hint={hint} problem={problem} caption>
+    <Field label={label} hint={hint} {...told} caption>
       {() => (
         <CodeEditor
           language="json"
           label={label}
-          description={[problem, hint].filter(Boolean).join(" ") || undefined}
+          description={[told.problem, hint].filter(Boolean).join(" ") || undefined}
           value={draft.text}
           onChange={draft.type}
           history="page"

@@ -9,9 +9,9 @@ export function Line(props: FieldProps) {
 }
 
 function Plain({ path, label, hint, schema, value, onChange }: FieldProps) {
-  const problem = useProblem(path);
+  const told = useProblem(path);
   return (
-    <Field label={label} hint={hint} problem={problem}>
+    <Field label={label} hint={hint} {...told}>
       {(control) => (
         <input
           {...control}
@@ -19,7 +19,7 @@ function Plain({ path, label, hint, schema, value, onChange }: FieldProps) {
           autoComplete="off"
           value={asText(value)}
           placeholder={asText(schema.default)}
-          aria-invalid={problem ? true : undefined}
+          aria-invalid={told.problem ? true : undefined}
           onChange={(event) => onChange(event.target.value)}
         />
       )}

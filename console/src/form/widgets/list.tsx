@@ -11,14 +11,14 @@ import { asText } from "../values";
 export function List(props: FieldProps) {
   const { path, label, hint, schema, value, onChange } = props;
   const { root } = useForm();
-  const problem = useProblem(path);
+  const told = useProblem(path);
   const items = Array.isArray(value) ? value : [];
   const inner = resolve(schema.items ?? {}, root);
   const item: Schema = schema.template ? { ...inner, template: true } : inner;
   // Without a default, a missing list is not an empty one.
   const set = (next: Json[]) => onChange(next.length ? next : undefined);
   return (
-    <Field label={label} hint={hint} problem={problem} caption>
+    <Field label={label} hint={hint} {...told} caption>
       {() => (
         // biome-ignore lint/a11y/useSemanticElements: a fieldset would be drawn in this flow
         <div role="group" aria-label={label} className={css.rows}>

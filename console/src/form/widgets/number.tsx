@@ -12,10 +12,12 @@ export function NumberField(props: FieldProps) {
     write: asText,
     read: (text) => (isNumber(Number(text)) ? Number(text) : null),
   });
-  const told = useProblem(path);
-  const problem = draft.isWrong ? `Write a ${isWhole ? "whole number" : "number"}.` : told;
+  const found = useProblem(path);
+  const told = draft.isWrong
+    ? { problem: `Write a ${isWhole ? "whole number" : "number"}.` }
+    : found;
   return (
-    <Field label={label} hint={hint} problem={problem}>
+    <Field label={label} hint={hint} {...told}>
       {(control) => (
         <input
           {...control}
@@ -23,7 +25,7 @@ export function NumberField(props: FieldProps) {
           autoComplete="off"
           value={draft.text}
           placeholder={asText(schema.default)}
-          aria-invalid={problem ? true : undefined}
+          aria-invalid={told.problem ? true : undefined}
           onChange={(event) => draft.type(event.target.value)}
         />
       )}

@@ -5,18 +5,18 @@ import { asText } from "../values";
 
 /** The id of a provider, from those that there are. */
 export function Provider({ path, label, hint, schema, value, onChange }: FieldProps) {
-  const problem = useProblem(path);
+  const told = useProblem(path);
   const { data } = useApi("GET /api/providers", {}, { staleTime: 60_000 });
   const providers = data?.providers ?? [];
   const shown = asText(value ?? schema.default);
   const isKnown = shown === "" || providers.some((each) => each.id === shown);
   return (
-    <Field label={label} hint={hint} problem={problem}>
+    <Field label={label} hint={hint} {...told}>
       {(control) => (
         <select
           {...control}
           value={shown}
-          aria-invalid={problem ? true : undefined}
+          aria-invalid={told.problem ? true : undefined}
           onChange={(event) => onChange(event.target.value)}
         >
           {schema.default === undefined && <option value="">not set</option>}

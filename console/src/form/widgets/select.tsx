@@ -4,16 +4,16 @@ import { asText } from "../values";
 
 /** One of a few values. */
 export function Select({ path, label, hint, schema, value, onChange }: FieldProps) {
-  const problem = useProblem(path);
+  const told = useProblem(path);
   const shown = asText(value ?? schema.default);
   const known = (schema.enum ?? []).map(asText);
   return (
-    <Field label={label} hint={hint} problem={problem}>
+    <Field label={label} hint={hint} {...told}>
       {(control) => (
         <select
           {...control}
           value={shown}
-          aria-invalid={problem ? true : undefined}
+          aria-invalid={told.problem ? true : undefined}
           onChange={(event) =>
             onChange(schema.enum?.find((each) => asText(each) === event.target.value))
           }

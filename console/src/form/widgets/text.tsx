@@ -9,16 +9,16 @@ export function Text(props: FieldProps) {
 }
 
 function Plain({ path, label, hint, schema, value, onChange }: FieldProps) {
-  const problem = useProblem(path);
+  const told = useProblem(path);
   return (
-    <Field label={label} hint={hint} problem={problem}>
+    <Field label={label} hint={hint} {...told}>
       {(control) => (
         <textarea
           {...control}
           rows={4}
           value={asText(value)}
           placeholder={asText(schema.default)}
-          aria-invalid={problem ? true : undefined}
+          aria-invalid={told.problem ? true : undefined}
           onChange={(event) => onChange(event.target.value)}
         />
       )}

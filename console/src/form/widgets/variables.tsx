@@ -9,7 +9,7 @@ import { asValues } from "../values";
 
 /** An object with free names, as rows. Values are texts, or any JSON where that is allowed. */
 export function Variables({ path, label, hint, schema, value, onChange }: FieldProps) {
-  const told = useProblem(path);
+  const found = useProblem(path);
   const values = asValues(value);
   const [typed, setTyped] = useState<Row[]>([]);
   const rows = currentRows(typed, values);
@@ -21,9 +21,9 @@ export function Variables({ path, label, hint, schema, value, onChange }: FieldP
   const change = (index: number, part: Partial<Row>) =>
     set(rows.map((row, at) => (at === index ? { ...row, ...part } : row)));
   const double = doubleNames(rows);
-  const problem = double.length ? `${double.join(", ")}: each name only once.` : told;
+  const told = double.length ? { problem: `${double.join(", ")}: each name only once.` } : found;
   return (
-    <Field label={label} hint={hint} problem={problem} caption>
+    <Field label={label} hint={hint} {...told} caption>
       {() => (
         // biome-ignore lint/a11y/useSemanticElements: a fieldset would be drawn in this flow
         <div role="group" aria-label={label} className={css.rows}>

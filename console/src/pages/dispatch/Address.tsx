@@ -1,25 +1,26 @@
 import { useState } from "react";
 import { useLocation } from "wouter";
 import { call } from "../../api/client";
-import type { MarkedTrigger } from "../../api/planned";
+import type { TriggerView } from "../../api/generated";
 import { refresh } from "../../api/query";
 import { Button } from "../../ui/Button/Button";
 import { Confirm } from "../../ui/Confirm/Confirm";
 import { Copy } from "../../ui/Copy/Copy";
 import { complain, say } from "../../ui/Toast/toast";
 import css from "./Dispatch.module.css";
-import { dispatchAddress } from "./triggers";
+import { dispatchAddress, showList } from "./triggers";
 
 /** Where requests go. The address is a credential, so it is copied and not shown. */
-export function Address({ trigger }: { trigger: MarkedTrigger }) {
+export function Address({ trigger }: { trigger: TriggerView }) {
   const [, go] = useLocation();
   const [asking, setAsking] = useState(false);
   const renew = () =>
     call("POST /api/triggers/{trigger_id}/regenerate", { path: { trigger_id: trigger.id } })
       .then((answer) => {
         say("The old address is dead. Give the new one to the sender.");
-        refresh("GET /api/triggers");
+        showList((all) => all.map((each) => (each.id === trigger.id ? answer.trigger : each)));
         go(dispatchAddress(answer.trigger));
+        refresh("GET /api/triggers");
       })
       .catch(complain);
   return (

@@ -1,5 +1,5 @@
 import { Link } from "wouter";
-import type { MarkedTrigger } from "../../api/planned";
+import type { TriggerView } from "../../api/generated";
 import { useApi } from "../../api/query";
 import { Empty } from "../../ui/Empty/Empty";
 import { Failure } from "../../ui/Failure/Failure";
@@ -12,7 +12,7 @@ import { safeText } from "../../ui/safeText";
 const STATES = { queued: "succeeded", ignored: "cancelled", refused: "failed" };
 
 /** What came to a trigger, and what became of it. */
-export function Deliveries({ trigger }: { trigger: MarkedTrigger }) {
+export function Deliveries({ trigger }: { trigger: TriggerView }) {
   const read = useApi(
     "GET /api/triggers/{trigger_id}/deliveries",
     { path: { trigger_id: trigger.id }, query: { limit: 50 } },

@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { Link, useLocation, useParams } from "wouter";
-import type { MarkedTrigger } from "../../api/planned";
+import type { TriggerView } from "../../api/generated";
 import { useApi } from "../../api/query";
 import { Page } from "../../app/shell/Page";
 import { Button } from "../../ui/Button/Button";
@@ -20,7 +20,7 @@ export default function Dispatch() {
   const triggers = useApi("GET /api/triggers", {}, { refetchInterval: 10_000 });
   const plugins = useApi("GET /api/webhook-plugins", {}, { staleTime: 60_000 });
   const [making, setMaking] = useState(false);
-  const all: MarkedTrigger[] = triggers.data?.triggers ?? [];
+  const all: TriggerView[] = triggers.data?.triggers ?? [];
   const wanted = safeDecode(mark);
   const shown = wanted ? all.find((each) => each.mark === wanted) : all[0];
   const senders = plugins.data?.plugins ?? [];

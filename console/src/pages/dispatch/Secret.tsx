@@ -1,5 +1,5 @@
 import { useId, useRef, useState } from "react";
-import type { MarkedTrigger } from "../../api/planned";
+import type { TriggerView } from "../../api/generated";
 import { Button } from "../../ui/Button/Button";
 import { Failure } from "../../ui/Failure/Failure";
 import { complain, say } from "../../ui/Toast/toast";
@@ -7,7 +7,7 @@ import css from "./Dispatch.module.css";
 import { change } from "./triggers";
 
 /** The secret that the sender signs with. It is sent, and then it is nowhere on the page. */
-export function Secret({ trigger }: { trigger: MarkedTrigger }) {
+export function Secret({ trigger }: { trigger: TriggerView }) {
   const id = useId();
   // Not a controlled input: React would copy the value into an attribute.
   const input = useRef<HTMLInputElement>(null);

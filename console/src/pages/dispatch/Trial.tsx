@@ -1,7 +1,6 @@
 import { useState } from "react";
 import { call } from "../../api/client";
-import type { PluginView, TrialResult } from "../../api/generated";
-import type { MarkedTrigger } from "../../api/planned";
+import type { PluginView, TrialResult, TriggerView } from "../../api/generated";
 import { refresh } from "../../api/query";
 import { Button } from "../../ui/Button/Button";
 import { Failure } from "../../ui/Failure/Failure";
@@ -10,7 +9,7 @@ import { safeText } from "../../ui/safeText";
 import css from "./Dispatch.module.css";
 
 interface Props {
-  trigger: MarkedTrigger;
+  trigger: TriggerView;
   plugin: PluginView | undefined;
 }
 
@@ -75,7 +74,7 @@ function words(result: TrialResult): string {
   return `refused${result.detail ? `: ${safeText(result.detail)}` : ""}`;
 }
 
-function example(trigger: MarkedTrigger, plugin: PluginView | undefined): string {
+function example(trigger: TriggerView, plugin: PluginView | undefined): string {
   const event = plugin?.events.find(
     (each) => !trigger.eventType || each.type === trigger.eventType,
   );

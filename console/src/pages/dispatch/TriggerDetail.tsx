@@ -1,9 +1,8 @@
 import { useState } from "react";
 import { Link, useLocation } from "wouter";
 import { call } from "../../api/client";
-import type { PluginView, TriggerList } from "../../api/generated";
-import type { MarkedTrigger } from "../../api/planned";
-import { queryClient, refresh, useApi } from "../../api/query";
+import type { PluginView, TriggerView } from "../../api/generated";
+import { refresh, useApi } from "../../api/query";
 import { Button } from "../../ui/Button/Button";
 import { Confirm } from "../../ui/Confirm/Confirm";
 import { ago, dateTime } from "../../ui/format";
@@ -18,30 +17,19 @@ import css from "./Dispatch.module.css";
 import { Secret } from "./Secret";
 import { Trial } from "./Trial";
 import { TriggerForm } from "./TriggerForm";
-import { change, dispatchAddress, takesRequests, waitsFor } from "./triggers";
-
-const LIST = ["GET /api/triggers", {}, {}];
+import { change, dispatchAddress, showList, takesRequests, waitsFor } from "./triggers";
 
 /** Switch a trigger: the list shows it at once, and takes it back if the server refuses. */
-async function setEnabled(trigger: MarkedTrigger, enabled: boolean): Promise<void> {
-  await queryClient.cancelQueries({ queryKey: LIST });
-  queryClient.setQueryData<TriggerList>(
-    LIST,
-    (list) =>
-      list && {
-        triggers: list.triggers.map((each) =>
-          each.id === trigger.id ? { ...each, enabled } : each,
-        ),
-      },
-  );
-  await change(trigger, { enabled }).catch((error) => {
+function setEnabled(trigger: TriggerView, enabled: boolean): void {
+  showList((all) => all.map((each) => (each.id === trigger.id ? { ...each, enabled } : each)));
+  change(trigger, { enabled }).catch((error) => {
     complain(error);
     refresh("GET /api/triggers");
   });
 }
 
 interface Props {
-  trigger: MarkedTrigger;
+  trigger: TriggerView;
   plugins: PluginView[];
 }
 
@@ -58,8 +46,9 @@ export function TriggerDetail({ trigger, plugins }: Props) {
     call("DELETE /api/triggers/{trigger_id}", { path: { trigger_id: trigger.id } })
       .then(() => {
         say("Deleted.");
-        refresh("GET /api/triggers");
+        showList((all) => all.filter((each) => each.id !== trigger.id));
         go("/dispatch");
+        refresh("GET /api/triggers");
       })
       .catch(complain);
   return (
@@ -73,7 +62,7 @@ export function TriggerDetail({ trigger, plugins }: Props) {
               role="switch"
               aria-checked={trigger.enabled}
               checked={trigger.enabled}
-              onChange={(event) => void setEnabled(trigger, event.target.checked)}
+              onChange={(event) => setEnabled(trigger, event.target.checked)}
             />
             Enabled
           </label>

@@ -1,7 +1,6 @@
 import { useRef, useState } from "react";
 import { call } from "../../api/client";
-import type { PluginView } from "../../api/generated";
-import type { MarkedTrigger } from "../../api/planned";
+import type { PluginView, TriggerView } from "../../api/generated";
 import { refresh, useApi } from "../../api/query";
 import { Button } from "../../ui/Button/Button";
 import { Dialog } from "../../ui/Dialog/Dialog";
@@ -16,10 +15,10 @@ import { change, type JsonObject, optionFields, optionsField } from "./triggers"
 
 interface Props {
   /** The one that is changed; without it a new one is made. */
-  trigger?: MarkedTrigger;
+  trigger?: TriggerView;
   plugins: PluginView[];
   onClose: () => void;
-  onSaved: (trigger: MarkedTrigger) => void;
+  onSaved: (trigger: TriggerView) => void;
 }
 
 /** Make or change a trigger of any kind that the server knows. */

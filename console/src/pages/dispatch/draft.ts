@@ -1,6 +1,5 @@
 /** A trigger while somebody fills in its form. */
-import type { Json, Predicate } from "../../api/generated";
-import type { MarkedTrigger } from "../../api/planned";
+import type { Json, Predicate, TriggerView } from "../../api/generated";
 import { asSent, type JsonObject, optionsField } from "./triggers";
 
 export interface Draft {
@@ -32,7 +31,7 @@ export function newDraft(kind: string): Draft {
   };
 }
 
-export function draftOf(trigger: MarkedTrigger, schema: JsonObject | undefined): Draft {
+export function draftOf(trigger: TriggerView, schema: JsonObject | undefined): Draft {
   const field = optionsField(schema, trigger.kind);
   const options = field ? (asSent(trigger)[field] as JsonObject | undefined) : undefined;
   return {

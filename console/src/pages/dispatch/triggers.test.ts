@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { MarkedTrigger } from "../../api/planned";
+import type { TriggerView } from "../../api/generated";
 import { asSent, optionFields, optionsField, takesRequests } from "./triggers";
 
 const SCHEMA = {
@@ -19,5 +19,5 @@ test("a kind of trigger that the console has never heard of has its fields", () 
 
 test("what only the server says is not sent back to it", () => {
   const trigger = { id: "secret-id", mark: "m", secretSet: true, missed: 0, name: "nightly" };
-  expect(asSent(trigger as unknown as MarkedTrigger)).toEqual({ name: "nightly" });
+  expect(asSent(trigger as unknown as TriggerView)).toEqual({ name: "nightly" });
 });

@@ -1,8 +1,7 @@
 /** Triggers as the server takes them, and what its schema says about their kinds. */
 import { call } from "../../api/client";
-import type { Json, PluginView } from "../../api/generated";
-import type { MarkedTrigger } from "../../api/planned";
-import { refresh } from "../../api/query";
+import type { Json, PluginView, TriggerList, TriggerView } from "../../api/generated";
+import { queryClient, refresh } from "../../api/query";
 
 export type JsonObject = { [key: string]: Json };
 
@@ -19,13 +18,21 @@ const SERVERS_OWN = [
 ];
 
 /** Return a trigger as it can be sent back. */
-export function asSent(trigger: MarkedTrigger): JsonObject {
+export function asSent(trigger: TriggerView): JsonObject {
   const members = Object.entries(trigger).filter(([name]) => !SERVERS_OWN.includes(name));
   return Object.fromEntries(members) as JsonObject;
 }
 
+const LIST = ["GET /api/triggers", {}, {}];
+
+/** Show a list of triggers at once as it will be; what is gone is asked about no more. */
+export function showList(next: (triggers: TriggerView[]) => TriggerView[]): void {
+  void queryClient.cancelQueries({ queryKey: LIST });
+  queryClient.setQueryData<TriggerList>(LIST, (list) => list && { triggers: next(list.triggers) });
+}
+
 /** Send a trigger with changes. */
-export async function change(trigger: MarkedTrigger, changes: JsonObject): Promise<MarkedTrigger> {
+export async function change(trigger: TriggerView, changes: JsonObject): Promise<TriggerView> {
   const answer = await call("PUT /api/triggers/{trigger_id}", {
     path: { trigger_id: trigger.id },
     body: { ...asSent(trigger), ...changes },
@@ -59,7 +66,7 @@ export function optionFields(schema: JsonObject, name: string): [string, JsonObj
 }
 
 /** Return what a trigger waits for, in a few words. */
-export function waitsFor(trigger: MarkedTrigger, plugins: PluginView[]): string {
+export function waitsFor(trigger: TriggerView, plugins: PluginView[]): string {
   if (trigger.schedule) return trigger.schedule.cron;
   if (trigger.files) return `${trigger.files.directory}: ${trigger.files.globs.join(", ")}`;
   const plugin = plugins.find((each) => each.id === trigger.pluginId);
@@ -67,6 +74,6 @@ export function waitsFor(trigger: MarkedTrigger, plugins: PluginView[]): string 
   return trigger.eventType ? `${name}: ${trigger.eventType}` : name;
 }
 
-export function dispatchAddress(trigger: MarkedTrigger): string {
-  return `/dispatch/${encodeURIComponent(trigger.mark ?? "")}`;
+export function dispatchAddress(trigger: TriggerView): string {
+  return `/dispatch/${encodeURIComponent(trigger.mark)}`;
 }

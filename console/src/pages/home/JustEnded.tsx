@@ -25,7 +25,7 @@ export function JustEnded({ runs, isReady }: { runs: RunSummary[]; isReady: bool
       ) : (
         <Rows
           label="Just ended"
-          columns="minmax(170px, auto) minmax(0, 1fr) minmax(60px, auto) minmax(50px, auto) minmax(60px, auto)"
+          columns="minmax(170px, auto) minmax(70px, auto) minmax(0, 1fr) minmax(50px, auto) minmax(60px, auto)"
         >
           {ended.map((run) => (
             <Row key={run.runId} name={rowName(run)}>
@@ -37,13 +37,13 @@ export function JustEnded({ runs, isReady }: { runs: RunSummary[]; isReady: bool
                   </Link>{" "}
                   <code className="quiet">{shortId(run.runId)}</code>
                 </Cell>
-                <Cell grow title={outcome(run)}>
-                  {outcome(run)}
+                <Cell end>
+                  <span className="number quiet">{ago(run.finishedAt ?? 0, now)}</span>
                 </Cell>
               </Line>
               <Line>
-                <Cell end>
-                  <span className="number quiet">{ago(run.finishedAt ?? 0, now)}</span>
+                <Cell grow title={outcome(run)}>
+                  {outcome(run)}
                 </Cell>
                 <Cell end>
                   <span className="number">{duration(run.durationMs)}</span>

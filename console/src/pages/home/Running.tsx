@@ -1,7 +1,6 @@
 import { Link, useLocation } from "wouter";
 import { call } from "../../api/client";
 import type { RunSummary } from "../../api/generated";
-import type { LiveRun } from "../../api/planned";
 import { refresh, useApi } from "../../api/query";
 import { rowName } from "../../runlist/words";
 import { Button } from "../../ui/Button/Button";
@@ -10,6 +9,7 @@ import { ago, clock, duration, money, shortId } from "../../ui/format";
 import { Panel } from "../../ui/Panel/Panel";
 import { Cell, Line, Row, Rows } from "../../ui/Rows/Rows";
 import { StateMark } from "../../ui/StateMark/StateMark";
+import { safeText } from "../../ui/safeText";
 import { Tally } from "../../ui/Tally/Tally";
 import { complain } from "../../ui/Toast/toast";
 import { useNow } from "../../ui/useNow";
@@ -25,6 +25,8 @@ export function Running({ recent }: { recent: RunSummary[] }) {
   const running = useApi("GET /api/runs", { query: { status: "running", ...query } }, often);
   const stalled = useApi("GET /api/runs", { query: { status: "stalled", ...query } }, often);
   const now = useNow();
+  const approvals = useApi("GET /api/approvals", {}, often);
+  const asking = new Set(approvals.data?.approvals.map((each) => each.runId));
   const known = new Map<string, RunSummary>();
   for (const run of [
     ...recent.filter((each) => LIVE.includes(each.status)),
@@ -33,7 +35,7 @@ export function Running({ recent }: { recent: RunSummary[] }) {
   ]) {
     known.set(run.runId, run);
   }
-  const runs: LiveRun[] = [...known.values()].sort((a, b) => b.startedAt - a.startedAt);
+  const runs: RunSummary[] = [...known.values()].sort((a, b) => b.startedAt - a.startedAt);
   return (
     <Panel title="Running">
       {runs.length === 0 ? (
@@ -44,7 +46,7 @@ export function Running({ recent }: { recent: RunSummary[] }) {
           columns="minmax(180px, auto) minmax(120px, 1fr) minmax(70px, auto) minmax(60px, auto) minmax(90px, auto) minmax(90px, auto)"
         >
           {runs.map((run) => (
-            <RunningRow key={run.runId} run={run} now={now} />
+            <RunningRow key={run.runId} run={run} now={now} isAsking={asking.has(run.runId)} />
           ))}
         </Rows>
       )}
@@ -52,7 +54,7 @@ export function Running({ recent }: { recent: RunSummary[] }) {
   );
 }
 
-function RunningRow({ run, now }: { run: LiveRun; now: number }) {
+function RunningRow({ run, now, isAsking }: { run: RunSummary; now: number; isAsking: boolean }) {
   const [, go] = useLocation();
   const step = run.openSteps?.at(-1);
   const waits = run.status === "running" && run.waiting;
@@ -67,7 +69,7 @@ function RunningRow({ run, now }: { run: LiveRun; now: number }) {
     <Row name={rowName(run)}>
       <Line>
         <Cell grow>
-          <StateMark state={waits ? "waiting" : run.status} short />{" "}
+          <StateMark state={isAsking ? "asking" : waits ? "waiting" : run.status} short />{" "}
           <Link href={`/r/${run.runId}`} className={css.name}>
             {run.workflowName}
           </Link>{" "}
@@ -76,12 +78,12 @@ function RunningRow({ run, now }: { run: LiveRun; now: number }) {
         <Cell title={step?.path} grow>
           {waits ? (
             <>
-              until {clock(waits.until)} ({waits.reason})
+              until {clock(waits.until)} {waits.reason && `(${safeText(waits.reason)})`}
             </>
           ) : run.status === "running" ? (
             <code>{step?.path ?? ""}</code>
           ) : (
-            run.errorMessage || run.status
+            safeText(run.errorMessage || run.status)
           )}
         </Cell>
         <Cell end>

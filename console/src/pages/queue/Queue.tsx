@@ -44,7 +44,7 @@ export default function Queue() {
       {queue.error && !queue.data && (
         <Failure error={queue.error} retry={() => void queue.refetch()} />
       )}
-      <Panel title={queue.data ? `${plural(items.length, "run")} wait` : "Queue"}>
+      <Panel title={queue.data ? plural(items.length, "run waits", "runs wait") : "Queue"}>
         {queue.data?.held && (
           <p>
             <StateMark state="waiting" word="held" /> {safeText(queue.data.held)}

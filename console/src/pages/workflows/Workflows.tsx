@@ -38,7 +38,6 @@ export default function Workflows() {
     <Page crumbs={["Workflows"]}>
       <DropArea onFile={(file) => setImported({ file })}>
         <header className={css.header}>
-          <h1 className="visually-hidden">Workflows</h1>
           <input
             type="search"
             aria-label="Search workflows"

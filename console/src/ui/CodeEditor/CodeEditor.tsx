@@ -41,7 +41,15 @@ export interface CodeEditorProps {
   fill?: boolean;
 }
 
-const Editor = lazy(() => import("./Editor"));
+const load = () => import("./Editor");
+
+/** Without the server the editor cannot be loaded any more; a plain field still takes the text. */
+const Editor = lazy(() => load().catch(() => ({ default: Plain })));
+
+/** Load the editor before it is needed. */
+export function preloadEditor(): void {
+  load().catch(() => undefined);
+}
 
 export function CodeEditor(props: CodeEditorProps) {
   return (
@@ -55,10 +63,23 @@ function Loading({ value, singleLine, minLines = singleLine ? 1 : 3, fill }: Cod
   return (
     <pre
       className={`${css.host} ${css.loading} ${fill ? css.fill : ""}`}
-      style={{ minHeight: minLines * 18 + 10 }}
+      style={{ minHeight: `calc(var(--code-line) * ${minLines} + 10px)` }}
       aria-busy="true"
     >
       {value.slice(0, 5_000)}
     </pre>
+  );
+}
+
+function Plain({ value, onChange, label, readOnly, minLines = 3 }: CodeEditorProps) {
+  return (
+    <textarea
+      aria-label={label}
+      className="mono"
+      rows={minLines}
+      value={value}
+      readOnly={readOnly}
+      onChange={(event) => onChange?.(event.target.value)}
+    />
   );
 }

@@ -34,8 +34,8 @@ const ONE_LINE = [
   ),
   EditorView.clipboardInputFilter.of((text) => text.replace(/\s*\n\s*/g, " ")),
 ];
-const LINE = 18;
-const PADDING = 10;
+/** The height of lines, with the padding around them. */
+const height = (lines: number) => `calc(var(--code-line) * ${lines} + 8px)`;
 
 export default function Editor(props: CodeEditorProps) {
   const { value, problems, language, label, description, readOnly, placeholder } = props;
@@ -64,13 +64,16 @@ export default function Editor(props: CodeEditorProps) {
           markReferences,
           highlightSpecialChars(),
           drawSelection(),
-          bracketMatching(),
+          TYPED_OVER,
           indentOnInput(),
           highlightSelectionMatches(),
           search({ top: true }),
           latest.current.singleLine ? ONE_LINE : [],
           latest.current.history === "page" ? [] : [history(), keymap.of(historyKeymap)],
-          autocompletion({ override: [completeFrom(() => latest.current.completions)] }),
+          autocompletion({
+            icons: false,
+            override: [completeFrom(() => latest.current.completions)],
+          }),
           // Tab is not bound: it leaves the editor, as it leaves every other field.
           keymap.of([...completionKeymap, ...searchKeymap, ...defaultKeymap]),
           EditorView.updateListener.of((update) => {
@@ -104,18 +107,19 @@ export default function Editor(props: CodeEditorProps) {
       EditorView.contentAttributes.of({
         "aria-label": label,
         ...(description ? { "aria-description": description } : {}),
-        ...(readOnly ? { "aria-readonly": "true", tabindex: "0" } : {}),
+        ...(readOnly ? { "aria-readonly": "true" } : {}),
+        tabindex: "0",
         spellcheck: isCode(language) ? "false" : "true",
       }),
-      isCode(language) ? lineNumbers() : EditorView.lineWrapping,
+      isCode(language) ? [lineNumbers(), bracketMatching()] : EditorView.lineWrapping,
       EditorState.readOnly.of(Boolean(readOnly)),
       EditorView.editable.of(!readOnly),
       placeholder ? placeholderText(placeholder) : [],
       fill
         ? []
         : EditorView.theme({
-            ".cm-content, .cm-gutter": { minHeight: `${minLines * LINE + PADDING}px` },
-            "&": { maxHeight: `${maxLines * LINE + PADDING}px` },
+            ".cm-content, .cm-gutter": { minHeight: height(minLines) },
+            "&": { maxHeight: height(maxLines) },
           }),
     ];
     view.current?.dispatch({ effects: parts.current.surface.reconfigure(extensions) });

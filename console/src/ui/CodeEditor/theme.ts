@@ -14,7 +14,11 @@ const popup = {
 export const theme = EditorView.theme({
   "&": { height: "100%", color: "var(--ink)", background: "transparent" },
   "&.cm-focused": { outline: "none" },
-  ".cm-scroller": { fontFamily: "var(--mono)", fontSize: "12px", lineHeight: "18px" },
+  ".cm-scroller": {
+    fontFamily: "var(--mono)",
+    fontSize: "var(--code-size)",
+    lineHeight: "var(--code-line)",
+  },
   ".cm-content": { padding: "4px 0", caretColor: "var(--ink)" },
   ".cm-line": { padding: "0 8px" },
   ".cm-placeholder": { color: "var(--ink3)" },
@@ -29,7 +33,7 @@ export const theme = EditorView.theme({
   "&.cm-focused .cm-activeLineGutter": { color: "var(--ink)" },
   ".cm-selectionBackground, &.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground":
     { background: "var(--run-t)" },
-  ".cm-matchingBracket, &.cm-focused .cm-matchingBracket": {
+  "&.cm-focused .cm-matchingBracket": {
     background: "var(--sunken)",
     outline: "1px solid var(--edge)",
   },

@@ -5,6 +5,8 @@ interface Props {
   label: string;
   hint?: string;
   problem?: string;
+  /** The problem keeps nothing from running. */
+  isWarning?: boolean;
   /** The control has its name by itself, as an editor does; the label is only its caption. */
   caption?: boolean;
   /** Renders the control; it must use the given id and description. */
@@ -12,7 +14,7 @@ interface Props {
 }
 
 /** A labelled control with its hint, and what is wrong with its content. */
-export function Field({ label, hint, problem, caption, children }: Props) {
+export function Field({ label, hint, problem, isWarning, caption, children }: Props) {
   const id = useId();
   const about = `${id}about`;
   const described = hint || problem ? about : undefined;
@@ -22,7 +24,11 @@ export function Field({ label, hint, problem, caption, children }: Props) {
       {children({ id, "aria-describedby": described })}
       {described && (
         <div id={about}>
-          {problem && <p className={css.problem}>▲ {problem}</p>}
+          {problem && (
+            <p className={css.problem} data-warning={isWarning || undefined}>
+              ▲ {problem}
+            </p>
+          )}
           {hint && <p className={css.hint}>{hint}</p>}
         </div>
       )}

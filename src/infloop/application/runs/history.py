@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
+from infloop.application.runs.activity import RunActivity, read_activity
 from infloop.application.runs.cost import run_cost, run_costs
 from infloop.application.runs.models import (
+    FINISHED,
     ChangeList,
     Diff,
     EventPage,
@@ -162,7 +164,17 @@ class RunHistory:
     async def summarize(self, row: RunRow) -> RunSummary:
         """Return a run without its scope and events."""
         status = await current_status(row, self._resources.store.liveness)
-        return _summary(row, status, await run_cost(self._resources.store.ledger, row.id))
+        cost = await run_cost(self._resources.store.ledger, row.id)
+        return _summary(row, status, cost, await self._activity(row, status))
+
+    async def _activity(self, row: RunRow, status: RunStatus) -> RunActivity | None:
+        """Return where a run is; None if it has ended, or has gone meanwhile."""
+        if status in FINISHED:
+            return None
+        try:
+            return await read_activity(self._log, row)
+        except NotFound:
+            return None
 
     async def detail(self, run_id: str) -> RunDetail | QueuedRun:
         """Return a run with its scope, also one that waits in the queue or is live."""
@@ -429,7 +441,10 @@ class RunHistory:
         del found[limit:]
         cursor = found[-1][0].id if len(found) == limit and not search else None
         costs = await run_costs(self._resources.store.ledger, [row.id for row, _, _ in found])
-        runs = [_summary(row, current, costs[row.id], hit) for row, current, hit in found]
+        runs = [
+            _summary(row, current, costs[row.id], await self._activity(row, current), hit)
+            for row, current, hit in found
+        ]
         return RunPage(runs=runs, next=cursor)
 
     async def _search(
@@ -500,17 +515,24 @@ class RunHistory:
     # -- files -------------------------------------------------------------------------------
 
     async def diff(
-        self, run_id: str, step: str = "", *, everything: bool = False, include: Sequence[str] = ()
+        self,
+        run_id: str,
+        step: str = "",
+        *,
+        everything: bool = False,
+        include: Sequence[str] = (),
+        redacted: bool = False,
     ) -> Diff:
         """Return the files that are the result of a run, or of one step or round of it.
 
         Of a whole run in a worktree this is exactly what `apply` takes. With `everything`, or for
         the names in `include`, also files that only a check made and files that git ignores.
+        With `redacted` it is without the secrets that the leak guard finds.
         """
         from infloop.application.runs.file_changes import directory_diffs
 
         result = await self._result(run_id, step, everything, include)
-        return Diff(directories=await directory_diffs(result) if result else [])
+        return Diff(directories=await directory_diffs(result, redacted=redacted) if result else [])
 
     async def changes(
         self, run_id: str, step: str = "", *, everything: bool = False, include: Sequence[str] = ()
@@ -548,8 +570,13 @@ def _messages(items: Sequence[Recorded], *, output: bool) -> list[Message]:
 
 
 def _summary(
-    row: RunRow, status: RunStatus, cost: RunCost, hit: SearchHit | None = None
+    row: RunRow,
+    status: RunStatus,
+    cost: RunCost,
+    activity: RunActivity | None,
+    hit: SearchHit | None = None,
 ) -> RunSummary:
+    activity = activity or RunActivity(open_steps=[], rounds={})
     return RunSummary(
         run_id=row.id,
         workflow_id=row.workflow_id,
@@ -570,6 +597,11 @@ def _summary(
         cost_usd=cost.usd,
         cost_is_complete=cost.complete,
         tokens=cost.tokens,
+        max_cost_usd=activity.max_cost_usd,
+        open_steps=activity.open_steps,
+        rounds=activity.rounds,
+        last_sign_at=activity.last_sign_at,
+        waiting=activity.waiting,
         match=_match(hit) if hit else UNSET,
     )
 

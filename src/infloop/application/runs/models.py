@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec import UNSET, UnsetType, field
 
 from infloop.application.models import Model
+from infloop.application.runs.activity import OpenStep, StepWait
 from infloop.application.runs.cost import RunCost, Tokens
 from infloop.model.events import Cause
 from infloop.model.messages import Message
@@ -49,6 +50,11 @@ class RunSummary(Model, kw_only=True, tag_field="kind", tag="run"):
     `error` is shortened; `errorMessage` is the same text and left out when there is none. `costUsd`
     is null if nothing that costs money has run, or if no cost is known; unless `costIsComplete`,
     the true cost may be higher.
+
+    Of a run that has not ended: `maxCostUsd` is what it may cost, null without a limit; `openSteps`
+    are the steps in progress, `rounds` the round of each loop around them by its path, and
+    `lastSignAt` is when it last did or printed something. `waiting` is the step that waits for a
+    time.
     """
 
     run_id: str
@@ -70,6 +76,11 @@ class RunSummary(Model, kw_only=True, tag_field="kind", tag="run"):
     cost_usd: float | None
     cost_is_complete: bool
     tokens: Tokens
+    max_cost_usd: float | None = None
+    open_steps: list[OpenStep] = field(default_factory=list)
+    rounds: dict[str, int] = field(default_factory=dict)
+    last_sign_at: int | None = None
+    waiting: StepWait | None = None
     match: SearchMatch | UnsetType = UNSET
 
     @property
@@ -219,14 +230,16 @@ class EventPage(Model, kw_only=True):
 class DirectoryDiff(Model, kw_only=True):
     """What a run, or a step of it, changed in one directory.
 
-    `protected` maps changed files that other programs act on to the reason. `leftOut` maps changed
-    files that are not shown, and that `apply` does not take, to the reason.
+    `protected` maps changed files that other programs act on to the reason. `secrets` maps files to
+    which a secret was added to the names of its detectors. `leftOut` maps changed files that are
+    not shown, and that `apply` does not take, to the reason.
     """
 
     directory: str
     patch: str
     changed: bool
     protected: dict[str, str]
+    secrets: dict[str, list[str]]
     left_out: dict[str, str]
 
 
@@ -256,6 +269,7 @@ class DirectoryChanges(Model, kw_only=True):
     files: list[FileChange]
     changed: bool
     protected: dict[str, str]
+    secrets: dict[str, list[str]]
     left_out: dict[str, str]
 
 

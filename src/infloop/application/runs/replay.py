@@ -61,10 +61,12 @@ def _apply_state(view: RunView, state: State, labels: Labels) -> None:
     """Start the open steps, outermost first, and count the finished ones."""
     view.steps_not_listed = view.steps_done = state.executions - len(state.steps)
     view.steps_cost_usd = state.cost_usd or None
+    view.max_cost_usd = state.limits.max_cost_usd
     open_frames = Counter(frame.container for frame in state.frames.values())
     for step in state.steps.values():
         if step.status != "ready":
             view.apply(_start_event(state, step, labels))
+            view.active[step.path].waiting_until = step.until if step.status == "waiting" else 0
             started = step.rounds or len(step.branches)
             view.active[step.path].frames.skip(max(0, started - open_frames[step.path]))
 

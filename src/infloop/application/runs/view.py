@@ -10,8 +10,9 @@ So a run of 100,000 rounds needs no more memory than one of ten.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, assert_never
+
+import msgspec
 
 from infloop.application.runs.cost import RunCost
 from infloop.model.events import (
@@ -99,8 +100,7 @@ class Preview(NamedTuple):
         return len(self.text) == self.size
 
 
-@dataclass(slots=True)
-class FrameView:
+class FrameView(msgspec.Struct):
     """A sequence of steps: the run itself, a round, a branch or a called workflow."""
 
     path: str
@@ -108,14 +108,15 @@ class FrameView:
     container: StepView | None = None
     iteration: int = 0
     latest: StepView | None = None
-    steps: HeadAndTail[StepView] = field(default_factory=lambda: HeadAndTail(STEPS_AT_EACH_END))
+    steps: HeadAndTail[StepView] = msgspec.field(
+        default_factory=lambda: HeadAndTail(STEPS_AT_EACH_END)
+    )
 
 
 _NO_FRAMES: HeadAndTail[FrameView] = HeadAndTail(0)
 
 
-@dataclass(slots=True)
-class StepView:
+class StepView(msgspec.Struct):
     """One visit of a node.
 
     `uses` describes what it works with: a provider, a command. `next_path` is the step after it.
@@ -140,7 +141,7 @@ class StepView:
     waiting_until: int = 0
     next_path: str = ""
     max_rounds: int | None = None
-    outputs: dict[str, Preview] = field(default_factory=dict)
+    outputs: dict[str, Preview] = msgspec.field(default_factory=dict)
     frames: HeadAndTail[FrameView] = _NO_FRAMES
     output_tail: str = ""
     changed: TreeSaved | None = None
@@ -173,8 +174,9 @@ class RunView:
     `active` are the steps that have started and not finished, by path. `steps_not_listed` were
     finished before the first event that this view has. `denials` are the first different things
     that agents were not allowed to do. `cost` is set from the ledger; `steps_cost_usd` is what the
-    steps of this record say. `new_workflow` says whether the run goes on with another
-    version of its workflow than it began with.
+    steps of this record say. `max_cost_usd` is what it may cost, 0 without a
+    limit. `new_workflow` says whether the run goes on with another version of its workflow than it
+    began with.
     """
 
     def __init__(self) -> None:
@@ -188,6 +190,7 @@ class RunView:
         self.last_at = 0
         self.resumed_at: list[int] = []
         self.isolation = self.egress = ""
+        self.max_cost_usd = 0.0
         self.new_workflow = False
         self.stop: StopRequested | None = None
         self.stopped_at = 0
@@ -222,9 +225,11 @@ class RunView:
             case RunStarted():
                 self.started, self.started_at = event, item.time
                 self.isolation, self.egress = event.isolation, event.egress
+                self.max_cost_usd = event.limits.max_cost_usd
             case RunResumed():
                 self.finished = None
                 self.resumed_at.append(item.time)
+                self.max_cost_usd = event.limits.max_cost_usd
                 self.new_workflow = self.new_workflow or bool(event.definition)
                 self.isolation = event.isolation or self.isolation
                 self.egress = event.egress or self.egress

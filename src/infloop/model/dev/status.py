@@ -15,7 +15,11 @@ UP: tuple[ProcessState, ...] = ("running", "ready")
 
 
 class ProcessStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """One process: its state, how it last ended, how often it was restarted in a row."""
+    """One process: its state, how it last ended, how often it was restarted in a row.
+
+    `ready` means that it can be used: its probe passed, or it runs and has none. `cause` says why
+    it was last started.
+    """
 
     name: str
     state: ProcessState
@@ -23,6 +27,8 @@ class ProcessStatus(msgspec.Struct, frozen=True, rename="camel"):
     restarts: int = 0
     has_readiness: bool = False
     detail: str = ""
+    ready: bool = False
+    cause: str = ""
 
 
 class DevStatus(msgspec.Struct, frozen=True, rename="camel"):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from fastapi import Path, Query
+from starlette.responses import Response
 
 from infloop.application.dev_loops import MAX_LINES, DevLog, DevLoopList
+from infloop.application.models import to_json
+from infloop.web.dependencies import WebDependencies
 from infloop.web.errors import documented
-from infloop.web.routing import App, Who, router
+from infloop.web.routing import App, Dependencies, Who, router
+from infloop.web.streams import STREAM, EventStream, frame
 
 ROUTER = router("development loops")
 
@@ -20,6 +25,17 @@ Name = Annotated[str, Path(max_length=200)]
 async def list_dev_loops(app: App) -> DevLoopList:
     """List the development loops that run now, with their processes."""
     return await asyncio.to_thread(app.dev_loops.all)
+
+
+@ROUTER.get("/api/dev/events", response_class=Response, responses=STREAM)
+async def dev_events(web: Dependencies) -> Response:
+    """Stream the development loops: as they are now, and again after each change."""
+    return EventStream(_changes(web), web.streams)
+
+
+async def _changes(web: WebDependencies) -> AsyncGenerator[bytes]:
+    async for found in web.application.dev_loops.follow():
+        yield frame({"type": "dev_loops", **to_json(found)})
 
 
 @ROUTER.get("/api/dev/{name}/log", responses=documented(404))

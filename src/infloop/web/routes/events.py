@@ -7,7 +7,7 @@ stream of all runs it gets a fresh snapshot when it was away for too long.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Header, Path, Query
 from starlette.responses import Response
@@ -19,20 +19,14 @@ from infloop.model.values import JsonValue
 from infloop.web.dependencies import WebDependencies
 from infloop.web.errors import documented
 from infloop.web.routing import Dependencies, router
-from infloop.web.streams import EventStream, frame
+from infloop.web.streams import STREAM, EventStream, frame
 
 ROUTER = router("events")
 
 LastEventId = Annotated[str | None, Header(max_length=200)]
-_STREAM: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Server-sent events; each `data` is one JSON object with its `type`.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
-    }
-}
 
 
-@ROUTER.get("/api/events", response_class=Response, responses=_STREAM)
+@ROUTER.get("/api/events", response_class=Response, responses=STREAM)
 async def all_events(
     web: Dependencies,
     last_event_id: LastEventId = None,
@@ -47,7 +41,7 @@ async def all_events(
 @ROUTER.get(
     "/api/runs/{run_id}/events",
     response_class=Response,
-    responses=_STREAM | {204: {"description": "There is nothing more."}} | documented(404),
+    responses=STREAM | {204: {"description": "There is nothing more."}} | documented(404),
 )
 async def run_events(
     run_id: Annotated[str, Path(max_length=200)],

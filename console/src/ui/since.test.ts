@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { startOf } from "./filters";
+import { startOf } from "./since";
 
 test("a span and a day say when a list begins; anything else is no filter", () => {
   expect(startOf("1h", 7_260_000)).toBe(3_660_000);
