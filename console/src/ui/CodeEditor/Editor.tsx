@@ -37,6 +37,21 @@ const ONE_LINE = [
 /** The height of lines, with the padding around them. */
 const height = (lines: number) => `calc(var(--code-line) * ${lines} + 8px)`;
 
+/** Text typed over a selection. The browser would keep the style of what it replaces by an inline
+ * style, which the content security policy refuses. */
+const TYPED_OVER = EditorView.domEventHandlers({
+  beforeinput: (event, view) => {
+    const isOver = event.inputType === "insertText" && !view.state.selection.main.empty;
+    if (!isOver || event.data === null || view.composing || view.state.readOnly) return false;
+    event.preventDefault();
+    view.dispatch(view.state.replaceSelection(event.data), {
+      userEvent: "input.type",
+      scrollIntoView: true,
+    });
+    return true;
+  },
+});
+
 export default function Editor(props: CodeEditorProps) {
   const { value, problems, language, label, description, readOnly, placeholder } = props;
   const { singleLine, minLines = singleLine ? 1 : 3, maxLines = 24, fill } = props;
