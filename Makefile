@@ -79,11 +79,11 @@ bench: $(BENCH_READY)
 
 console: $(READY)
 	.venv/bin/python tools/console_types.py
-	cd console && npm ci --no-fund --no-audit --loglevel=error && npm run build
+	cd console && npm install --no-save --loglevel=error && npm run build
 
 console-check: $(READY)
 	.venv/bin/python tools/console_types.py --check
-	cd console && npm ci --no-fund --no-audit --loglevel=error && npm run check && npm run build
+	cd console && npm install --no-save --loglevel=error && npm run check && npm run build
 	@git diff --exit-code --stat -- src/infloop/web/console && \
 		test -z "$$(git status --porcelain -- src/infloop/web/console)" || \
 		{ echo "the built console is not that of its sources: run make console and commit it" >&2; exit 1; }
