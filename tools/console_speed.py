@@ -102,8 +102,8 @@ def server(folder: Path, deltas: int) -> Iterator[str]:
 def ask(address: str, body: dict[str, Any] | None = None) -> Any:
     """Ask the server; with a body, post it."""
     data = None if body is None else json.dumps(body).encode()
-    request = Request(address, data, {"content-type": "application/json"})  # noqa: S310
-    with urlopen(request) as answer:  # noqa: S310
+    request = Request(address, data, {"content-type": "application/json"})
+    with urlopen(request) as answer:
         return json.load(answer)
 
 
@@ -135,11 +135,10 @@ def watch(browser: Browser, origin: str, deltas: int) -> Sample:
 
 def drawn_at(page: Page) -> float:
     """Wait until the end is drawn; return when that was, in milliseconds."""
-    script = """() => {
-      const text = document.querySelector('[data-rows]')?.textContent ?? '';
-      return text.includes('the last word') && text.includes('run succeeded') && Date.now();
-    }"""
-    return float(page.wait_for_function(script, timeout=300_000).json_value())
+    log = page.get_by_role("region", name="Log")
+    for text in ("the last word", "run succeeded"):
+        log.get_by_text(text, exact=True).wait_for(timeout=300_000)
+    return time.time() * 1000
 
 
 def measured(cdp: CDPSession) -> tuple[float, float]:

@@ -40,7 +40,7 @@ def test_a_comparison_names_the_first_divergence(tmp_path: Path, browser: Browse
 
         page = tabs.open(f"/compare/{red}/{blue}")
         named = page.get_by_role("status", name="First divergence")
-        expect(named).to_contain_text("tries[1]/tries-check left by met in A, by not_met in B")
+        expect(named).to_contain_text("tries[0]/tries-check configuration differs: command")
         row = page.get_by_role("button", name="tries[2]/try, only in B")
         expect(row).to_be_visible()
         expect(page.get_by_role("row", name="Input word ≠ red blue")).to_be_visible()
@@ -50,6 +50,10 @@ def test_a_comparison_names_the_first_divergence(tmp_path: Path, browser: Browse
         row.click()
         page.wait_for_url(lambda url: "step=tries%5B2%5D%2Ftry" in url)
 
+        already = finish(server.client, "words", tmp_path / "2")  # n.txt is there from the start
+        page.goto(f"{tabs.origin}/compare/{red}/{already}")
+        expect(named).to_contain_text("tries[0]/tries-check left by not_met in A, by met in B")
+
         page.goto(f"{tabs.origin}/compare/{red}/{also_red}")
         expect(named).to_contain_text("The steps of both runs are the same.")
 
@@ -58,3 +62,4 @@ def test_a_comparison_names_the_first_divergence(tmp_path: Path, browser: Browse
         page.get_by_role("menuitem", name="Compare").click()
         page.get_by_role("dialog").get_by_role("link").last.click()
         page.wait_for_url(f"**/compare/{red}/{blue}")
+        expect(named).to_be_visible()

@@ -33,7 +33,13 @@ test("stdout and stderr of one step are not joined", () => {
 });
 
 test("an empty line is a row, and a lone carriage return hides nothing", () => {
-  expect(rowsOf(chunk(1, "a\n\nb\r\nc\rd")).map((row) => row.text)).toEqual(["a", "", "b", "c", "d"]);
+  expect(rowsOf(chunk(1, "a\n\nb\r\nc\rd")).map((row) => row.text)).toEqual([
+    "a",
+    "",
+    "b",
+    "c",
+    "d",
+  ]);
 });
 
 test("a very long line is several rows that hold all of it", () => {

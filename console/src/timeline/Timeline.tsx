@@ -2,6 +2,7 @@ import { useEffect, useMemo, useState } from "react";
 import type { Step } from "../run/steps";
 import type { TreeItem } from "../run/tree";
 import { duration } from "../ui/format";
+import { Scroll } from "../ui/Scroll/Scroll";
 import { safeText } from "../ui/safeText";
 import { type Bar, type Lane, lanesOf, spanOf, ticksOf } from "./lanes";
 import css from "./Timeline.module.css";
@@ -47,7 +48,7 @@ export function Timeline({ steps, tree, now, selected, onSelect }: Props) {
   const x = (time: number) => GUTTER + ((time - from) / (to - from)) * room;
   const height = AXIS + lanes.length * LANE;
   return (
-    <div ref={box} className={css.box}>
+    <Scroll ref={box} className={css.box}>
       <svg width={width} height={height} className={css.svg} role="img" aria-label="Timeline">
         <defs>
           <pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse">
@@ -74,7 +75,7 @@ export function Timeline({ steps, tree, now, selected, onSelect }: Props) {
           />
         ))}
       </svg>
-    </div>
+    </Scroll>
   );
 }
 
