@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 from playwright.sync_api import TimeoutError as NotIdle
 
 from support.axe import violations
@@ -19,7 +19,7 @@ from support.server import process, put_workflow, workflow
 
 pytestmark = pytest.mark.browser
 
-SIZES = ({"width": 1440, "height": 900}, {"width": 390, "height": 844})
+SIZES = (ViewportSize(width=1440, height=900), ViewportSize(width=390, height=844))
 QUESTION: dict[str, Any] = {
     "id": "asks",
     "name": "Asks",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, FilePayload, expect
 
 from support.console import console
 from support.server import process, put_workflow, workflow
@@ -35,13 +35,13 @@ def test_a_file_is_imported_after_its_mistakes_are_shown(tmp_path: Path, browser
         assert page.locator("style").count() == 0
 
         chooser = page.get_by_label("Workflow file")
-        broken = {"name": "broken.json", "mimeType": "", "buffer": b'{"id": "a", "nodes": ['}
-        chooser.set_input_files([broken])  # type: ignore[list-item]
+        broken = FilePayload(name="broken.json", mimeType="", buffer=b'{"id": "a", "nodes": [')
+        chooser.set_input_files([broken])
         expect(page.get_by_role("alert")).to_contain_text("not")
         expect(page.get_by_role("dialog").get_by_role("button", name="Import")).to_be_disabled()
 
-        good = {"name": "until-done.loop.yaml", "mimeType": "", "buffer": LOOP_FILE.encode()}
-        chooser.set_input_files([good])  # type: ignore[list-item]
+        good = FilePayload(name="until-done.loop.yaml", mimeType="", buffer=LOOP_FILE.encode())
+        chooser.set_input_files([good])
         expect(page.get_by_text("Until done, 2 nodes")).to_be_visible()
         # The keyboard is never caught: Tab leaves the editor.
         editor.click()
