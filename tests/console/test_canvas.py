@@ -115,7 +115,8 @@ def save(page: Page) -> None:
 def drag(page: Page, what: Locator, to: Locator, *, at: tuple[float, float]) -> None:
     """Drag by the middle of one element to a place in another, given in parts of its size."""
     start, end = what.bounding_box(), to.bounding_box()
-    assert start and end
+    assert start
+    assert end
     page.mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
     page.mouse.down()
     x, y = end["x"] + end["width"] * at[0], end["y"] + end["height"] * at[1]
@@ -356,7 +357,7 @@ def test_a_draft_survives_the_server(tmp_path: Path, browser: Browser) -> None:
             configure(page, "b", "echo not lost")
             page.keyboard.press("Control+s")
             expect(page.get_by_role("status", name="Saved state")).to_contain_text("server away")
-            with process(tmp_path, port=port) as second:
+            with process(tmp_path, port=str(port)) as second:
                 page.reload()
                 expect(page.get_by_text("Your unsaved work is here again.")).to_be_visible()
                 expect(step(page, "b")).to_contain_text("echo not lost")

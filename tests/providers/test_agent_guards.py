@@ -265,7 +265,7 @@ async def test_redacted_secrets_reach_neither_the_model_nor_any_file(
     config = json.loads(json.dumps(rules(rule())).replace('"PORT"', str(site.port)))
     async with (
         FakeModel(
-            [READ_SECRET, page], [delegated], [READ_SECRET], [Say("read")], [Say("ok")]
+            [READ_SECRET, page], [delegated], [READ_SECRET], [Say("read")], [Say(f"ok {TOKEN}")]
         ) as model,
         agent_world(
             tmp_path, tables(model, provider={"api_key_env": "FAKE_KEY"}, **config)

@@ -489,7 +489,7 @@ async def test_very_many_frames_are_heard_to_their_end_in_bounded_memory(
     word = next(line for line in lines if '"text_delta"' in line)
     frame = word.replace('"text":"It"', f'"text":"{"x" * 1000}"')
     (tmp_path / "piece").write_text(frame * 1000)
-    pieces = amount(60 << 20, thorough=200 << 20) // len(frame * 1000) + 1
+    pieces = amount(120 << 20, thorough=200 << 20) // len(frame * 1000) + 1
     begin, rest = "head -n 5 claude.text", "tail -n +6 claude.text"
     flood = f"{begin}; i=0; while [ $i -lt {pieces} ]; do cat piece; i=$((i+1)); done; {rest}"
     bench = Bench(tmp_path, sandbox, flood, **CLAUDE)
@@ -507,7 +507,7 @@ async def test_very_many_frames_are_heard_to_their_end_in_bounded_memory(
                     ending = part
     assert ending == Done(0, "It is DONE")
     assert message_text == pieces * 1000 * 1000 + len("It is DONE")
-    assert most - before < 24 << 20
+    assert most - before < 64 << 20
 
 
 async def test_a_line_without_end_is_cut_and_the_rest_is_read(

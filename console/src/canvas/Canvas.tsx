@@ -19,7 +19,7 @@ import {
 import { type Point, parentOf, placedById } from "../model/workflow";
 import { addNode, inFrame, nudge } from "./actions";
 import { useDocument, useEditor, useEditorState } from "./editor";
-import { GraphView } from "./GraphView";
+import { GraphView, useFocusNode } from "./GraphView";
 import type { NodeStates } from "./graphContext";
 
 export const DRAGGED_TYPE = "application/x-infloop-node-type";
@@ -43,6 +43,7 @@ export function Canvas({ states, onEdit }: Props) {
   const chosen = useEditorState((state) => state.nodes);
   const chosenEdges = useEditorState((state) => state.edges);
   const { screenToFlowPosition } = useReactFlow();
+  const focusNode = useFocusNode();
   const bare = useMemo(() => flowNodes(workflow, kinds), [workflow, kinds]);
   const selected = useMemo(() => {
     const ids = new Set(chosen);
@@ -62,6 +63,14 @@ export function Canvas({ states, onEdit }: Props) {
     () => ({ states, problems: editor.problemsAt, canEdit: true }),
     [states, editor],
   );
+
+  // After an edit the chosen node is still in sight and has the focus, unless a field has it.
+  useEffect(() => {
+    const id = editor.getState().nodes.at(-1);
+    const active = document.activeElement;
+    const isFree = active === document.body || active?.hasAttribute("data-node");
+    if (workflow && id && isFree) focusNode(id);
+  }, [editor, workflow, focusNode]);
 
   const onNodesChange = (changes: NodeChange<FlowNode>[]) => {
     const picked = new Set(editor.getState().nodes);

@@ -164,20 +164,27 @@ export function useFocusNode(): (id: string) => void {
   return useCallback(
     (id: string) => {
       const find = () => document.querySelector<HTMLElement>(`[data-node="${CSS.escape(id)}"]`);
-      const focus = (tries: number) => {
+      // An edit may just have put the node elsewhere, out of sight, where it is drawn only in some
+      // of the next frames. Another element that gets the focus meanwhile keeps it.
+      const before = document.activeElement;
+      const focus = (frames: number) => {
         reveal(id);
-        const element = find();
-        element?.focus({ preventScroll: true });
-        // An edit may just have put it elsewhere, out of sight, where it is drawn only now.
-        requestAnimationFrame(() => {
-          const isDone = element && document.activeElement === find();
-          if (!isDone && tries > 0) focus(tries - 1);
-        });
+        find()?.focus({ preventScroll: true });
+        if (frames > 0) requestAnimationFrame(() => isFocusFree(id, before) && focus(frames - 1));
       };
-      focus(30);
+      focus(FRAMES);
     },
     [reveal],
   );
+}
+
+const FRAMES = 12;
+
+/** Whether the focus is nowhere, where it was, or on the node already. */
+function isFocusFree(id: string, before: Element | null): boolean {
+  const active = document.activeElement;
+  const isOnNode = active?.getAttribute("data-node") === id;
+  return active === document.body || active === before || isOnNode;
 }
 
 function isInView(

@@ -9,7 +9,6 @@ import { Dialog } from "../ui/Dialog/Dialog";
 import { Failure } from "../ui/Failure/Failure";
 import { Field } from "../ui/Field/Field";
 import { plural } from "../ui/format";
-import { Scroll } from "../ui/Scroll/Scroll";
 import { safeText } from "../ui/safeText";
 import css from "./Dialogs.module.css";
 
@@ -91,16 +90,14 @@ export function ApplyDialog({ runId, onClose }: { runId: string; onClose: () => 
         <h3>
           {plural(files.length, "file")} <Counts {...countsOf(files)} />
         </h3>
-        <Scroll className={css.files}>
-          <ul>
-            {files.map((file) => (
-              <li key={file.key}>
-                <span className="quiet">{file.kind}</span> <code>{safeText(file.path)}</code>{" "}
-                <Counts insertions={file.insertions} deletions={file.deletions} />
-              </li>
-            ))}
-          </ul>
-        </Scroll>
+        <ul className={css.files}>
+          {files.map((file) => (
+            <li key={file.key}>
+              <span className="quiet">{file.kind}</span> <code>{safeText(file.path)}</code>{" "}
+              <Counts insertions={file.insertions} deletions={file.deletions} />
+            </li>
+          ))}
+        </ul>
       </section>
       <Field label="Branch" hint="Empty: the changes go to your work tree, without a commit.">
         {(control) => (
@@ -129,7 +126,7 @@ function Outcome({ result }: { result: Result }) {
       : result.outcome === "protected"
         ? ["These files are protected and were not allowed:", Object.keys(result.paths)]
         : result.outcome === "secrets"
-          ? ["Secrets were added to these files:", Object.keys(result.paths)]
+          ? ["The leak guard found secrets in these files:", Object.keys(result.paths)]
           : ["The changes conflict with yours:", result.lines];
   return (
     <div role="alert" className={css.part}>

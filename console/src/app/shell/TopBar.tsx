@@ -39,11 +39,11 @@ export function TopBar({ asked }: { asked: number }) {
         <span role="status" aria-label="Connection" className={css.link}>
           {!link.online && `no answer since ${clock(link.since)}`}
         </span>
-        <Button look="plain" aria-label="Find" onClick={openPalette} aria-keyshortcuts="Control+K">
+        <Button look="plain" onClick={openPalette} aria-keyshortcuts="Control+K">
           <span aria-hidden="true">⌕</span> <span className={css.find}>Find</span>
-          <span aria-hidden="true" className={css.kbd}>
+          <kbd aria-hidden="true" className={css.kbd}>
             Ctrl K
-          </span>
+          </kbd>
         </Button>
       </div>
     </header>

@@ -40,9 +40,12 @@ export function TriggerDetail({ trigger, plugins }: Props) {
   const now = useNow(5_000);
   const [editing, setEditing] = useState(false);
   const [deleting, setDeleting] = useState(false);
+  // Its id is about to be unknown: nothing asks about it until the server has answered.
+  const [isLeaving, setLeaving] = useState(false);
   const plugin = plugins.find((each) => each.id === trigger.pluginId);
   const isWebhook = takesRequests(catalog.data?.schemas.trigger, trigger.kind);
-  const remove = () =>
+  const remove = () => {
+    setLeaving(true);
     call("DELETE /api/triggers/{trigger_id}", { path: { trigger_id: trigger.id } })
       .then(() => {
         say("Deleted.");
@@ -50,7 +53,11 @@ export function TriggerDetail({ trigger, plugins }: Props) {
         go("/dispatch");
         refresh("GET /api/triggers");
       })
-      .catch(complain);
+      .catch((error) => {
+        setLeaving(false);
+        complain(error);
+      });
+  };
   return (
     <>
       <div className={css.head}>
@@ -104,7 +111,7 @@ export function TriggerDetail({ trigger, plugins }: Props) {
       {isWebhook && (
         <>
           <Panel title="Address">
-            <Address trigger={trigger} />
+            <Address trigger={trigger} onLeaving={setLeaving} />
             {plugin?.signature && <Secret trigger={trigger} />}
           </Panel>
           <Panel title="Trial">
@@ -112,7 +119,7 @@ export function TriggerDetail({ trigger, plugins }: Props) {
           </Panel>
         </>
       )}
-      <Deliveries trigger={trigger} />
+      {!isLeaving && <Deliveries trigger={trigger} />}
       {editing && (
         <TriggerForm
           trigger={trigger}
@@ -129,7 +136,7 @@ export function TriggerDetail({ trigger, plugins }: Props) {
           title="Delete this trigger?"
           action="Delete"
           onClose={() => setDeleting(false)}
-          onConfirm={() => void remove()}
+          onConfirm={remove}
         >
           {isWebhook && "Its address is dead at once. "}Runs that it started stay.
         </Confirm>
