@@ -9,7 +9,7 @@ COMPILE := .venv/bin/uv pip compile -q --universal --python-version 3.11 --gener
 # Hundreds of tests start a Python, and every worker reads all tests: what one compiled serves the next.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-parts test-agents test-browser test-container test-load
+.PHONY: help demo test test-parts test-agents test-browser test-container test-thorough
 .PHONY: mutants check lint docs bench console console-check lock clean
 
 help:
@@ -19,7 +19,7 @@ help:
 	@echo "make test-agents  drive the real claude and codex against a model of our own"
 	@echo "make test-browser  the server's pages in a real browser, and a browser inside a sandbox"
 	@echo "make test-container  build the image and look at it from inside, with podman, as root"
-	@echo "make test-load  ten thousand webhooks while the server is killed twice"
+	@echo "make test-thorough  tests that repeat themselves, as often as it takes to trust them"
 	@echo "make mutants   plant faults in a copy, one at a time, and say which the tests notice"
 	@echo "make check     everything that must hold: lint, then the tests"
 	@echo "make lint      style, types, layers, documents"
@@ -35,7 +35,7 @@ demo: $(READY)
 	@.venv/bin/infloop demo
 
 test: $(READY)
-	@.venv/bin/pytest -n auto --dist worksteal -q $(PYTEST)
+	@tools/test_in_memory.sh .venv/bin/pytest -n auto --dist worksteal -q $(PYTEST)
 
 test-parts:
 	@tools/test_parts.sh
@@ -52,8 +52,8 @@ test-container: $(READY)
 	@tools/test_parts.sh container
 	@.venv/bin/pytest -q -m container tests/project $(PYTEST)
 
-test-load: $(READY)
-	@INFLOOP_TEST_LOAD=10000 .venv/bin/pytest -q tests/web/test_webhook_load.py $(PYTEST)
+test-thorough: $(READY)
+	@THOROUGH=$(or $(THOROUGH),1) .venv/bin/pytest -n auto --dist worksteal -q -m thorough $(PYTEST)
 
 mutants: $(READY)
 	@.venv/bin/python tools/mutants.py $(MUTANTS)

@@ -10,6 +10,8 @@ import asyncio
 from pathlib import Path
 from typing import Any, ClassVar
 
+import uvloop
+
 from benchmark import Benchmark, Contender, Sample, Target, each, stopwatch, wall
 from infloop.model.audit import Actor
 from infloop.model.capabilities import Need
@@ -48,7 +50,8 @@ class Family(ToolFamily):
 
 def measure_gate(calls: int, folder: Path) -> Sample:
     """Call the tool through the gate, one call after the other."""
-    return asyncio.run(_through_the_gate(calls, folder))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as infloop does
+        return runner.run(_through_the_gate(calls, folder))
 
 
 async def _through_the_gate(calls: int, folder: Path) -> Sample:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from support import parts
+from support import parts, thorough
 
 Loops = Mapping[str, Callable[[], asyncio.AbstractEventLoop]]
 
@@ -29,6 +29,7 @@ settings.register_profile(
     settings(),
     deadline=None,
     suppress_health_check=(HealthCheck.too_slow,),
+    max_examples=thorough.amount(30, thorough=100),
     derandomize=parts.required(),
 )
 settings.load_profile("patient")
@@ -46,8 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Run one more test at a time than there are cores: tests wait for children and sockets."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Run two more tests at a time than there are cores: tests wait for children and sockets."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -72,8 +73,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         sys.path.pop(0)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is not marked
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the slow tests, so that the run does not end with one worker and one test."""
+    """Mark property tests; begin with the slow tests, so that the last worker ends early."""
+    for item in items:
+        if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+            item.add_marker("thorough")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
@@ -128,6 +133,8 @@ def pytest_terminal_summary(
     whole_suite = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     deselected = config.getoption("markexpr") if whole_suite else ""
     left_out = [mark for mark in parts.RUNS_OF_THEIR_OWN if f"not {mark}" in deselected]
+    if deselected and not thorough.FACTOR:
+        left_out.append("thorough")
     if lines := list(parts.summary(terminalreporter.stats.get("skipped", ()), left_out)):
         terminalreporter.section("not tested here")
         for line in lines:

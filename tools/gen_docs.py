@@ -34,7 +34,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from prometheus_client import Counter, Gauge, Histogram
-from pydantic.fields import FieldInfo
 
 from infloop import cli
 from infloop.application.checks import CHECKS
@@ -42,6 +41,7 @@ from infloop.mcp_server.toolbox import UTILITIES
 from infloop.model import nodes, plugin, trigger, workflow
 from infloop.model.audit import ACTORS, EVENTS
 from infloop.model.loop_file import keys as loop_keys
+from infloop.model.records import FieldInfo
 from infloop.model.schema import FileModel, part_model
 from infloop.model.values import compact_json
 from infloop.settings import Settings, variable
@@ -105,7 +105,6 @@ def fields(name: str) -> str:
         for module in (workflow, nodes, trigger, plugin)
         if hasattr(module, name)
     )
-    model.model_rebuild()  # what is said about nodes came before there were any
     return field_table(list(field_rows(model, flat=True)))
 
 
@@ -113,7 +112,7 @@ def settings(_: str) -> str:
     """Return all settings."""
     rows = []
     for name, info in Settings.model_fields.items():
-        default = "" if info.default_factory or info.default in (None, "") else f"`{info.default}`"
+        default = "" if info.factory or info.default in (None, "") else f"`{info.default}`"
         rows.append((f"`{variable(name)}`", f"`{name}`", type_name(info), default, said(info)))
     return table(("variable", "in the file", "type", "default", "meaning"), rows)
 
@@ -211,14 +210,13 @@ Row = tuple[str, str, str, str, str]
 
 def field_rows(model: type[FileModel], prefix: str = "", *, flat: bool = False) -> Iterator[Row]:
     """Yield a row for each field, with those of its parts behind it unless `flat`."""
-    for name, info in model.model_fields.items():
-        path = f"{prefix}{info.alias or name}"
+    for info in model.model_fields.values():
+        path = f"{prefix}{info.alias}"
         part = part_model(info.annotation)
         if part is not None and not flat:
             yield from field_rows(part, f"{path}.")
             continue
-        extra = info.json_schema_extra
-        templates = "yes" if isinstance(extra, dict) and extra.get("template") else ""
+        templates = "yes" if info.template else ""
         yield f"`{path}`", type_name(info), default_of(info), templates, said(info)
 
 

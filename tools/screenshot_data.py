@@ -192,6 +192,15 @@ def prepared() -> Iterator[Prepared]:
             yield data
 
 
+@contextmanager
+def bare_server(folder: Path) -> Iterator[str]:
+    """Yield the address of a server with nothing in it."""
+    with contextlib.ExitStack() as stack:
+        server = _program(stack, _write(folder, folder / "project"), folder, "serve")
+        assert server.stdout is not None
+        yield server.stdout.readline().split()[-1]
+
+
 def _write(folder: Path, project: Path) -> dict[str, str]:
     """Write projects, providers and workflows; return the server's environment."""
     data = folder / "data"

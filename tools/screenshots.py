@@ -2,8 +2,9 @@
 
 tools/screenshots.py [--to FOLDER] [--docs] [--only NAME]
 
-Starts a server of its own with real runs of small workflows, and ends it. With `--docs` the best
-four pictures go to `docs/images`, too. Look at them: no test can say whether a page looks right.
+Starts a server of its own with real runs of small workflows, and ends it. With `--docs` it takes
+only the four pictures of the documents and puts them into `docs/images`. Look at every picture: no
+test can say whether a page looks right.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from screenshot_data import TOKEN, Prepared, prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DOCS = Path(__file__).parent.parent / "docs/images"
 SIZES = {"1440": (1440, 900), "390": (390, 844)}
@@ -59,7 +64,7 @@ def main() -> int:
     parser.add_argument(
         "--to", type=Path, default=Path(tempfile.gettempdir()) / "infloop-screenshots"
     )
-    parser.add_argument("--docs", action="store_true", help="also write the four of the documents")
+    parser.add_argument("--docs", action="store_true", help="take the four of the documents")
     parser.add_argument("--only", default="", help="only pages whose name begins so")
     asked = parser.parse_args()
     chromium = shutil.which("chromium")
@@ -71,7 +76,14 @@ def main() -> int:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for theme in THEMES:
             for width, size in SIZES.items():
-                _take_all(browser, data, asked.to, f"{theme}-{width}", theme, size, asked.only)
+                wanted = [
+                    name
+                    for name in ("login", *pages(data))
+                    if name.startswith(asked.only)
+                    and (not asked.docs or f"{name}-{theme}-{width}" in FOR_DOCS)
+                ]
+                if wanted:
+                    _take_all(browser, data, asked.to, f"{theme}-{width}", theme, size, wanted)
         browser.close()
     if asked.docs:
         DOCS.mkdir(exist_ok=True)
@@ -88,7 +100,7 @@ def _take_all(
     suffix: str,
     theme: str,
     size: tuple[int, int],
-    only: str,
+    wanted: Sequence[str],
 ) -> None:
     context = browser.new_context(
         viewport={"width": size[0], "height": size[1]},
@@ -97,12 +109,12 @@ def _take_all(
     )
     page = context.new_page()
     page.goto(f"{data.address}/login")
-    if "login".startswith(only):
+    if "login" in wanted:
         page.screenshot(path=folder / f"login-{suffix}.png")
     page.get_by_label("Token").fill(TOKEN)
     page.get_by_role("button", name="Log in").click()
     for name, path in pages(data).items():
-        if name.startswith(only):
+        if name in wanted:
             page.goto(data.address + path)
             _settle(page)
             page.screenshot(path=folder / f"{name}-{suffix}.png")
@@ -112,6 +124,7 @@ def _take_all(
 def _settle(page: Page) -> None:
     """Wait until nothing on the page has changed for half a second, at most ten."""
     page.wait_for_selector("main:not([aria-busy])")
+    page.wait_for_function("document.querySelector('main').innerText.trim() !== ''")
     before, since = "", time.monotonic()
     end = since + 10
     while time.monotonic() < end:

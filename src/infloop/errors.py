@@ -27,8 +27,9 @@ them are reported together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
 Severity: TypeAlias = Literal["error", "warning"]
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """One problem of a file: where it is, what is wrong, and what to do.
 
     `line` and `column` count from 1. `file` is the path of the file, where it has one. `unsafe`

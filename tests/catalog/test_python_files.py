@@ -7,11 +7,11 @@ import os
 import socket
 import threading
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from infloop.catalog.python_files import BuildPlace, Built, build_file
 from infloop.errors import UsageError

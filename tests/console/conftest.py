@@ -1,4 +1,4 @@
-"""One browser for all tests of a worker; each test has a context of its own."""
+"""One browser for all tests of a file; each test has a context of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from support.parts import need_program
 from support.server import TOKEN, Client, process
 
 
-@pytest.fixture(scope="session")
+# While Playwright runs, its event loop does too, and no asynchronous test can run in this worker:
+# so it ends with the file.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A browser without a sandbox, which as root it must be; it sees only our server."""
     chromium = need_program("chromium")

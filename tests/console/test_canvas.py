@@ -115,7 +115,8 @@ def save(page: Page) -> None:
 def drag(page: Page, what: Locator, to: Locator, *, at: tuple[float, float]) -> None:
     """Drag by the middle of one element to a place in another, given in parts of its size."""
     start, end = what.bounding_box(), to.bounding_box()
-    assert start and end
+    assert start
+    assert end
     page.mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
     page.mouse.down()
     x, y = end["x"] + end["width"] * at[0], end["y"] + end["height"] * at[1]

@@ -548,9 +548,14 @@ async def test_what_waits_for_a_person_is_listed_and_can_only_be_answered_elsewh
 # -- results ---------------------------------------------------------------------------------------
 
 
+KEY = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
 async def test_results_and_changes_are_read_page_by_page(tmp_path: Path) -> None:
     write = "open('made.txt', 'w').write('line\\n' * 3000); open('.envrc', 'w').close()"
-    code = f"def run():\n    {write}\n    return {{'long': 'x' * 30000}}"
+    write += "; open('key', 'w').write(KEY)"
+    code = f"KEY = '{KEY[:9]}' + '{KEY[9:]}'\n"
+    code += f"def run():\n    {write}\n    return {{'long': 'x' * 30000}}"
     made = {
         "id": "make",
         "name": "Make",
@@ -594,6 +599,9 @@ async def test_results_and_changes_are_read_page_by_page(tmp_path: Path) -> None
     assert step["text"] == ""
     (protected,) = first["protected"]
     assert protected.startswith(".envrc (")
+    assert first["secrets"] == ["key (github)"]
+    assert "\n+[redacted:github]\n" in diff
+    assert KEY not in diff
 
 
 # -- who gets in -----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from infloop.model.workflow import Workflow
 from support.drawn_workflows import drawn_workflows
 from support.paths import ROOT
 from support.python_workflows import built, python_text, sent
+from support.thorough import amount
 
 EXAMPLES = re.findall(
     r"^```yaml workflow \S+\n(.*?)^```$",
@@ -46,7 +47,7 @@ def test_an_example_of_a_loop_file_means_the_same_in_python(text: str) -> None:
     assert meaning_of(from_python(python_text(text))) == meaning_of(from_yaml(text))
 
 
-@settings(max_examples=60)
+@settings(max_examples=amount(20, thorough=60))
 @given(drawn_workflows())
 def test_any_workflow_can_be_written_in_python(workflow: Workflow) -> None:
     undrawn = workflow.model_copy(

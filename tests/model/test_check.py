@@ -17,6 +17,7 @@ from infloop.model.parsing import parse_workflow
 from infloop.model.schema import FileModel, part_model
 from infloop.model.workflow import Workflow
 from support.paths import FIXTURES
+from support.thorough import amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -1070,7 +1071,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 ALL_PLACES = places(json.loads(EVERYTHING))[1:]
 
 
-@settings(max_examples=200)
+@settings(max_examples=amount(50, thorough=200))
 @given(st.lists(st.tuples(st.sampled_from(ALL_PLACES), json_values), min_size=1, max_size=4))
 def test_whatever_a_file_holds_is_answered_with_problems_and_never_with_a_crash(
     changes: list[tuple[tuple[Any, ...], Any]],

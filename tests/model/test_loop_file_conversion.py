@@ -15,6 +15,7 @@ from infloop.model.parsing import parse_workflow
 from infloop.model.workflow import Workflow
 from support.drawn_workflows import drawn_workflows
 from support.paths import FIXTURES, ROOT
+from support.thorough import amount
 
 WORKFLOWS = [
     *sorted((FIXTURES / "workflows").glob("*.json")),
@@ -29,7 +30,7 @@ def read(text: str) -> Workflow:
     return parsed.workflow
 
 
-@settings(max_examples=400)
+@settings(max_examples=amount(60, thorough=400))
 @given(drawn_workflows())
 def test_any_workflow_can_be_written_as_a_loop_file_and_means_the_same(workflow: Workflow) -> None:
     text = write_loop_file(workflow, "drawn")

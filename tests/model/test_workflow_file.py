@@ -24,8 +24,8 @@ from infloop.model.parsing import MAX_EDGES, MAX_NODES, parse_workflow
 from infloop.model.problems import MAX_PROBLEMS
 from infloop.model.reading import MAX_FILE_BYTES, MAX_VALUES
 from infloop.model.references import (
-    TEMPLATE_FIELDS,
     implicit_inputs,
+    template_fields,
     template_texts,
     workflow_inputs,
 )
@@ -543,8 +543,8 @@ def test_an_id_must_be_the_name_of_its_file() -> None:
 
 def test_every_text_of_a_node_is_a_template_and_code_is_not() -> None:
     listed = {
-        kind: tuple(".".join(field.path) + ".*" * field.many for field in fields)
-        for kind, fields in TEMPLATE_FIELDS.items()
+        kind: tuple(".".join(field.path) + ".*" * field.many for field in template_fields(kind))
+        for kind in NODE_MODELS
     }
     assert {kind: fields for kind, fields in listed.items() if fields} == {
         "agent": ("prompt", "cwd", "profile", "agent", "worktreeRef", "sessionId"),
@@ -597,8 +597,8 @@ def test_parts_of_a_condition_that_nothing_reads_are_no_templates() -> None:
 def test_texts_that_are_not_only_read_say_what_they_are_used_for() -> None:
     uses = {
         (kind, ".".join(field.path)): field.use
-        for kind, fields in TEMPLATE_FIELDS.items()
-        for field in fields
+        for kind in NODE_MODELS
+        for field in template_fields(kind)
         if field.use != "text"
     }
     assert uses == {

@@ -161,6 +161,57 @@ async def test_typescript_without_a_runtime_says_what_to_install(tmp_path: Path)
     assert "INFLOOP_DENO_BIN" in found.typescript_missing
 
 
+@pytest.mark.parametrize(
+    ("installed", "named", "chosen"),
+    [
+        (("bun", "deno", "node"), {}, "bun"),
+        (("deno", "node"), {}, "deno"),
+        (("bun",), {"node_bin": "my-node"}, "my-node"),
+        (("bun",), {"deno_bin": "my-deno"}, "my-deno"),
+    ],
+)
+def test_typescript_runs_with_the_fastest_runtime_unless_one_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    installed: tuple[str, ...],
+    named: dict[str, str],
+    chosen: str,
+) -> None:
+    from infloop.app.interpreters import find_interpreters
+    from infloop.settings import Settings
+
+    for name in installed:
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = find_interpreters(Settings(data_dir=tmp_path, **named))
+    assert Path(found.typescript[0]).name == chosen
+
+
+LISTS_ITS_MODULES = """
+import sys
+def run():
+    return {"heavy": [one for one in ("asyncio", "inspect") if one in sys.modules]}
+"""
+AWAITS_A_GENERATOR = """
+import types
+@types.coroutine
+def run():
+    yield
+    return {"heavy": "none"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "heavy"), [(LISTS_ITS_MODULES, "[]"), (AWAITS_A_GENERATOR, "none")]
+)
+async def test_a_python_script_waits_only_for_modules_that_it_needs(
+    tmp_path: Path, code: str, heavy: str
+) -> None:
+    done = await one(tmp_path, python(code, outputs=["heavy"]))
+    assert done.scope["n"].get("heavy") == heavy, done.result
+
+
 # -- commands -------------------------------------------------------------------------------------
 
 

@@ -55,6 +55,8 @@ A=b rm x
 2>&1 rm x
 time rm x
 env rm x
+rm -rf x --help
+rm --version x
 env -i A=b rm x
 env -u HOME rm x
 env -S "rm x"

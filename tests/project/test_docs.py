@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -29,6 +30,7 @@ from infloop.tools import shell, workspace
 from infloop.tools.base import Tool
 from infloop.tools.browser import family as browser
 from infloop.tools.web import family as web
+from support import forkserver
 from support.paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -41,6 +43,8 @@ PAGES = [
 
 FENCE = re.compile(r"^```(\S*) ?(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
+FOR_THE_SHELL = {*"$`|&;<>*?#~(\\"}
+PATIENCE_S = 120.0
 ONE_DIRECTORY = "<!-- The examples of this page share one directory. -->"
 
 
@@ -175,26 +179,41 @@ def transcript(text: str) -> Iterator[tuple[str, str]]:
 
 def run_and_compare(command: str, expected: str, folder: Path) -> None:
     """Run a line of a transcript; `…` stands for anything."""
+    env = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(folder / "home"),
+        "INFLOOP_DATA_DIR": str(folder / "data"),
+        "INFLOOP_ISOLATION": "host",
+        "COLUMNS": "80",
+    }
+    if command.startswith("infloop ") and not FOR_THE_SHELL & {*command}:
+        code, printed = run_forked(shlex.split(command)[1:], folder, env)
+    else:
+        code, printed = run_in_shell(command, folder, env)
+    assert code == 0, f"$ {command}\n{printed}"
+    pattern = ".*".join(map(re.escape, expected.rstrip().split("…")))
+    assert re.fullmatch(pattern, printed.rstrip(), re.DOTALL), f"$ {command}\n{printed}"
+
+
+def run_forked(arguments: list[str], folder: Path, env: dict[str, str]) -> tuple[int, str]:
+    with forkserver.Command(arguments, folder, env, stderr=forkserver.STDOUT) as ran:
+        printed, _ = ran.communicate(PATIENCE_S)
+        return ran.wait(), printed
+
+
+def run_in_shell(line: str, folder: Path, env: dict[str, str]) -> tuple[int, str]:
     ran = subprocess.run(
-        ["/bin/sh", "-c", command],
+        ["/bin/sh", "-c", line],
         cwd=folder,
-        env={
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "HOME": str(folder / "home"),
-            "INFLOOP_DATA_DIR": str(folder / "data"),
-            "INFLOOP_ISOLATION": "host",
-            "COLUMNS": "80",
-        },
+        env=env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
-    assert ran.returncode == 0, f"$ {command}\n{ran.stdout}"
-    pattern = ".*".join(map(re.escape, expected.rstrip().split("…")))
-    assert re.fullmatch(pattern, ran.stdout.rstrip(), re.DOTALL), f"$ {command}\n{ran.stdout}"
+    return ran.returncode, ran.stdout
 
 
 # -- completeness ----------------------------------------------------------------------------------

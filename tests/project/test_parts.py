@@ -64,7 +64,7 @@ def test_a_skip_says_which_command_brings_the_part(
 ) -> None:
     done = run_skipping(tmp_path, *options, require=False)
     assert done.returncode == 0, done.stdout
-    said = done.stdout.partition("not tested here")[2].splitlines()[1:9]
+    said = done.stdout.partition("not tested here")[2].splitlines()[1:10]
     assert said == [
         "   1 skipped: level 'guard' needs another kernel",
         "   1 skipped: no reason of ours",
@@ -74,6 +74,7 @@ def test_a_skip_says_which_command_brings_the_part(
         "   1 skipped: ruled out here: only root can",
         "     not in this run: the real agents: `make test-agents`",
         "     not in this run: the container image: `make test-container`",
+        "     not in this run: most repetitions and drawn examples: `make test-thorough`",
     ]
     assert "1 passed, 7 skipped, 1 xfailed" in done.stdout
 
@@ -141,9 +142,9 @@ def test_what_is_left_out_of_the_tests_has_a_command_and_runs_in_ci() -> None:
     makefile, ci = (ROOT / "Makefile").read_text(), (ROOT / ".ci/run").read_text()
     left_out = re.findall(r"not (\w+)", re.findall(r"-m '(.*)'", configuration)[0])
     assert left_out == list(parts.RUNS_OF_THEIR_OWN)
-    for mark, said in parts.RUNS_OF_THEIR_OWN.items():
+    for mark, said in (parts.RUNS_OF_THEIR_OWN | parts.LESS_OFTEN).items():
         assert f"`make test-{mark}`" in said
-        assert re.search(rf"^test-{mark}:.*\n.*\n.*-m {mark} ", makefile, re.MULTILINE)
+        assert re.search(rf"^test-{mark}:.*(\n\t.*)* -m {mark} ", makefile, re.MULTILINE)
         assert re.search(rf"^tests test-{mark}\b", ci, re.MULTILINE)
 
 
@@ -267,3 +268,46 @@ def test_an_unknown_group_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "unknown group: browsers" in done.stderr
     assert machine.logged() == []
+
+
+# -- temporary files in memory ---------------------------------------------------------------------
+
+PASSING_ON = """#!/bin/sh
+echo "${0##*/} $*" >> "$LOG"
+shift
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    ("user", "kib", "variables", "in_memory"),
+    [
+        (0, 16_000_000, {}, True),
+        (0, 16_000_000, {"TEST_ON_DISK": "1"}, False),
+        (0, 2_000_000, {}, False),
+        (1000, 16_000_000, {}, False),
+    ],
+)
+def test_temporary_files_are_in_memory_where_root_has_enough_of_it(
+    tmp_path: Path, user: int, kib: int, variables: dict[str, str], in_memory: bool
+) -> None:
+    machine = Machine(tmp_path, user, "mount", "pytest")
+    machine.put("unshare", PASSING_ON)
+    machine.put("true", "#!/bin/sh\n")
+    (tmp_path / "meminfo").write_text(f"MemFree: 1 kB\nMemAvailable:   {kib} kB\n")
+    subprocess.run(
+        ["sh", str(ROOT / "tools/test_in_memory.sh"), "pytest", "-k", "one two"],
+        env={
+            "PATH": str(machine.bin),
+            "LOG": str(machine.log),
+            "MEMINFO": str(tmp_path / "meminfo"),
+            **variables,
+        },
+        cwd="/",
+        timeout=60,
+        check=True,
+    )
+    *before, ran = machine.logged()
+    assert ran.startswith("pytest -k one two")
+    assert ("--basetemp=/var/tmp/t" in ran) is in_memory
+    assert any(line.startswith("mount -t tmpfs") for line in before) is in_memory

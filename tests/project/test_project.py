@@ -159,6 +159,8 @@ def test_the_check_that_decides_can_be_run() -> None:
     assert {"make lint", "make console-check", "tests test"} < set(commands)
 
 
+FIRST = ("lint", "console-check")
+RUNS = ("test-agents", "test-container", "test-thorough", "test")
 MAKE = """#!/bin/sh
 echo "$*" >> log
 case "$*" in $FAILS) exit 2 ;; esac
@@ -168,10 +170,10 @@ case "$*" in $FAILS) exit 2 ;; esac
 @pytest.mark.parametrize(
     ("fails", "code", "runs"),
     [
-        ("nothing", 0, ["lint", "console-check", "test-agents", "test-container", "test"]),
+        ("nothing", 0, [*FIRST, *RUNS]),
         ("lint", 2, ["lint"]),
-        ("test", 0, ["lint", "console-check", "test-agents", "test-container", "test", "test again"]),
-        ("test*", 2, ["lint", "console-check", "test-agents", "test-agents again"]),
+        ("test", 0, [*FIRST, *RUNS, "test again"]),
+        ("test*", 2, [*FIRST, "test-agents", "test-agents again"]),
     ],
 )
 def test_tests_that_fail_are_repeated_once(
@@ -307,3 +309,33 @@ def test_every_path_in_the_table_of_changes_exists() -> None:
         missing = [path for path in paths if not (SOURCE / path).exists()]
         assert not missing, f"{change}: {missing}"
         assert len(named) <= 3, change
+
+
+# What has an attribute `run` and is no tool: a sandbox, a browser, a conversation, a row of runs.
+OTHER_RUNS = {
+    "providers/builtin/subagent.py": {"conversation"},
+    "runtime/runs/step_powers.py": {"run", "self"},
+    "tools/browser/chromium.py": {"self._sandbox"},
+    "tools/browser/session.py": {"self._link"},
+    "tools/mcp/stdio.py": {"sandbox"},
+    "tools/shell/command.py": {"self._commands.sandbox"},
+    "tools/shell/processes.py": {"self._commands.sandbox"},
+}
+
+
+def test_only_the_gate_calls_a_tool() -> None:
+    found: dict[str, set[str]] = {}
+    for path in modules():
+        tree, name = ast.parse(path.read_text(encoding="utf-8")), str(path.relative_to(SOURCE))
+        imported = {each.module for each in ast.walk(tree) if isinstance(each, ast.ImportFrom)}
+        if not any(f"{each}.".startswith("infloop.tools.") for each in imported):
+            continue  # it knows no tool
+        for each in ast.walk(tree):
+            if isinstance(each, ast.Attribute) and each.attr == "run":
+                found.setdefault(name, set()).add(ast.unparse(each.value))
+            by_name = isinstance(each, ast.Call) and ast.unparse(each.func).endswith(
+                ("getattr", "methodcaller")
+            )
+            assert not by_name or "'run'" not in ast.unparse(each), name
+    assert found.pop("tools/gate.py") == {"call.tool"}
+    assert found == OTHER_RUNS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -93,6 +94,16 @@ def test_the_folders_are_those_of_the_source() -> None:
 def test_every_file_has_a_name_of_its_own() -> None:
     names = Counter(file.name for file in files() if file.stem not in ("__init__", "conftest"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_what_is_repeated_more_often_in_another_run_is_marked() -> None:
+    found = [
+        file.relative_to(TESTS).as_posix()
+        for file in TESTS.rglob("test_*.py")
+        if "amount" in imported(file)
+        and not re.search(r"pytest\.mark\.thorough|^@given", file.read_text(), re.MULTILINE)
+    ]
+    assert found == [], "mark the test with pytest.mark.thorough"
 
 
 def test_no_test_waits_by_sleeping() -> None:

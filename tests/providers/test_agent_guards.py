@@ -59,6 +59,7 @@ class Case:
     expected: str
     tables: dict[str, Any] = field(default_factory=dict)
     node: dict[str, Any] = field(default_factory=dict)
+    workflow: dict[str, Any] = field(default_factory=dict)
     asked: tuple[str, ...] = ()
 
 
@@ -135,6 +136,35 @@ CASES = (
         "error (egress-refused)",
         rules(rule(methods=["POST"])),
     ),
+    Case(
+        "a host that the workflow lists",
+        fetch(f"{HERE}/docs/a", **PRIVATE),
+        "hello from the site",
+        rules(rule()),
+        workflow={"egress": "allowlist", "egressAllowlist": ["127.0.0.1:{port}"]},
+        asked=("/docs/a",),
+    ),
+    Case(
+        "a host that the workflow does not list",
+        fetch(f"{HERE}/docs/a", **PRIVATE),
+        "error (egress-refused)",
+        rules(rule()),
+        workflow={"egress": "allowlist", "egressAllowlist": ["docs.test"]},
+    ),
+    Case(
+        "a workflow without a network",
+        Use("a2a_discover", {"url": HERE, **PRIVATE}),
+        "error (egress-refused)",
+        rules(rule()),
+        workflow={"egress": "none"},
+    ),
+    Case(
+        "a browser in a workflow that lists another host",
+        Use("browser_navigate", {"url": f"{HERE}/docs/a", **PRIVATE}),
+        "error (egress-refused)",
+        rules(rule()),
+        workflow={"egress": "allowlist", "egressAllowlist": ["docs.test"]},
+    ),
 )
 
 
@@ -154,7 +184,7 @@ async def test_a_call_is_refused_or_made_as_the_rules_say(
         agent_world(tmp_path, tables(model, **filled(case.tables)), approval_timeout_ms=0) as here,
     ):
         (here.folder / "link").symlink_to(tmp_path / "secret")
-        run = await here.ask(**case.node)
+        run = await here.ask(top=filled(case.workflow), **case.node)
         assert run.status == "succeeded", run.result
         assert case.expected in json.dumps(model.asked[1].body)
         assert SECRET not in json.dumps(model.asked[1].body)
@@ -235,7 +265,7 @@ async def test_redacted_secrets_reach_neither_the_model_nor_any_file(
     config = json.loads(json.dumps(rules(rule())).replace('"PORT"', str(site.port)))
     async with (
         FakeModel(
-            [READ_SECRET, page], [delegated], [READ_SECRET], [Say("read")], [Say("ok")]
+            [READ_SECRET, page], [delegated], [READ_SECRET], [Say("read")], [Say(f"ok {TOKEN}")]
         ) as model,
         agent_world(
             tmp_path, tables(model, provider={"api_key_env": "FAKE_KEY"}, **config)

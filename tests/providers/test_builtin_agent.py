@@ -206,8 +206,9 @@ async def test_json_in_the_text_is_not_a_call(tmp_path: Path) -> None:
 
 
 async def test_the_same_call_with_the_same_result_is_not_made_a_third_time(tmp_path: Path) -> None:
+    first, same = {"path": "a.txt", "limit": 5}, {"limit": 5, "path": "a.txt"}
     async with (
-        FakeModel([Use("fs_list", {"path": "."})]) as model,
+        FakeModel([Use("fs_read", first)], [Use("fs_read", same)]) as model,
         agent_world(tmp_path, tables(model)) as here,
     ):
         run = await here.ask()
@@ -367,6 +368,21 @@ async def test_a_subagent_never_has_more_tools_than_its_parent(tmp_path: Path) -
         await here.ask()
         assert offered(model.asked[1]) == []
         assert not (here.folder / "a.txt").exists()
+
+
+async def test_a_subagent_of_a_subagent_never_has_more_tools_than_the_one_above_it(
+    tmp_path: Path,
+) -> None:
+    below, lowest = {"task": "x", "tools": ["fs_list", "subagent"]}, {"task": "y"}
+    first, second = [Use("subagent", below)], [Use("subagent", lowest)]
+    async with (
+        FakeModel(first, second, [WRITE], [Say("done")]) as model,
+        agent_world(tmp_path, tables(model)) as here,
+    ):
+        assert (await here.ask()).status == "succeeded"
+        assert offered(model.asked[2]) == ["fs_list", "subagent"]
+        assert not (here.folder / "a.txt").exists()
+        assert [each["tool"] for each in here.audited("tool.refused")] == ["fs_write"]
 
 
 async def test_subagents_below_each_other_are_limited(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from infloop.sandbox.levels.host import HostSandbox
 from support.cli_agents import CLAUDE_TEXT, DEADLINE_S, Bench, manifest, request
 from support.eventually import eventually_async
 from support.provider_conformance import VARIABLES, program, recorded
+from support.thorough import amount
 
 SHIPPED = ("claude", "codex", "gemini", "opencode")
 
@@ -480,14 +481,15 @@ async def test_what_outlives_the_program_is_ended_and_told(
     assert bench.running() == []
 
 
-async def test_two_hundred_megabytes_of_frames_are_heard_to_their_end_in_bounded_memory(
+@pytest.mark.thorough
+async def test_very_many_frames_are_heard_to_their_end_in_bounded_memory(
     tmp_path: Path, sandbox: HostSandbox
 ) -> None:
     lines = CLAUDE_TEXT.splitlines(keepends=True)
     word = next(line for line in lines if '"text_delta"' in line)
     frame = word.replace('"text":"It"', f'"text":"{"x" * 1000}"')
     (tmp_path / "piece").write_text(frame * 1000)
-    pieces = (200 << 20) // len(frame * 1000) + 1
+    pieces = amount(120 << 20, thorough=200 << 20) // len(frame * 1000) + 1
     begin, rest = "head -n 5 claude.text", "tail -n +6 claude.text"
     flood = f"{begin}; i=0; while [ $i -lt {pieces} ]; do cat piece; i=$((i+1)); done; {rest}"
     bench = Bench(tmp_path, sandbox, flood, **CLAUDE)

@@ -13,9 +13,10 @@ from infloop.model.events import Recorded, RunFinished, StepFinished, StepPassed
 from infloop.store.interfaces.run_log import RunLog
 from support.forking import forker
 from support.runs import scripted, world
+from support.thorough import amount
 
-KILLS = 60
-SHARDS = 4
+KILLS = amount(40, thorough=60)
+SHARDS = amount(1, thorough=4)
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Seen:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("shard", range(SHARDS))
 async def test_killed_at_random_points_nothing_is_lost_and_nothing_is_done_twice(
     tmp_path: Path, shard: int

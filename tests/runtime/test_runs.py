@@ -21,6 +21,7 @@ from infloop.store.interfaces.run_log import RunLog
 from infloop.store.sqlite.store import DATABASE_FILE
 from support.eventually import eventually_async
 from support.runs import scripted, world
+from support.thorough import amount
 from support.workflows import agent, edges, node, workflow
 
 START = node("s", "start")
@@ -389,13 +390,14 @@ async def test_a_listener_gets_every_delta_and_may_begin_anywhere(tmp_path: Path
             assert rest == done.recorded[at + 1 :]
 
 
+@pytest.mark.thorough
 async def test_a_listener_that_never_reads_costs_nothing_and_loses_nothing(tmp_path: Path) -> None:
-    deltas = 100_000
+    deltas = amount(20_000, thorough=100_000)
     scripted(tmp_path / "data/providers", "fake", {"do": [{"text": "x" * 100, "times": deltas}]})
     tree = workflow([START, agent("a")], edges("s next a"))
     async with world(tmp_path) as here:
         run_id = await here.start(tree)
-        idle = [here.service.listen(run_id) for _ in range(50)]
+        idle = [here.service.listen(run_id) for _ in range(10)]
         begun = [await anext(listener) for listener in idle]
         await here.service.wait(run_id)
         gc.collect()
@@ -403,17 +405,17 @@ async def test_a_listener_that_never_reads_costs_nothing_and_loses_nothing(tmp_p
         late = [*begun[0], *[r async for batch in idle[0] for r in batch]]
         for listener in idle:
             await listener.aclose()
-    assert kept < deltas / 2  # for all fifty, who have hardly begun
+    assert kept < deltas / 2  # for all ten, who have hardly begun
     assert sum(isinstance(r.event, Output) for r in late) == deltas
     assert [r.seq for r in late] == sorted({r.seq for r in late})
 
 
-@pytest.mark.slow
-async def test_a_hundred_thousand_rounds_run_in_constant_memory_and_resume_from_a_checkpoint(
+@pytest.mark.thorough
+async def test_very_many_rounds_run_in_constant_memory_and_resume_from_a_checkpoint(
     tmp_path: Path,
 ) -> None:
     tree = workflow(
-        [START, loop(unmet(), maxIterations=100_000), agent("a"), END],
+        [START, loop(unmet(), maxIterations=amount(40_000, thorough=100_000)), agent("a"), END],
         edges("s next l next a next e"),
     )
     scripted(tmp_path / "data/providers", "fake", {"do": [{"delayMs": 600_000}]})

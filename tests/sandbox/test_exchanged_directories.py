@@ -1,7 +1,4 @@
-"""A child exchanges directories and links while another child starts: it gains nothing.
-
-`RACES=10000 pytest …` goes on until so many children have started, instead of a few.
-"""
+"""A child exchanges directories and links while another child starts: it gains nothing."""
 
 from __future__ import annotations
 
@@ -19,18 +16,20 @@ from infloop.sandbox.access import Access
 from infloop.sandbox.base import ChildRequest
 from support.canaries import place
 from support.confinement import give, new_directory, sandbox_at
+from support.thorough import amount
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from infloop.sandbox.base import ChildResult, Sandbox
 
-RACES = int(os.environ.get("RACES", "40"))
+RACES = amount(16, thorough=100)
 AT_ONCE = 4
 EXCHANGE = Path(__file__).parent.parent / "support/children/exchange.py"
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/home/me"}
 
 levels = pytest.mark.parametrize("level", ["guard", "sandbox"])
+pytestmark = pytest.mark.thorough
 
 
 @contextmanager

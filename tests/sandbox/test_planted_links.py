@@ -13,12 +13,13 @@ from support.canaries import place
 from support.confinement import need_bubblewrap
 from support.runs import World, world
 from support.server import workflow
+from support.thorough import amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXCHANGE = Path(__file__).parent.parent / "support/children/exchange.py"
-RUNS = int(os.environ.get("RACES", "40")) // 4
+RUNS = amount(6, thorough=25)
 USER = "nobody" if os.geteuid() == 0 else ""
 
 levels = pytest.mark.parametrize("level", ["guard", "sandbox"])
@@ -84,6 +85,7 @@ async def test_the_users_own_link_to_where_a_run_works_is_followed_at_its_start(
     assert (top / "work/made").exists()
 
 
+@pytest.mark.thorough
 @levels
 async def test_a_link_that_another_run_exchanges_for_the_directory_is_not_followed(
     top: Path, level: str

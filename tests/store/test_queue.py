@@ -9,6 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from infloop.store.interfaces.queue import (
     KEPT_MS,
     QueuedRun,
@@ -19,6 +21,7 @@ from support.stores import (
     NOW,
     store_in,
 )
+from support.thorough import amount
 
 
 async def test_what_is_forgotten_leaves_no_row(tmp_path: Path) -> None:
@@ -39,7 +42,7 @@ async def test_what_is_forgotten_leaves_no_row(tmp_path: Path) -> None:
 
 # -- kill -9 ---------------------------------------------------------------------------------------
 
-KILLS = 60
+KILLS = amount(20, thorough=60)
 
 
 @dataclass
@@ -70,6 +73,7 @@ def kill_some(folder: Path, shard: int) -> Said:
     return said
 
 
+@pytest.mark.thorough
 async def test_killed_at_random_points_every_acknowledged_entry_runs_exactly_once(
     tmp_path: Path,
 ) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from support.dev_loop import TELLS_ITS_ENVIRONMENT, dev_loop, pids_with, post
+from support.thorough import amount
 
 TELL = json.dumps(TELLS_ITS_ENVIRONMENT)[:-1]
-EVENTS = 1_000
+EVENTS = amount(300, thorough=1_000)
 CONFIG = f"""
 root = "."
 [event_server]
@@ -60,6 +61,7 @@ steps = [{{ action = "restart_process", process = "forks" }}]
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.claim("D7")
 def test_no_event_is_lost_and_no_process_is_left(tmp_path: Path) -> None:
     chance = random.Random(15)

@@ -120,6 +120,9 @@ workflow = "again"
 [process.stubborn]
 command = ["./stubborn.sh"]
 stop_grace_ms = 100
+[process.careful]
+command = ["sh", "-c", "trap 'sleep 0.3; touch saved; exit' TERM; while :; do sleep 0.05; done"]
+stop_grace_ms = 30000
 [process.crashing]
 command = ["sh", "-c", "echo dead; exit 3"]
 restart = "on_failure"
@@ -178,9 +181,13 @@ def test_processes_are_kept_and_nothing_of_them_is_left(tmp_path: Path) -> None:
         eventually(lambda: (loop.root / "inner").read_text() not in ("", f"{inner}\n"))
         children = pids_with("sleep\0" + "7760")
         assert children
+        files = [*(tmp_path / "data/dev").rglob("*")]
+        assert any(path.name == "status.json" for path in files)
+        assert [path for path in files if path.stat().st_mode & 0o077] == []
         assert loop.end(signal.SIGTERM) == 0
     assert [pid for pid in children if is_running(pid)] == []
     assert "process done exited with exit status: 0" in loop.log
+    assert (loop.root / "saved").exists(), "it had the time that it was given"
 
 
 def test_a_loop_that_is_killed_leaves_no_process(tmp_path: Path) -> None:

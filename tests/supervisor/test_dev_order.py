@@ -114,6 +114,9 @@ def test_the_state_file_has_the_format_of_the_original(tmp_path: Path) -> None:
     file.write_text("{}")
     session.update({"c": "x"})
     assert json.loads(file.read_text()) == {"a": [1], "b": "é", "c": "x"}
+    with file.open("rb") as reader:  # whoever reads it has the old state or the new one
+        session.update({"c": "y"})
+        assert json.loads(reader.read())["c"] == "x"
     with pytest.raises(StoreError, match="reserved"):
         session.update({"root": "/"})
     for broken in ("[]", "{", "[" * 100_000):
@@ -170,6 +173,7 @@ def test_a_token_is_random_and_allows_what_it_was_made_for(tmp_path: Path) -> No
         scope = gate.scope(variables["DEVLOOP_EVENTS_TOKEN"])
         assert scope is not None
         assert scope.events == names
+        assert scope.limited is (names == {"path"})
     assert gate.scope("") is gate.scope("x") is None
     tokens = {a_gate(tmp_path)[0].variables("", None)["DEVLOOP_EVENTS_TOKEN"] for _ in range(20)}
     assert len(tokens) == 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +72,25 @@ async def test_a_page_must_have_no_errors_on_its_console(tmp_path: Path) -> None
             assert '"GET /bad.html HTTP/1.1" 200' in bad["tail"]
             assert (await outputs("/good.html"))["met"] is True
             assert "is not the URL of a page" in (await outputs("file:///etc/passwd"))["detail"]
+
+
+async def test_what_a_page_needs_is_named_if_it_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "empty").mkdir()
+    with dev_loop(tmp_path, SERVER) as loop:
+        eventually(lambda: loop.state.get("url"))
+        monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+        async with world(tmp_path, isolation="host", snapshots=False) as here:
+            here.folder = loop.root
+
+            async def error() -> str:
+                steps, links = [node("s", "start"), opens("/")], edges("s next c")
+                ended = await here.run(workflow(steps, links))
+                assert ended.status == "failed"
+                return str(ended.result.error)
+
+            assert "no browser is installed: install chromium-headless-shell" in await error()
+            monkeypatch.setitem(sys.modules, "playwright", None)  # as if it were not installed
+            assert "not installed: pip install 'infloop[browser]'" in await error()

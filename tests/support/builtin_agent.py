@@ -45,10 +45,13 @@ def tables(model: FakeModel, api: str = "openai-compatible", **more: Any) -> Age
 class AgentWorld(World):
     """A service whose runs have one step: the built-in agent."""
 
-    async def ask(self, prompt: str = "go", **config: Any) -> Finished:
-        """Run the agent once."""
+    async def ask(
+        self, prompt: str = "go", *, top: dict[str, Any] | None = None, **config: Any
+    ) -> Finished:
+        """Run the agent once; `top` is for the whole workflow, and `config` for the node."""
         step = node("a", "agent", providerId="builtin", prompt=prompt, **config)
-        return await self.run(workflow([node("start", "start"), step], edges("start next a")))
+        flow = workflow([node("start", "start"), step], edges("start next a"))
+        return await self.run({**flow, **(top or {})})
 
     def audited(self, event: str) -> list[dict[str, Any]]:
         """Return the entries of the audit log about tools, with one event."""

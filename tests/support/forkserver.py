@@ -3,8 +3,7 @@
 A short command spends nine tenths of its time importing, and a server starts in a second of CPU
 time. Here a process that has imported everything (`children/command_forker.py`) forks for each
 command, which then has a directory, an environment and streams of its own, as if it had been
-started (see test_forkserver). A test of the start itself, or that follows the documents, starts the
-real one.
+started (see test_forkserver). A test of the start itself starts the real one.
 """
 
 from __future__ import annotations
@@ -52,6 +51,7 @@ class Command:
     """A command that runs, with the methods of `subprocess.Popen`.
 
     A stream that is not given is a pipe, but for stdin, which is empty. `ignored` are signals.
+    At the paths in `binds` it sees other files.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Command:
         stderr: int | None = None,
         new_session: bool = False,
         ignored: Sequence[int] = (),
+        binds: Mapping[str, str] | None = None,
     ) -> None:
         assert not any(name.startswith(("LD_", "PYTHON")) for name in env), "start the real one"
         self.args = list(arguments)
@@ -83,6 +84,7 @@ class Command:
             "files": resource.getrlimit(resource.RLIMIT_NOFILE),
             "session": new_session,
             "ignored": list(ignored),
+            "binds": dict(binds or {}),
         }
         try:
             socket.send_fds(requests(), [json.dumps(request).encode()], [told, *streams])

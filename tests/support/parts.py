@@ -32,6 +32,9 @@ RUNS_OF_THEIR_OWN = {
 }
 """What `make test` leaves out, by mark. pyproject.toml deselects these marks."""
 
+LESS_OFTEN = {"thorough": "most repetitions and drawn examples: `make test-thorough`"}
+"""What `make test` does only in part, by mark."""
+
 _NODE = "install Node.js 20 or newer"
 _RULED_OUT = "ruled out here: "
 
@@ -112,7 +115,7 @@ def summary(skipped: Iterable[pytest.TestReport], left_out: Iterable[str]) -> It
     for reason in sorted(reasons, key=lambda reason: (reason.startswith(_RULED_OUT), reason)):
         yield f"{reasons[reason]:4} skipped: {reason}"
     for mark in left_out:
-        yield f"     not in this run: {RUNS_OF_THEIR_OWN[mark]}"
+        yield f"     not in this run: {(RUNS_OF_THEIR_OWN | LESS_OFTEN)[mark]}"
 
 
 def _reason(report: pytest.TestReport) -> str:

@@ -69,7 +69,9 @@ def git(*args: str | bytes | Path, cwd: Path, **more: Any) -> str:
 def repository(path: Path, files: Mapping[str, str] | None = None) -> Path:
     """Make a repository with one commit."""
     path.mkdir(parents=True)
-    git("init", "-q", cwd=path)
+    git("init", "-q", "--template=", cwd=path)  # which has fourteen examples of hooks
+    for name in ("hooks/pre-commit.sample", "info/exclude"):
+        write(path / ".git" / name, "")
     for name, content in (files or {"a.txt": "one\ntwo\nthree\n", "src/b.txt": "b\n"}).items():
         write(path / name, content)
     git("add", "-A", cwd=path)

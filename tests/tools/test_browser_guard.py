@@ -7,8 +7,13 @@ from ipaddress import ip_address
 
 import pytest
 
+from infloop.lowlevel.own_ports import OwnPorts
 from infloop.model.agent_config import EgressRule
 from infloop.policy.browser_hosts import BrowserHosts, websockets_are_open
+from infloop.policy.hosts import Allowlist, parse_rules
+from infloop.tools.base import ToolError
+from infloop.tools.browser.request_guard import RequestGuard
+from infloop.tools.browser.session import OwnServerRefused
 from support.browsers import BrowserBench, browser_bench
 from support.eventually import eventually_async
 from support.web_site import SCRIPT, Site, web_site
@@ -223,6 +228,41 @@ def test_websockets_are_open_where_the_host_says_everything(
     assert websockets_are_open([EgressRule(host="b.test"), listed]) is is_open
 
 
+@pytest.mark.parametrize(
+    ("method", "url", "is_page", "code"),
+    [
+        ("GET", "https://a.test/docs/x", True, ""),
+        ("GET", "https://a.test/docs-evil/x", True, "egress-refused"),
+        ("POST", "https://a.test/docs/x", False, "egress-refused"),
+        ("GET", "https://b.test/", False, "egress-refused"),
+        ("GET", "file:///etc/passwd", True, "unknown-address"),
+        ("GET", "chrome://version", True, "unknown-address"),
+        ("GET", "", True, "unknown-address"),
+        ("GET", "data:text/html,x", False, ""),
+        ("GET", "data:text/html,x", True, "unknown-address"),
+        ("GET", "blob:https://a.test/1", True, "unknown-address"),
+        ("GET", "https://private.test/", False, "private-address"),
+    ],
+)
+async def test_each_request_is_judged_before_it_is_sent(
+    method: str, url: str, *, is_page: bool, code: str
+) -> None:
+    async def lookup(name: str) -> list[str]:
+        return ["10.0.0.1" if name == "private.test" else "93.184.216.34"]
+
+    rules = [
+        EgressRule(host="a.test", path_prefix="/docs", methods=("GET",)),
+        EgressRule(host="private.test"),
+    ]
+    guard = RequestGuard(rules, BrowserHosts(rules), lookup)
+    if not code:
+        await guard.check_request(method, url, is_page=is_page)
+        return
+    with pytest.raises(ToolError) as refused:
+        await guard.check_request(method, url, is_page=is_page)
+    assert refused.value.code == code
+
+
 def test_the_proxy_of_a_browser_opens_only_the_hosts_of_its_rules() -> None:
     rules = [
         EgressRule(host="a.test", path_prefix="/x", methods=("POST",)),
@@ -243,6 +283,34 @@ def test_the_proxy_of_a_browser_opens_only_the_hosts_of_its_rules() -> None:
     ]:
         assert not hosts.judge(host, port, scheme).allowed, host  # type: ignore[arg-type]
     assert BrowserHosts([]).judge("e.test", 443, "https").allowed
+
+
+def test_a_browser_reaches_only_hosts_that_its_run_and_its_rules_list() -> None:
+    listed = parse_rules("the workflow", ["a.test", "*.b.test:8443", "127.0.0.1:80"])
+    run = Allowlist((listed,), parse_rules("the operator", ["evil.b.test", "93.184.216.34"]))
+    for rules in ([], [EgressRule(host="a.test"), EgressRule(host="x.b.test", ports=(8443,))]):
+        hosts = BrowserHosts(rules, run)
+        assert hosts.judge("a.test", 443, "https").allowed
+        assert hosts.judge("x.b.test", 8443, "https").allowed
+        assert not hosts.judge("a.test", 8443, "https").allowed
+        assert not hosts.judge("c.test", 443, "https").allowed
+        assert not hosts.judge("evil.b.test", 8443, "https").allowed
+    # What the run lists does not open what the rules or the browser close.
+    assert not BrowserHosts([EgressRule(host="c.test")], run).judge("a.test", 443, "https").allowed
+    assert "loopback" in hosts.refuse_address("127.0.0.1", 80, ip_address("127.0.0.1"))
+    hosts.permit_private("127.0.0.1", 80)
+    assert hosts.refuse_address("127.0.0.1", 80, ip_address("127.0.0.1")) == ""
+    assert "denied" in hosts.refuse_address("a.test", 443, ip_address("93.184.216.34"))
+
+
+async def test_a_browser_never_reaches_a_server_of_infloop() -> None:
+    hosts = OwnServerRefused([])
+    hosts.permit_private("localhost", 8123)
+    assert hosts.refuse_address("localhost", 8123, ip_address("127.0.0.1")) == ""
+    with OwnPorts() as own:
+        own.announce(8123)
+        refused = hosts.refuse_address("localhost", 8123, ip_address("127.0.0.1"))
+        assert refused == "localhost is a server of infloop"
 
 
 def test_what_was_permitted_is_forgotten_on_a_page_of_somebody_else() -> None:

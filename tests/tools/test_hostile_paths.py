@@ -17,6 +17,7 @@ from infloop.tools.workspace import open_workspace
 from support.parts import ruled_out_if
 from support.paths import ROOT
 from support.repositories import contents
+from support.thorough import amount
 from support.tools import Person, file_bench
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from support.tools import FileBench
 
 SECRET = "the-canary-outside"
-RACES = int(os.environ.get("RACES", "300"))
+RACES = amount(150, thorough=1_000)
 
 openers = pytest.mark.parametrize("opener", [open_beneath, walk_beneath])
 
@@ -274,6 +275,7 @@ def swapping(first: Path, second: Path, swaps: list[int]) -> Iterator[None]:
 
 @pytest.mark.claim("L4")
 @openers
+@pytest.mark.thorough
 @pytest.mark.parametrize("exchanged", ["a directory", "the file"])
 async def test_what_is_exchanged_during_a_call_leads_nowhere(
     tmp_path: Path, opener: OpenBeneath, exchanged: str

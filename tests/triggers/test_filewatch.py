@@ -256,7 +256,7 @@ class Yard:
 def trigger(directory: Path, *globs: str, id: str = ID, **more: object) -> Trigger:
     files = watch(*globs, directory=str(directory))
     values = {"id": id, "enabled": True, "workflow_id": "w", "kind": "file", **more}
-    return Trigger.model_validate({**values, "files": files})
+    return Trigger(**values, files=files)
 
 
 async def test_a_changed_file_starts_a_run_and_others_do_not(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ ID = "Mp3bBKPc04r3UQGQt71Dsw"
 def trigger(misfire: str = "once", cron: str = "0 9 * * *", **more: object) -> Trigger:
     schedule = Schedule.model_validate({"cron": cron, "misfire": misfire})
     values = {"id": ID, "enabled": True, "workflow_id": "w", "kind": "schedule", **more}
-    return Trigger.model_validate({**values, "schedule": schedule})
+    return Trigger(**values, schedule=schedule)
 
 
 class Office:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from msgspec.structs import replace
 
 from infloop.runtime.clock import SetClock
 from infloop.watch.causes import Link, Started, Writer, decide

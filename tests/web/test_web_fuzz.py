@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.server import TOKEN, process, put_workflow, workflow
+from support.thorough import amount
 
 FUZZER = Path(sys.executable).parent / "schemathesis"
 CHECKS = (
@@ -17,11 +18,16 @@ CHECKS = (
     "content_type_conformance",
     "response_schema_conformance",
 )
+PHASES = ("fuzzing", "coverage,fuzzing")[amount(0, thorough=1) > 0]
 # Streams do not end, and the doctor starts children.
-LEFT_OUT = ("/api/events", "/api/runs/{run_id}/events", "/api/doctor")
+LEFT_OUT = (
+    *("/api/events", "/api/runs/{run_id}/events", "/api/dev/events"),
+    *("/api/doctor", "/api/doctor/attack"),
+)
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_fuzzer_finds_no_failure_and_no_undocumented_answer(tmp_path: Path) -> None:
     put_workflow(tmp_path / "data", workflow("tiny", "true"))
     limits = {"login_rate_limit": "0", "webhook_rate_limit": "0"}
@@ -33,8 +39,8 @@ def test_a_fuzzer_finds_no_failure_and_no_undocumented_answer(tmp_path: Path) ->
                 f"http://127.0.0.1:{served.client.port}/api/openapi.json",
                 f"--header=Authorization: Bearer {TOKEN}",
                 f"--checks={','.join(CHECKS)}",
-                "--phases=coverage,fuzzing",
-                "--max-examples=10",
+                f"--phases={PHASES}",
+                f"--max-examples={amount(5, thorough=10)}",
                 "--no-color",
                 *(f"--exclude-path={path}" for path in LEFT_OUT),
             ],

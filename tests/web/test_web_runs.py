@@ -14,7 +14,7 @@ from support.runs import scripted
 from support.server import TOKEN, Here, here, put_workflow
 from support.workflows import edges, node, workflow
 
-ROUNDS = [{"do": [{"write": f"{number}.txt", "content": "new\n"}]} for number in (1, 2, 3)]
+ROUNDS = [{"do": [{"write": f"{number}.txt", "content": "new\n"}]} for number in (1, 2)]
 
 
 def rounds() -> dict[str, Any]:
@@ -42,9 +42,11 @@ class Ended(NamedTuple):
 
 
 @asynccontextmanager
-async def ended_run(folder: Path, **settings: Any) -> AsyncIterator[Ended]:
+async def ended_run(folder: Path, last: str = "new\n", **settings: Any) -> AsyncIterator[Ended]:
+    """Run the rounds; the last writes this text."""
     repo = repository(folder / "repo", {"0.txt": "old\n"})
-    scripted(folder / "data/providers", "writer", *ROUNDS)
+    last_round = {"do": [{"write": "3.txt", "content": last}]}
+    scripted(folder / "data/providers", "writer", *ROUNDS, last_round)
     put_workflow(folder / "data", rounds())
     async with here(folder, **settings) as served:
         body = {"workflowId": "rounds", "cwd": str(repo)}
@@ -116,6 +118,24 @@ async def test_changes_are_applied_over_the_api(tmp_path: Path) -> None:
         assert (ended.repo / "3.txt").read_text() == "new\n"
         entries = await ended.served.ask("GET", "/api/audit?event=run.applied")
         assert [each["actor"]["kind"] for each in entries.json()["entries"]] == ["api-token"] * 2
+
+
+async def test_a_file_with_a_new_secret_is_applied_over_the_api_only_if_it_is_allowed(
+    tmp_path: Path,
+) -> None:
+    key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    async with ended_run(tmp_path, f"{key}\n", api_token=TOKEN) as ended:
+        (changed,) = (await ended.get("/changes"))["directories"]
+        assert (changed["protected"], changed["secrets"]) == ({}, {"3.txt": ["github"]})
+        path = f"/api/runs/{ended.run_id}/apply"
+        asked = await ended.served.ask("POST", path, {})
+        reason = {"3.txt": "holds a secret: github"}
+        assert asked.json()["result"] == {"outcome": "protected", "paths": reason}
+        assert key not in asked.body.decode()
+        assert not (ended.repo / "3.txt").exists()
+        done = await ended.served.ask("POST", path, {"allow": ["3.txt"]})
+        assert done.json()["result"]["secrets"] == {"3.txt": ["github"]}
+        assert (ended.repo / "3.txt").read_text() == f"{key}\n"
 
 
 async def test_a_server_without_a_token_applies_nothing(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ class Scene:
     def __init__(self, place: Path, owner: tuple[int, int] | None = None) -> None:
         self.place = place
         self.owner = owner
+        self.model = place / "model"
         self.marks = place / "marks"
         self.marks.mkdir()
         self.marks.chmod(0o777)
@@ -64,22 +65,24 @@ class Scene:
 
     def add(self, attack: dict[str, str]) -> Path:
         folder = self.place / "work" / f"case-{len(self.repositories)}"
-        repo = repository(folder / "repo")
-        evil = folder / "evil"
+        folder.mkdir(parents=True)
+        repo, evil = folder / "repo", folder / "evil"
         evil.write_text(f"#!/bin/sh\ntouch '{self.marks}/{attack['name']}'\n")
         evil.chmod(0o755)
-        self.give(folder)
-        self.repositories[attack["name"]] = repo
-        self.shell(attack.get("setup", ""), repo)
+        if self.owner:
+            os.chown(folder, *self.owner)
+        if not self.model.exists():
+            repository(self.model)
+        # The copies belong to the owner, and git has to look at them once.
+        self.shell(f"cp -R --preserve=mode '{self.model}' repo; git -C repo status", folder)
+        setup = attack.get("setup", "")
         if "asks" in attack:
-            self.shell("git add -A; git commit -q --no-verify -m setup", repo)
+            setup += "\ngit add -A; git commit -q --no-verify -m setup"
+        if setup:
+            self.shell(setup, repo)
+        self.repositories[attack["name"]] = repo
         self.before[attack["name"]] = acted_upon(repo)
         return repo
-
-    def give(self, folder: Path) -> None:
-        if self.owner:
-            for each in (folder, *folder.rglob("*")):
-                os.chown(each, *self.owner, follow_symlinks=False)
 
     def shell(self, line: str, cwd: Path) -> str:
         """Run a line as the owner of the repositories; it may fail."""
@@ -101,8 +104,8 @@ class Scene:
     def use_git(self, attack: dict[str, str], cwd: Path) -> str:
         """Do what people do, and what the attack waits for; return the commits."""
         commands = ("git status", "git diff", attack.get("command", "git status"))
-        self.shell("; ".join(f"({command})" for command in commands), cwd)
-        return self.shell("git log --oneline", cwd)
+        used = "; ".join(f"({command})" for command in commands)
+        return self.shell(f"{{ {used}; }} >/dev/null 2>&1; git log --oneline", cwd)
 
     @property
     def run(self) -> set[str]:

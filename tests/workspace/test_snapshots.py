@@ -29,6 +29,7 @@ from infloop.workspace.snapshots.store import SnapshotStore
 from infloop.workspace.snapshots.walk import TreeLimits
 from support.eventually import eventually_async
 from support.repositories import at, contents, git, programs, repository, write
+from support.thorough import amount
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -360,27 +361,36 @@ async def test_repositories_inside_keep_their_git_and_lose_no_file(tmp_path: Pat
         assert contents(added) == {b"": contents(added)[b""]}
 
 
-async def test_a_file_that_somebody_changes_meanwhile_is_not_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["another file", "no file", "a pipe"])
+async def test_a_file_that_somebody_writes_meanwhile_is_not_lost(
+    tmp_path: Path, before: str
+) -> None:
     root = tmp_path / "work"
     write(root / "file", "one")
+    theirs = root / ("pipe" if before == "a pipe" else "file")
     async with programs() as run:
 
         async def interfering(
             argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes | None
         ) -> ProgramResult:
-            if "cat-file" in argv:
-                write(root / "file", "somebody's edit")
+            if any(each.startswith("--batch-check") for each in argv):  # the tree was scanned
+                theirs.unlink(missing_ok=True)
+                write(theirs, "somebody's edit")
             return await run(argv, cwd, env, stdin)
 
         store = SnapshotStore(tmp_path / "store", run)
         taken = await store.take(root)
-        write(root / "file", "two")
+        (root / "file").unlink()
+        if before == "another file":
+            write(root / "file", "two")
+        if before == "a pipe":
+            os.mkfifo(theirs)
         meddled = SnapshotStore(tmp_path / "store", interfering)
         await meddled.stored_tree(taken.id)
-        with pytest.raises(StepError, match="'file' changed during"):
+        with pytest.raises(StepError, match="changed during"):
             await meddled.restore(root, taken.id)
-    assert (root / "file").read_text() == "somebody's edit"
-    assert [path.name for path in root.iterdir()] == ["file"]
+    assert theirs.read_text() == "somebody's edit"
+    assert {path.name for path in root.iterdir()} == {"file", theirs.name}
 
 
 async def test_directories_that_may_not_be_written_are_restored(tmp_path: Path) -> None:
@@ -731,6 +741,7 @@ def act(root: Path, action: str, name: bytes, how: Any) -> None:
                 git(*how, cwd=root)
 
 
+@pytest.mark.thorough
 def test_any_tree_comes_back_after_any_edits_and_git_stays_as_it_is(tmp_path: Path) -> None:
     with asyncio.Runner() as loop, contextlib.ExitStack() as closing:
         opened_programs = programs()
@@ -739,7 +750,7 @@ def test_any_tree_comes_back_after_any_edits_and_git_stays_as_it_is(tmp_path: Pa
         store = SnapshotStore(tmp_path / "store", run)
         numbers = iter(range(10_000))
 
-        @settings(max_examples=30, database=None)
+        @settings(max_examples=amount(8, thorough=30), database=None)
         @given(st.lists(actions, max_size=8), st.lists(actions, min_size=1, max_size=12))
         def comes_back(first: list[Any], then: list[Any]) -> None:
             root = repository(tmp_path / f"work{next(numbers)}")
@@ -791,3 +802,35 @@ async def test_an_apply_that_ends_while_it_is_looked_at_is_not_rolled_back(tmp_p
             pending.end(store)
         assert await recovering == []
     assert (root / "file").read_text() == "two"
+
+
+async def test_the_journal_of_an_apply_is_on_the_disk_before_the_first_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    write(root / "file", "one")
+    async with store_in(tmp_path) as store:
+        taken = await store.take(root)
+        pending = PendingApply(str(root), str(root), taken.id, taken.tree)
+        done = list[tuple[str, object]]()
+        sync, rename = os.fsync, os.rename
+
+        def fsync(descriptor: int) -> None:
+            place = Path(f"/proc/self/fd/{descriptor}").readlink()
+            sync(descriptor)
+            done.append(("synced", place if place.is_dir() else place.read_bytes()))
+
+        def renamed(before: Any, after: Any, **more: Any) -> None:
+            rename(before, after, **more)
+            done.append(("named", Path(after)))
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        for name in ("rename", "replace"):
+            monkeypatch.setattr(os, name, renamed)
+        pending.begin(store)
+        journal = tmp_path / "store/pending" / pending.name
+        assert done[-3:] == [
+            ("synced", journal.read_bytes()),
+            ("named", journal),
+            ("synced", journal.parent),
+        ]

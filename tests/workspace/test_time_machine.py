@@ -16,6 +16,7 @@ from infloop.model.events import Notice, StepFinished, TreeSaved
 from support.eventually import eventually
 from support.repositories import contents, git, write
 from support.runs import scripted, world
+from support.thorough import amount
 from support.user_machine import Machine, agent, command, machine, script, users_git
 from support.workflows import edges, node, workflow
 
@@ -472,10 +473,11 @@ def as_shell(edits: list[tuple[str, str, str]], number: int) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_any_round_comes_back_byte_for_byte_whatever_agents_did(tmp_path: Path) -> None:
     numbers = iter(range(1_000))
 
-    @settings(max_examples=8, database=None)
+    @settings(max_examples=amount(3, thorough=8), database=None)
     @given(st.lists(st.lists(edit, max_size=6), min_size=3, max_size=3), st.integers(1, 3))
     def comes_back(rounds: list[list[tuple[str, str, str]]], chosen: int) -> None:
         check_round_comes_back(tmp_path / str(next(numbers)), rounds, chosen)

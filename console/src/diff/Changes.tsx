@@ -4,6 +4,7 @@ import { Button } from "../ui/Button/Button";
 import { Empty } from "../ui/Empty/Empty";
 import { Failure } from "../ui/Failure/Failure";
 import { plural } from "../ui/format";
+import { Scroll } from "../ui/Scroll/Scroll";
 import { safeText } from "../ui/safeText";
 import css from "./Diff.module.css";
 import { DiffText } from "./DiffText";
@@ -68,7 +69,7 @@ export function Changes({ runId, step, file, onChoose, isLive = false }: Props) 
       {files.length > 0 && (
         <div className={css.columns}>
           <FileList files={files} chosen={file} onChoose={choose} />
-          <div className={css.patches} ref={shown}>
+          <Scroll className={css.patches} ref={shown}>
             {files.map((each, at) => (
               <FilePart
                 key={each.key}
@@ -80,7 +81,7 @@ export function Changes({ runId, step, file, onChoose, isLive = false }: Props) 
                 isChosen={each.key === file}
               />
             ))}
-          </div>
+          </Scroll>
         </div>
       )}
       {omitted.length > 0 && (

@@ -1,4 +1,5 @@
 import { memo, useMemo } from "react";
+import { Scroll } from "../ui/Scroll/Scroll";
 import { safeText } from "../ui/safeText";
 import css from "./Diff.module.css";
 import { type DiffLine, type Hunk, readFilePatch, sideBySide } from "./patch";
@@ -9,19 +10,19 @@ const SIGNS = { add: "+", delete: "−", same: " ", note: "\\" };
 export const DiffText = memo(function DiffText({ text, split }: { text: string; split: boolean }) {
   const file = useMemo(() => readFilePatch(text), [text]);
   return (
-    <div className={css.text}>
+    <Scroll className={css.text}>
       {file.notes.map((note) => (
         <p key={note} className={css.note}>
           {safeText(note)}
         </p>
       ))}
       {file.hunks.map((hunk) => (
-        <div key={hunk.header} className={css.hunk}>
+        <div key={hunk.header}>
           <p className={css.hunkHeader}>{safeText(hunk.header)}</p>
           {split ? <Split hunk={hunk} /> : <Unified hunk={hunk} />}
         </div>
       ))}
-    </div>
+    </Scroll>
   );
 });
 

@@ -24,7 +24,7 @@ export function FileList({ files, chosen, onChoose }: Props) {
     <nav aria-label="Changed files" className={css.files}>
       {groups.map(([folder, members]) => (
         <div key={folder}>
-          {folder && <p className={css.folder}>{safeText(folder)}</p>}
+          {groups.length > 1 && <p className={css.folder}>{safeText(folder)}</p>}
           {members.map((file) => (
             <button
               key={file.key}
@@ -66,7 +66,7 @@ function groupsOf(files: readonly ChangedFile[]): [string, ChangedFile[]][] {
     const slash = file.path.lastIndexOf("/", file.path.length - 2);
     const inside = slash < 0 ? "" : file.path.slice(0, slash + 1);
     const folder = [several ? file.directory : "", inside].filter(Boolean).join(" ");
-    const name = file.protectedBy ? "Protected: other programs act on these" : folder;
+    const name = file.protectedBy ? "Protected: other programs act on these" : folder || "./";
     groups.set(name, [...(groups.get(name) ?? []), file]);
   }
   return [...groups];

@@ -22,8 +22,14 @@ export function changedFiles(changes: ChangeList): ChangedFile[] {
     (a, b) =>
       Number(b.protectedBy !== "") - Number(a.protectedBy !== "") ||
       a.directory.localeCompare(b.directory) ||
+      folderOf(a.path).localeCompare(folderOf(b.path)) ||
       a.path.localeCompare(b.path),
   );
+}
+
+/** Files of the directory itself come first. */
+function folderOf(path: string): string {
+  return path.slice(0, path.lastIndexOf("/", path.length - 2) + 1);
 }
 
 export function leftOut(changes: ChangeList): [string, string][] {

@@ -13,6 +13,7 @@ import type { RunJournal } from "../run/journal";
 import { Button } from "../ui/Button/Button";
 import { Failure } from "../ui/Failure/Failure";
 import { plural } from "../ui/format";
+import { Scroll } from "../ui/Scroll/Scroll";
 import { complain } from "../ui/Toast/toast";
 import { downloadLog } from "./download";
 import css from "./Log.module.css";
@@ -147,8 +148,7 @@ export function Log({ journal, step, first, linked, onLink }: Props) {
       {model.error !== null && (
         <Failure error={model.error} retry={() => void model.loadEarlier()} />
       )}
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls takes the focus */}
-      <div ref={box} className={css.box} onScroll={scrolled} tabIndex={0} data-rows={rows.length}>
+      <Scroll ref={box} className={css.box} onScroll={scrolled} data-rows={rows.length}>
         {model.isLoading && <p className={css.loading}>reading earlier output…</p>}
         <div className={css.all} style={{ height: size }}>
           {virtual.getVirtualItems().map((item) => {
@@ -181,7 +181,7 @@ export function Log({ journal, step, first, linked, onLink }: Props) {
         {model.isLoaded && rows.length === 0 && (
           <p className={css.loading}>{options.stderrOnly ? "No stderr." : "Nothing printed."}</p>
         )}
-      </div>
+      </Scroll>
       {follow.isPaused && (
         <div className={css.paused} role="status">
           <span>‖ Paused{follow.newRows > 0 && `, ${plural(follow.newRows, "new line")}`}</span>

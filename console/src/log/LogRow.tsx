@@ -1,5 +1,6 @@
 import { memo } from "react";
 import { clock, duration } from "../ui/format";
+import { Scroll } from "../ui/Scroll/Scroll";
 import { safeText } from "../ui/safeText";
 import css from "./Log.module.css";
 import type { Row } from "./rows";
@@ -74,10 +75,12 @@ function ToolCall({ row, isOpen, onToggle }: Pick<Props, "row" | "isOpen" | "onT
         </span>
       </button>
       {isOpen && (
-        <pre className={css.result}>
-          {more && `${safeText(more)}\n`}
-          {safeText(tool.result) || (tool.isDone ? "(no result)" : "(still running)")}
-        </pre>
+        <Scroll className={css.result}>
+          <pre>
+            {more && `${safeText(more)}\n`}
+            {safeText(tool.result) || (tool.isDone ? "(no result)" : "(still running)")}
+          </pre>
+        </Scroll>
       )}
     </div>
   );

@@ -8,6 +8,7 @@ import { type Row, RowFold } from "./rows";
 
 const FIRST_PAGE = 1_000;
 const PAGE = 5_000;
+const DRAW_EVERY_MS = 50;
 
 export class LogModel {
   /** Grows with every change. */
@@ -19,6 +20,7 @@ export class LogModel {
   private readonly live: RunMessage[] = [];
   private before: number | null;
   private isClosed = false;
+  private timer: ReturnType<typeof setTimeout> | undefined;
   private readonly listeners = new Set<() => void>();
 
   constructor(
@@ -58,6 +60,8 @@ export class LogModel {
     if (!this.isLoaded) void this.loadEarlier(FIRST_PAGE);
     return () => {
       this.isClosed = true;
+      clearTimeout(this.timer);
+      this.timer = undefined;
       stop();
     };
   }
@@ -106,7 +110,8 @@ export class LogModel {
       this.live.push(message);
       this.fold.add(message);
     }
-    this.changed();
+    // Drawing costs more than folding: several frames of a stream are drawn as one.
+    this.timer ??= setTimeout(() => this.changed(), DRAW_EVERY_MS);
   }
 
   private refold(): void {
@@ -116,6 +121,8 @@ export class LogModel {
   }
 
   private changed(): void {
+    clearTimeout(this.timer);
+    this.timer = undefined;
     this.version += 1;
     for (const listener of this.listeners) listener();
   }

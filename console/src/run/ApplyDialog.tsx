@@ -125,7 +125,9 @@ function Outcome({ result }: { result: Result }) {
         ]
       : result.outcome === "protected"
         ? ["These files are protected and were not allowed:", Object.keys(result.paths)]
-        : ["The changes conflict with yours:", result.lines];
+        : result.outcome === "secrets"
+          ? ["The leak guard found secrets in these files:", Object.keys(result.paths)]
+          : ["The changes conflict with yours:", result.lines];
   return (
     <div role="alert" className={css.part}>
       <p>Nothing was applied. {text}</p>

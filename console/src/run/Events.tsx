@@ -6,6 +6,7 @@ import { Button } from "../ui/Button/Button";
 import { Empty } from "../ui/Empty/Empty";
 import { Failure } from "../ui/Failure/Failure";
 import { clock, plural } from "../ui/format";
+import { Scroll } from "../ui/Scroll/Scroll";
 import { safeText } from "../ui/safeText";
 import css from "./Events.module.css";
 import { END } from "./journal";
@@ -76,8 +77,7 @@ export function Events({ runId, step, told }: Props) {
         )}
       </p>
       {read && events.length === 0 && <Empty>No events.</Empty>}
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a box that scrolls takes the focus */}
-      <div ref={box} className={css.box} tabIndex={0}>
+      <Scroll ref={box} className={css.box}>
         <div className={css.all} style={{ height: virtual.getTotalSize() }}>
           {virtual.getVirtualItems().map((place) => {
             const event = events[place.index];
@@ -101,7 +101,7 @@ export function Events({ runId, step, told }: Props) {
             );
           })}
         </div>
-      </div>
+      </Scroll>
     </div>
   );
 }
@@ -120,7 +120,11 @@ function EventRow(props: { event: RunMessage; isOpen: boolean; onToggle: () => v
         <span className={css.path}>{safeText(event.stepPath ?? "")}</span>
         <span className={css.rest}>{safeText(JSON.stringify(own).slice(0, 300))}</span>
       </button>
-      {isOpen && <pre className={css.whole}>{safeText(JSON.stringify(event, null, 2))}</pre>}
+      {isOpen && (
+        <Scroll className={css.whole}>
+          <pre>{safeText(JSON.stringify(event, null, 2))}</pre>
+        </Scroll>
+      )}
     </div>
   );
 }

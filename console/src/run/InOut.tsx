@@ -4,6 +4,7 @@ import { useApi } from "../api/query";
 import { Failure } from "../ui/Failure/Failure";
 import { dateTime, duration, money } from "../ui/format";
 import { Panel } from "../ui/Panel/Panel";
+import { Scroll } from "../ui/Scroll/Scroll";
 import { safeText } from "../ui/safeText";
 import css from "./InOut.module.css";
 import { END } from "./journal";
@@ -19,9 +20,9 @@ interface Props {
 /** What a step was given and what it gave; without a step, the same of the run. */
 export function InOut({ run, why, step }: Props) {
   return (
-    <div className={css.page}>
+    <Scroll className={css.page}>
       {step ? <OfStep run={run} step={step} /> : <OfRun run={run} why={why} />}
-    </div>
+    </Scroll>
   );
 }
 

@@ -6,6 +6,7 @@ import { Button } from "../ui/Button/Button";
 import { Dialog } from "../ui/Dialog/Dialog";
 import { Failure } from "../ui/Failure/Failure";
 import { plural } from "../ui/format";
+import { Scroll } from "../ui/Scroll/Scroll";
 import { safeText } from "../ui/safeText";
 import css from "./Dialogs.module.css";
 import { restoredFiles, rewindSteps } from "./rewind";
@@ -71,14 +72,16 @@ export function RewindDialog({ runId, to, steps, onClose, onStarted }: Props) {
           </h3>
           {changed === null && <p>The directory is made again.</p>}
           {changed?.length === 0 && <p className="quiet">No file changes.</p>}
-          <ul className={css.files} aria-label="Files restored">
-            {changed?.map((file) => (
-              <li key={file.path}>
-                <span className="quiet">{file.kind}</span> <code>{safeText(file.path)}</code>{" "}
-                <Counts insertions={file.insertions} deletions={file.deletions} />
-              </li>
-            ))}
-          </ul>
+          <Scroll className={css.files}>
+            <ul aria-label="Files restored">
+              {changed?.map((file) => (
+                <li key={file.path}>
+                  <span className="quiet">{file.kind}</span> <code>{safeText(file.path)}</code>{" "}
+                  <Counts insertions={file.insertions} deletions={file.deletions} />
+                </li>
+              ))}
+            </ul>
+          </Scroll>
         </section>
       ))}
       {plan.data?.directories.length === 0 && (
@@ -105,13 +108,15 @@ function Paths({ title, steps }: { title: string; steps: readonly Step[] }) {
   return (
     <section className={css.part}>
       <h3>{title}</h3>
-      <ol className={css.paths}>
-        {steps.map((step) => (
-          <li key={step.seq}>
-            <code>{safeText(step.path)}</code>
-          </li>
-        ))}
-      </ol>
+      <Scroll className={css.paths}>
+        <ol>
+          {steps.map((step) => (
+            <li key={step.seq}>
+              <code>{safeText(step.path)}</code>
+            </li>
+          ))}
+        </ol>
+      </Scroll>
     </section>
   );
 }

@@ -5,19 +5,24 @@ import type { Json, ListedStep } from "../api/generated";
 export type Step = ListedStep;
 
 export class StepList {
-  /** In the order in which they began. */
-  steps: Step[] = [];
+  private readonly list: Step[] = [];
+  private copy: Step[] | null = [];
   private readonly places = new Map<number, number>();
   private readonly open = new Map<string, number>();
 
   /** Take rows of the server, which know everything up to the moment they were read. */
   load(rows: readonly Step[]): void {
     for (const row of rows) this.put(row);
-    this.steps = [...this.steps].sort((a, b) => a.seq - b.seq);
-    this.places.clear();
-    this.steps.forEach((step, at) => {
+    this.list.sort((a, b) => a.seq - b.seq);
+    this.list.forEach((step, at) => {
       this.places.set(step.seq, at);
     });
+  }
+
+  /** The steps in the order in which they began; another array after each change. */
+  get steps(): Step[] {
+    this.copy ??= [...this.list];
+    return this.copy;
   }
 
   /** Apply a message; one that is known already changes nothing. Return whether something changed. */
@@ -58,17 +63,18 @@ export class StepList {
 
   private at(seq: number): Step | undefined {
     const place = this.places.get(seq);
-    return place === undefined ? undefined : this.steps[place];
+    return place === undefined ? undefined : this.list[place];
   }
 
   private put(step: Step): void {
     const place = this.places.get(step.seq);
     if (place === undefined) {
-      this.places.set(step.seq, this.steps.length);
-      this.steps = [...this.steps, step];
-    } else if (this.steps[place] !== step) {
-      this.steps = this.steps.with(place, step);
+      this.places.set(step.seq, this.list.length);
+      this.list.push(step);
+    } else {
+      this.list[place] = step;
     }
+    this.copy = null;
     if (isOpen(step)) this.open.set(step.path, step.seq);
     else if (this.open.get(step.path) === step.seq) this.open.delete(step.path);
   }

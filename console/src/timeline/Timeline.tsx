@@ -1,7 +1,8 @@
-import { useMemo, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import type { Step } from "../run/steps";
 import type { TreeItem } from "../run/tree";
 import { duration } from "../ui/format";
+import { Scroll } from "../ui/Scroll/Scroll";
 import { safeText } from "../ui/safeText";
 import { type Bar, type Lane, lanesOf, spanOf, ticksOf } from "./lanes";
 import css from "./Timeline.module.css";
@@ -30,12 +31,24 @@ export function Timeline({ steps, tree, now, selected, onSelect }: Props) {
     () => lanesOf(tree, now, unfolded, selected),
     [tree, now, unfolded, selected],
   );
+  // Keep the lane that is chosen in view, or else the newest one.
+  const chosen = lanes.findIndex((lane) => lane.bars.some((bar) => bar.path === selected));
+  const last = lanes.findLastIndex((lane) => lane.bars.some((bar) => bar.state === "running"));
+  const wanted = selected ? chosen : last;
+  useEffect(() => {
+    const element = box.current;
+    if (!element || wanted < 0) return;
+    const top = AXIS + wanted * LANE;
+    if (top < element.scrollTop) element.scrollTop = top - AXIS;
+    const end = top + LANE - element.clientHeight;
+    if (end > element.scrollTop) element.scrollTop = end + LANE / 2;
+  }, [wanted, box]);
   const [from, to] = spanOf(steps, now);
   const room = Math.max(60, width - GUTTER - RIGHT);
   const x = (time: number) => GUTTER + ((time - from) / (to - from)) * room;
   const height = AXIS + lanes.length * LANE;
   return (
-    <div ref={box} className={css.box}>
+    <Scroll ref={box} className={css.box}>
       <svg width={width} height={height} className={css.svg} role="img" aria-label="Timeline">
         <defs>
           <pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse">
@@ -62,7 +75,7 @@ export function Timeline({ steps, tree, now, selected, onSelect }: Props) {
           />
         ))}
       </svg>
-    </div>
+    </Scroll>
   );
 }
 

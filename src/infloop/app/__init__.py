@@ -12,22 +12,31 @@ runs          opens what drives runs
 use_cases     opens the application layer
 server        opens what `infloop serve` and `infloop mcp` need
 dev           opens a development loop
+
+A part is imported when one of its names is first used: a command that lists runs does not wait for
+the parts of a server.
 """
 
-from infloop.app.detached import DetachedStartError, run_detached
-from infloop.app.dev import load_dev_file, open_dev
-from infloop.app.process import (
-    ignores_hangup,
-    no_colour,
-    run_async,
-    settings,
-    settings_or_defaults,
-    started_in,
-)
-from infloop.app.sandbox import with_some_isolation
-from infloop.app.server import Server, open_mcp, open_server, server_exposure
-from infloop.app.use_cases import open_application, open_files
-from infloop.lowlevel.own_ports import OwnPorts
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from infloop.app.detached import DetachedStartError, run_detached
+    from infloop.app.dev import load_dev_file, open_dev
+    from infloop.app.process import (
+        ignores_hangup,
+        no_colour,
+        run_async,
+        settings,
+        settings_or_defaults,
+        started_in,
+    )
+    from infloop.app.sandbox import with_some_isolation
+    from infloop.app.server import Server, open_mcp, open_server, server_exposure
+    from infloop.app.use_cases import open_application, open_files
+    from infloop.lowlevel.own_ports import OwnPorts
 
 __all__ = [
     "DetachedStartError",
@@ -49,3 +58,23 @@ __all__ = [
     "started_in",
     "with_some_isolation",
 ]
+
+_PARTS = {
+    "infloop.app.detached": ("DetachedStartError", "run_detached"),
+    "infloop.app.dev": ("load_dev_file", "open_dev"),
+    "infloop.app.process": (
+        *("ignores_hangup", "no_colour", "run_async"),
+        *("settings", "settings_or_defaults", "started_in"),
+    ),
+    "infloop.app.sandbox": ("with_some_isolation",),
+    "infloop.app.server": ("Server", "open_mcp", "open_server", "server_exposure"),
+    "infloop.app.use_cases": ("open_application", "open_files"),
+    "infloop.lowlevel.own_ports": ("OwnPorts",),
+}
+
+
+def __getattr__(name: str) -> object:
+    for part, names in _PARTS.items():
+        if name in names:
+            return getattr(import_module(part), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

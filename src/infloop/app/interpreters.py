@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def find_interpreters(chosen: Settings) -> Interpreters:
-    """Return the operator's choice, or else Deno, Bun or Node if one is installed."""
+    """Return the operator's choice, or else the fastest that is installed."""
     from infloop.nodes.base import Interpreters
 
     typescript = _typescript(chosen)
@@ -57,17 +57,26 @@ def _installed(program: str) -> str | None:
     return find_program(program, os.environ.get("PATH", os.defpath))
 
 
+_BUN = ("run",)
+_DENO = ("run", "--quiet", "--no-config", "--no-lock", "--allow-all", "--no-check")
+_NODE = ("--disable-warning=ExperimentalWarning", "--experimental-strip-types")
+
+
 def _typescript(chosen: Settings) -> tuple[str, ...]:
-    deno = chosen.deno_bin or _packaged_deno() or _installed("deno")
-    if deno:
-        return (deno, "run", "--quiet", "--no-config", "--no-lock", "--allow-all", "--no-check")
-    bun = chosen.bun_bin or _installed("bun")
-    if bun:
-        return (bun, "run")
-    node = chosen.node_bin or _installed("node")
-    if node and (chosen.node_bin or _runs_typescript(Path(node))):
-        return (node, "--disable-warning=ExperimentalWarning", "--experimental-strip-types")
-    return ()
+    """Return the command that runs TypeScript: named before found, and then the fastest first.
+
+    A small script takes 15 ms with Bun and 65 ms with Deno.
+    """
+    named = ((chosen.bun_bin, _BUN), (chosen.deno_bin, _DENO), (chosen.node_bin, _NODE))
+    for program, options in named:
+        if program:
+            return (program, *options)
+    if bun := _installed("bun"):
+        return (bun, *_BUN)
+    if deno := _packaged_deno() or _installed("deno"):
+        return (deno, *_DENO)
+    node = _installed("node")
+    return (node, *_NODE) if node and _runs_typescript(Path(node)) else ()
 
 
 def _packaged_deno() -> str:

@@ -95,6 +95,7 @@ def _agent_services(
             environment=environment,
             variables=os.environ,
             config=chosen.agent_config,
+            hosts=step.hosts,
             known_tools=chosen.data_dir / KNOWN_TOOLS_FILE,
             max_command_ms=chosen.max_command_ms,
             scratch=opened.scratch,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from infloop.policy.leaks.known import Secret
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.notifications import Deliver
+    from infloop.runtime.runs.redaction import Redactor
     from infloop.runtime.runs.service import RunService
     from infloop.runtime.workspaces import Workspaces
     from infloop.sandbox.base import Sandbox
@@ -49,7 +50,6 @@ async def open_service(
 
     `audit` and `opened_store` are given if this process has them open already.
     """
-    from infloop.policy.leaks.rules import shipped_rules
     from infloop.runtime.clock import SystemClock
     from infloop.runtime.confinement.disk_reserve import DiskReserve
     from infloop.runtime.confinement.fence import EgressRules
@@ -57,7 +57,6 @@ async def open_service(
     from infloop.runtime.confinement.programs import confined_in
     from infloop.runtime.runs.dependencies import RunDependencies
     from infloop.runtime.runs.markers import RunMarkers
-    from infloop.runtime.runs.redaction import Redactor
     from infloop.runtime.runs.service import RunService
     from infloop.runtime.workspaces import Workspaces
     from infloop.sandbox.keepers.child_records import ChildRecords
@@ -119,7 +118,7 @@ async def open_service(
                 child_memory_bytes=chosen.max_child_memory_bytes or memory_here() * 3 // 4,
                 disk_reserve=reserve,
                 data_device=chosen.data_dir.stat().st_dev,
-                redactor=Redactor(known_secrets(chosen), shipped_rules(), chosen.leaks_mode),
+                redactor=make_redactor(chosen),
                 workspaces=workspaces,
                 child_records=records,
                 markers=markers,
@@ -157,6 +156,14 @@ def total_budget(chosen: Settings) -> Budget:
         chosen.require_known_cost,
         chosen.unpriced_usd_per_mtok,
     )
+
+
+def make_redactor(chosen: Settings) -> Redactor:
+    """Return what finds the secrets of this process, as the operator has chosen."""
+    from infloop.policy.leaks.rules import shipped_rules
+    from infloop.runtime.runs.redaction import Redactor
+
+    return Redactor(known_secrets(chosen), shipped_rules(), chosen.leaks_mode)
 
 
 def known_secrets(chosen: Settings) -> Callable[[], list[Secret]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.app.process import service_user
 from infloop.app.storage import make_directory
@@ -23,8 +23,7 @@ VERSION_TIMEOUT_MS = 10_000
 MAX_VERSION_CHARS = 80
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedSandbox:
+class OpenedSandbox(msgspec.Struct, frozen=True):
     """A sandbox, and a directory for temporary files that children can enter.
 
     `user` is the uid and gid of children where they are not ours.
@@ -67,6 +66,8 @@ async def confinement_here(chosen: Settings) -> Confinement:
 
 async def version_of(program: str, arguments: Sequence[str]) -> str:
     """Ask a program for its version; return the first line that it prints, or an empty text."""
+    from tempfile import TemporaryDirectory
+
     from infloop.sandbox.base import ChildRequest
     from infloop.sandbox.levels.host import HostSandbox
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.app.catalogs import definition_loader
 from infloop.app.process import by_commas
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
     from infloop.web.exposure import Exposure
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(msgspec.Struct, frozen=True):
     """The HTTP server and the daemon, ready to start.
 
     `prepare` builds the part of the HTTP API that the first requests can wait for.
@@ -160,8 +160,7 @@ def _mcp_caller(scope: Scope) -> Caller:
     return Caller(Actor(state["actor"], "mcp"), "mcp", state["correlation_id"], "http")
 
 
-@dataclass(frozen=True, slots=True)
-class McpProcess:
+class McpProcess(msgspec.Struct, frozen=True):
     """What `infloop mcp` is made of: the tools, and the daemon that starts their runs."""
 
     tools: McpDependencies

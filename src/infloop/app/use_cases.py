@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,13 @@ from infloop.app.building import build_python_file
 from infloop.app.catalogs import provider_folders, trigger_lookup, workflow_catalog
 from infloop.app.interpreters import ThisMachine
 from infloop.app.process import home_of, service_user
-from infloop.app.runs import make_approvals, open_service, open_workspaces, total_budget
+from infloop.app.runs import (
+    make_approvals,
+    make_redactor,
+    open_service,
+    open_workspaces,
+    total_budget,
+)
 from infloop.app.sandbox import confinement_here, version_of
 from infloop.app.storage import audit_dir, make_audit, open_store
 from infloop.settings import Settings, home_directory, shown_settings
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
     from infloop.model.clock import Clock
     from infloop.model.provider import AcpProvider, CliProvider, HttpProvider, Provider
     from infloop.policy.confinement import Confinement
+    from infloop.policy.leaks.guard import LeakGuard
     from infloop.providers.http.models import ModelList
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.runs.dispatch import Dispatcher
@@ -104,6 +111,10 @@ async def open_application(chosen: Settings) -> AsyncIterator[Application]:
                 questions.append(make_approvals(chosen, store, audit()))
             return questions[0]
 
+        @cache
+        def own_leaks() -> LeakGuard:
+            return make_redactor(chosen).secrets
+
         yield Application(
             Resources(
                 store=store,
@@ -115,6 +126,7 @@ async def open_application(chosen: Settings) -> AsyncIterator[Application]:
                 driving=lambda: services[0] if services else None,
                 workspaces=workspaces,
                 approvals=approvals,
+                leaks=lambda: services[0].leaks if services else own_leaks(),
                 version=__version__,
                 models_of=_models_of,
                 program_of=_program_of,
@@ -193,6 +205,7 @@ def driving_resources(
         driving=lambda: service,
         workspaces=workspaces,
         approvals=approvals,
+        leaks=lambda: service.leaks,
         dispatcher=dispatcher,
         version=__version__,
         models_of=_models_of,

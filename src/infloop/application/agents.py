@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.errors import UsageError
 from infloop.model.starter import agent_workflow
@@ -19,8 +20,7 @@ STEP = "agent"
 BUILTIN = "builtin"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentRequest:
+class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody asks for.
 
     profile  the model: a kind of task, or PROVIDER:MODEL

@@ -6,9 +6,10 @@ import os
 import pwd
 import tempfile
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from infloop.application.models import Model
 from infloop.errors import SettingsError

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from infloop.application.models import Model
 from infloop.model.audit import SYSTEM, AuditEntry

@@ -10,6 +10,7 @@ import msgspec
 from infloop.application.configuration import SettingSource
 from infloop.application.models import Model
 from infloop.application.schemas import SCHEMAS
+from infloop.model.json_schema import json_schema
 from infloop.model.nodes import NODE_MODELS, NodeGroup
 from infloop.model.schema import part_model, tidy_schema
 from infloop.model.starter import new_node
@@ -103,7 +104,7 @@ def _node_type(kind: str) -> NodeType:
     config = part_model(model.model_fields["config"].annotation)
     return NodeType(
         type=kind,
-        title=str(model.model_config.get("title", kind)),
+        title=model.model_title or kind,
         description=str(model.__doc__),
         group=model.group,
         stamp=model.stamp,
@@ -118,7 +119,7 @@ def _node_type(kind: str) -> NodeType:
         handles_by=_handles_by(model),
         outputs=dict(model.outputs),
         new=new_node(kind, ""),
-        config=tidy_schema(config.model_json_schema(by_alias=True)) if config else {},
+        config=tidy_schema(json_schema(config)) if config else {},
     )
 
 

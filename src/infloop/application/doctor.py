@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from infloop import __version__
 from infloop.application.attack_reports import AttackReport, attack_report, sandbox_options

@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+import msgspec
 
 from infloop.application.models import Model
 from infloop.application.runs.records import decode_record
@@ -81,8 +82,7 @@ class ImportReport(Model, kw_only=True):
         return sum(file.outcome == outcome for file in self.files)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(msgspec.Struct, frozen=True):
     """What to do with a file: `write` blocks; `event` is recorded before."""
 
     outcome: Outcome

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.application.agent_choice import PREFERRED, AgentChoice
 from infloop.errors import UsageError
@@ -40,8 +41,7 @@ def _has(file: Path) -> bool:
     return any("test" in each.split() for each in targets)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopRequest:
+class LoopRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody asks for: a task, and the command that says whether it is done.
 
     An empty `agent` means one that is installed. `include` names ignored files that the worktree
@@ -61,8 +61,7 @@ class LoopRequest:
     tools: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedLoop:
+class PreparedLoop(msgspec.Struct, frozen=True):
     """A checked workflow, its source, and the agent that will work.
 
     `missing_login` is how to log in to it, if no login was found.
@@ -74,8 +73,7 @@ class PreparedLoop:
     missing_login: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Starter:
+class Starter(msgspec.Struct, frozen=True, kw_only=True):
     """A first workflow, its agent and its check; `missing` says that no agent is installed.
 
     Without `check_found` the check is only an example.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from infloop.model.provider import AcpProvider, CliProvider, HttpProvider, Provider
     from infloop.model.values import JsonObject
     from infloop.policy.confinement import Confinement
+    from infloop.policy.leaks.guard import LeakGuard
     from infloop.policy.spending import Budget
     from infloop.providers.http.models import ModelList
     from infloop.runtime.approvals import Approvals
@@ -81,8 +84,7 @@ class Folders:
         return list(dict.fromkeys(found))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileResources:
+class FileResources(msgspec.Struct, frozen=True, kw_only=True):
     """What use cases need that work with files alone.
 
     `audit` opens the log at the first call. `program_of` returns the path of an agent's program,
@@ -113,12 +115,12 @@ class FileResources:
     scheduler: Scheduler | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resources(FileResources):
+class Resources(FileResources, frozen=True, kw_only=True):
     """Everything that use cases are given.
 
-    `service`, `workspaces` and `approvals` open what they return at the first call: a command that
-    only reads pays for nothing else. `driving` is the service if it is open already.
+    `service`, `workspaces`, `approvals` and `leaks` open what they return at the first call: a
+    command that only reads pays for nothing else. `driving` is the service if it is open already.
+    `leaks` is the guard that knows the secrets of this process.
     """
 
     store: Store
@@ -127,6 +129,7 @@ class Resources(FileResources):
     driving: Callable[[], RunService | None]
     workspaces: Callable[[], Awaitable[Workspaces]]
     approvals: Callable[[], Approvals]
+    leaks: Callable[[], LeakGuard]
     dispatcher: Dispatcher | None = None
 
     def serving(self, firing: TriggerFiring, scheduler: Scheduler) -> Resources:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import field
+from msgspec.structs import replace
 
 from infloop.application.models import Model
 from infloop.application.problems import ShownProblem, shown_problems

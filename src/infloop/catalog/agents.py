@@ -15,9 +15,10 @@ import errno
 import os
 import stat
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from infloop.model.provider import CliProvider
 
@@ -40,8 +41,7 @@ _FENCE = "---"
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-@dataclass(frozen=True, slots=True)
-class Agent:
+class Agent(msgspec.Struct, frozen=True):
     """An agent; `group` says who defined it."""
 
     name: str

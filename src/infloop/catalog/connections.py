@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.catalog.files import in_file, json_files, read_bounded
 from infloop.errors import Problem, UsageError
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".hermes.local.json", ".json")
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionFile:
+class ConnectionFile(msgspec.Struct, frozen=True):
     """A connection and its file; an invalid file has only problems."""
 
     id: str

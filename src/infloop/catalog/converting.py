@@ -7,8 +7,10 @@ something fails instead.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
+
+import msgspec
+from msgspec.structs import replace
 
 from infloop.catalog.files import read_bounded
 from infloop.catalog.loop_files import LOOP_SUFFIXES, is_loop_file, loop_file_id
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
     from infloop.model.workflow import Workflow
 
 
-@dataclass(frozen=True, slots=True)
-class Converted:
+class Converted(msgspec.Struct, frozen=True):
     """A workflow in the other language, and what the conversion leaves out."""
 
     text: str

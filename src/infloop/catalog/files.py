@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from infloop.errors import Problem, UsageError
 from infloop.model.reading import MAX_FILE_BYTES

@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 from infloop.errors import UsageError
 from infloop.model.reading import MAX_FILE_BYTES
@@ -40,8 +41,7 @@ MAX_FILES = 20_000
 """How many files of one folder are read."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(msgspec.Struct, frozen=True):
     """A file of an installation; without `data` it cannot be read, and `problem` says why."""
 
     kind: Kind

@@ -18,10 +18,11 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.catalog.files import read_bounded
 from infloop.catalog.loop_files import FolderTexts
@@ -51,8 +52,7 @@ MAX_RESULT_BYTES = 16 << 20
 MAX_PRINTED_BYTES = 4_000
 
 
-@dataclass(frozen=True, slots=True)
-class BuildPlace:
+class BuildPlace(msgspec.Struct, frozen=True):
     """Where files are built: a sandbox, an interpreter, and what must not be seen there.
 
     `environment` is the whole environment of the child, besides its language. `user` is the uid
@@ -68,8 +68,7 @@ class BuildPlace:
     timeout_ms: int = TIMEOUT_MS
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(msgspec.Struct, frozen=True):
     """A workflow file in Python after it was built, and what a person should know about that."""
 
     path: Path

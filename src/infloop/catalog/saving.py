@@ -9,8 +9,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.catalog.files import file_stats, find_in_folder, read_bounded
 from infloop.catalog.loop_files import LOOP_SUFFIXES, is_loop_file
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 _LOCK_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(msgspec.Struct, frozen=True):
     """A workflow that may be saved: its id, its content, and what is wrong with it."""
 
     id: str

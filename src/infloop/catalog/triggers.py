@@ -12,8 +12,9 @@ import json
 import secrets
 import stat
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from infloop.catalog.files import file_stats, find_in_folder, folder_state, json_files, read_bounded
 from infloop.errors import Problem, UsageError
@@ -35,8 +36,7 @@ _WRITE_EVERY_MS = 1_000
 _LOCK_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerFile:
+class TriggerFile(msgspec.Struct, frozen=True):
     """A trigger and its file; an invalid file has only problems."""
 
     id: str

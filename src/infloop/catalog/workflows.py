@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from infloop.catalog.files import find_in_folder, in_file, json_files, read_bounded
 from infloop.catalog.loop_files import LOOP_SUFFIXES, is_loop_file, loop_file_id, read_loop_file
@@ -39,8 +41,7 @@ FILE_SUFFIXES = (".json", *LOOP_SUFFIXES)
 PYTHON_SUFFIX = ".py"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowFile:
+class WorkflowFile(msgspec.Struct, frozen=True):
     """A workflow in one of the folders; an invalid file is listed with its problems."""
 
     id: str
@@ -57,8 +58,7 @@ class Called(NamedTuple):
     parsed: Parsed
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(msgspec.Struct, frozen=True):
     """Everything a run needs: a workflow and all it may call, as they were when they were read."""
 
     root: Workflow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,8 @@ def run_in_background(
     main: Callable[[argparse.Namespace, OnStarted], int], args: argparse.Namespace
 ) -> int:
     """Run a command that starts a run, and return when the run has started."""
+    import secrets
+
     from infloop import app
     from infloop.cli import call
     from infloop.cli.view.advice import short

@@ -63,7 +63,7 @@ def _loop_text(workflow: JsonObject) -> str:
     from infloop.model.loop_file.writing import write_loop_file
     from infloop.model.workflow import Workflow
 
-    made = Workflow.model_validate(workflow, by_alias=True, by_name=False)
+    made = Workflow.model_validate(workflow)
     return write_loop_file(made, made.id)
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from infloop.cli.answering import answer_questions
 from infloop.cli.interrupts import (
@@ -67,8 +68,7 @@ class View(Protocol):
         """Show the summary of a run that has settled."""
 
 
-@dataclass(slots=True)
-class _Display:
+class _Display(msgspec.Struct):
     """A run and how it is shown."""
 
     application: Application

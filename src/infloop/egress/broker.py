@@ -20,8 +20,11 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from infloop.egress.client import Client, Destination
 from infloop.egress.key_redaction import KeyRedactor
@@ -127,8 +130,7 @@ class Account:
         return self.routes or ROUTES[self.dialect]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A call that may be made."""
 
     account: Account

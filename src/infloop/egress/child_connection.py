@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.egress.broker import PREFIX, Broker, CallRefused, error_body, is_warm_up
 from infloop.egress.client import Client
@@ -58,8 +59,7 @@ _STATUS: dict[EgressFailure, int] = {
 }
 
 
-@dataclass(slots=True)
-class ProxyContext:
+class ProxyContext(msgspec.Struct):
     """What all connections of a proxy share. `token` is empty if the listener is private."""
 
     allowed: HostPolicy
@@ -73,7 +73,7 @@ class ProxyContext:
     on_ended: Callable[[ConnectionEnded], None]
     deadline: float
     hidden_names_allowed: bool = False
-    relays: set[Relay] = field(default_factory=set)
+    relays: set[Relay] = msgspec.field(default_factory=set)
 
 
 class Refused(Exception):
@@ -94,8 +94,7 @@ class UpstreamFailed(Exception):
         self.status = status
 
 
-@dataclass(slots=True)
-class _Traffic:
+class _Traffic(msgspec.Struct):
     """What an allowed connection carried."""
 
     sent: int = 0

@@ -17,8 +17,9 @@ import functools
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 from infloop.egress.resolve import SystemLookup
 from infloop.errors import EgressError
@@ -49,8 +50,7 @@ _MAX_CONNECTIONS = 100
 _IDLE_S = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(msgspec.Struct, frozen=True):
     """One destination of a client; `private_ok` if it may be on this machine or network."""
 
     scheme: Scheme
@@ -91,8 +91,7 @@ class Destinations:
         return f"{host} has a {found} address" if found and not private_ok else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """A response whose body is still being received. Header names are in lower case."""
 
     status: int

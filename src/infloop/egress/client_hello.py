@@ -9,7 +9,8 @@ ClientHello, which cannot be told apart; it is allowed for a browser whose reque
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+import msgspec
 
 from infloop.model.hosts import is_address
 
@@ -30,8 +31,7 @@ class NotHello(Exception):
     """The data is not an acceptable ClientHello; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(msgspec.Struct, frozen=True):
     """The visible server name of a ClientHello, and whether another one is encrypted."""
 
     server_name: str

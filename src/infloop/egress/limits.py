@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyLimits:
+class ProxyLimits(msgspec.Struct, frozen=True):
     """Limits of one proxy; times in seconds, sizes in bytes.
 
     A call may wait for `budget_s` while others hold the rest of the budget. `buffered_bodies`

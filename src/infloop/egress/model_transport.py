@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import httpx2
+import msgspec
 
 from infloop.egress.client import Client, Destination
 from infloop.errors import EgressError, InfloopError
@@ -44,8 +44,7 @@ _SENT = frozenset(
 _OVERLOADED = frozenset((429, 500, 502, 503, 504, 529))
 
 
-@dataclass(frozen=True, slots=True)
-class FailedResponse:
+class FailedResponse(msgspec.Struct, frozen=True):
     """An error response: its status, its headers, and the beginning of its body."""
 
     status: int

@@ -16,8 +16,9 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 from infloop.errors import EgressError
 from infloop.model.hosts import DEFAULT_PORTS, parse_authority, parse_url
@@ -52,16 +53,14 @@ _HOP_BY_HOP = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why a request is refused, and the status of the response."""
 
     status: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """The head of a request; field names are in lower case, values unchanged."""
 
     method: str
@@ -91,23 +90,20 @@ class Head:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Tunnel:
+class Tunnel(msgspec.Struct, frozen=True):
     """Open a tunnel to a host."""
 
     host: str
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(msgspec.Struct, frozen=True):
     """Forward a plain HTTP request to a host."""
 
     place: HttpUrl
 
 
-@dataclass(frozen=True, slots=True)
-class Local:
+class Local(msgspec.Struct, frozen=True):
     """A request for the proxy itself."""
 
     path: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from infloop.model.hosts import authority
 from infloop.policy.hosts import HostVerdict
@@ -32,8 +33,7 @@ RefusalCause: TypeAlias = Literal[
 """Why a connection was refused, as a keyword; empty if it was not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """A decision about a connection of a child. `host` is empty if it could not be parsed.
 
     An allowed connection can be refused later, when it is used for something else.
@@ -53,8 +53,7 @@ class Decision:
         return f"{self.verdict} {where}, {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionEnded:
+class ConnectionEnded(msgspec.Struct, frozen=True):
     """The end of an allowed connection: what it carried, and why it was ended, if by us."""
 
     number: int

@@ -7,7 +7,6 @@ handle, roots of branches, parsed templates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -42,8 +41,7 @@ class GraphNode(NamedTuple):
     templates: Sequence[ConfigTemplate] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(msgspec.Struct, frozen=True):
     """One workflow."""
 
     id: str
@@ -52,12 +50,11 @@ class Graph:
     nodes: Mapping[str, GraphNode]
     globals: JsonObject
     inputs: tuple[JsonObject, ...]
-    parallels_around: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    parallels_around: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     strict: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(msgspec.Struct, frozen=True):
     """All the workflows of one run."""
 
     root: str

@@ -11,6 +11,7 @@ so they must not change.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -118,7 +119,11 @@ class State(msgspec.Struct, omit_defaults=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder: msgspec.json.Decoder[State] = msgspec.json.Decoder(State)
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[State]:
+    return msgspec.json.Decoder(State)
 
 
 def encode_state(state: State) -> bytes:
@@ -128,4 +133,4 @@ def encode_state(state: State) -> bytes:
 
 def decode_state(data: bytes) -> State:
     """Return the state that `encode_state` wrote."""
-    return _decoder.decode(data)
+    return _decoder().decode(data)

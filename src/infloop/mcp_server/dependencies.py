@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.mcp_server.slots import Slots
 
@@ -14,9 +15,8 @@ MAX_WAITS = 64
 """How many calls may wait for runs at once, of all clients together."""
 
 
-@dataclass(frozen=True, slots=True)
-class McpDependencies:
+class McpDependencies(msgspec.Struct, frozen=True):
     """The use cases, and a bound on waiting calls."""
 
     application: Application
-    waits: Slots = field(default_factory=lambda: Slots(MAX_WAITS))
+    waits: Slots = msgspec.field(default_factory=lambda: Slots(MAX_WAITS))

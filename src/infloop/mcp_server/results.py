@@ -75,12 +75,17 @@ async def read_result(mcp: McpDependencies, given: WhichResult, _: Call) -> Json
 async def read_diff(mcp: McpDependencies, given: WhichDiff, _: Call) -> JsonObject:
     """Return what a run, or one step or round of it, changed in files, as a unified diff.
 
-    `protected` names changed files that other programs act on without being asked. `leftOut` names
-    changed files that are not shown, with the reason.
+    `protected` names changed files that other programs act on without being asked. `secrets` names
+    files to which a secret was added, which is redacted. `leftOut` names changed files that are not
+    shown, with the reason.
     """
     run = await _begun(mcp, given.run_id)
     diff = await mcp.application.history.diff(
-        run.run_id, given.step, everything=given.everything, include=given.include
+        run.run_id,
+        given.step,
+        everything=given.everything,
+        include=given.include,
+        redacted=True,
     )
     changed = [each for each in diff.directories if each.changed]
     text = "".join(f"# in {each.directory}\n{each.patch}" for each in changed)
@@ -93,10 +98,15 @@ async def read_diff(mcp: McpDependencies, given: WhichDiff, _: Call) -> JsonObje
         "protected": [
             f"{path} ({why})" for each in changed for path, why in each.protected.items()
         ],
+        "secrets": [
+            f"{path} ({', '.join(names)})"
+            for each in changed
+            for path, names in each.secrets.items()
+        ],
         "leftOut": [*left_out[:MOST_LEFT_OUT]],
         **_page(text, given),
     }
-    return with_untrusted(answer, "text", "protected", "leftOut")
+    return with_untrusted(answer, "text", "protected", "secrets", "leftOut")
 
 
 async def _begun(mcp: McpDependencies, run_id: str) -> RunSummary:

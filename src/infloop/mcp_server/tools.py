@@ -6,9 +6,9 @@ JSON object, or raises an error of infloop whose text says what to do instead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
@@ -26,8 +26,7 @@ OLD_PREFIXES = ("infinite_loop_", "inflooop_")
 """Prefixes of the same tools in Infinite Loop; calls by these names work too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One call of a tool; `tell` reports progress to a client that asked for it."""
 
     arguments: JsonObject
@@ -35,8 +34,7 @@ class Call:
     tell: Callable[[float, str], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True):
     """Something a client can call. A call that changes something is never interrupted."""
 
     name: str

@@ -7,8 +7,9 @@ is broken is left out and breaks no other.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.application.models import to_json
 from infloop.errors import UsageError, WorkflowError
@@ -114,8 +115,7 @@ def _property(spec: InputSpec) -> JsonObject:
 # -- starting --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
+class _Start(msgspec.Struct, frozen=True):
     """Puts a run of one workflow into the queue."""
 
     workflow_id: str

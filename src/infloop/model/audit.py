@@ -149,7 +149,8 @@ EVENTS: Mapping[EventName, EventKind] = {
         "A connection of a step's child was refused; the outcome says why. Repetitions are counted."
     ),
     "leak.found": EventKind(
-        "A step said a secret; the details name the detectors, the outcome the mode of the guard."
+        "A step said a secret, or `apply` found one in the changes; the details name the "
+        "detectors, the outcome the mode of the guard."
     ),
     "tool.called": EventKind(
         "A model calls a tool; the details have its name, its capabilities and a digest of its "

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict
-
 from infloop.model.definition import parse_definition
 from infloop.model.provider import Auth, HttpProvider
-from infloop.model.schema import Document, FileModel, Whole, field, publish, required
+from infloop.model.schema import Document, FileModel, Whole, field, publish
 from infloop.model.texts import BareHost
+from infloop.model.type_checks import After
 
 if TYPE_CHECKING:
     from infloop.errors import Problem
@@ -34,16 +33,17 @@ def _port_number(value: int) -> int:
 class ConnectionPort(FileModel):
     """A model server on one port."""
 
-    model_config = required("port")
+    required_keys = ("port",)
 
-    port: Annotated[Whole, AfterValidator(_port_number)] = field(0, "Port", "1 to 65535.")
+    port: Annotated[Whole, After(_port_number)] = field(0, "Port", "1 to 65535.")
     profile: str | None = field(None, "Profile", "The model that answers there.")
 
 
 class Connection(Document):
     """A machine with Hermes model servers; each port becomes an HTTP provider."""
 
-    model_config = ConfigDict(title="Connection", **required("label", "host", "ports"))
+    model_title = "Connection"
+    required_keys = ("label", "host", "ports")
 
     id: str | None = field(None, "Id", "Its file's name.")
     label: str = field("", "Label", "What the console shows.")

@@ -9,9 +9,10 @@ punycode.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from infloop.errors import EgressError
 
@@ -77,8 +78,7 @@ def _port(digits: str, text: str) -> int:
     return int(digits)
 
 
-@dataclass(frozen=True, slots=True)
-class HttpUrl:
+class HttpUrl(msgspec.Struct, frozen=True):
     """A parsed http(s) URL; `target` is its path and query."""
 
     scheme: Scheme

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.model.patterns import BadPattern, compile_pattern
 from infloop.model.problems import short_repr
@@ -21,8 +22,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)  # noqa: TID251
 _NO_NAME = re.compile(r"[^A-Za-z0-9_]", re.ASCII)  # noqa: TID251
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCheck:
+class NodeCheck(msgspec.Struct, frozen=True):
     """The check of one node.
 
     `place` is where the node is in the file; fields are named relative to it. `providers` are the

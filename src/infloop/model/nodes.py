@@ -19,15 +19,12 @@ from __future__ import annotations
 from typing import (
     TYPE_CHECKING,
     Annotated,
-    Any,
     ClassVar,
     Literal,
     NamedTuple,
     TypeAlias,
     get_args,
 )
-
-from pydantic import ConfigDict, Field
 
 from infloop.model.problems import short_repr
 from infloop.model.schema import (
@@ -41,8 +38,8 @@ from infloop.model.schema import (
     Variables,
     Whole,
     field,
-    required,
 )
+from infloop.model.type_checks import ChosenBy
 from infloop.model.values import JsonObject, JsonValue, as_text
 
 if TYPE_CHECKING:
@@ -135,6 +132,10 @@ class NodeBase(FileModel):
     # say what a file without a field means.
     new_config: ClassVar[JsonObject] = {}
 
+    required_keys = ("id", "type")
+    # Only containers have children.
+    unpublished_fields = frozenset({"children"})
+
     id: str = field("", "Id", "The node's name; references use it: {{id.output}}.")
     label: str | None = field(None, "Label", "What the console shows instead of the id.")
     position: Position = field(Position(), "Position", "Where the node is drawn.")
@@ -206,14 +207,6 @@ class NodeBase(FileModel):
         """Report a configuration with which the node could not do its work."""
 
 
-def _leaf_schema(schema: dict[str, Any]) -> None:
-    schema["properties"].pop("children")
-    schema["required"] = ["id", "type"]
-
-
-LEAF = ConfigDict(json_schema_extra=_leaf_schema)
-
-
 class NoConfig(FileModel):
     """Nothing to configure."""
 
@@ -221,7 +214,7 @@ class NoConfig(FileModel):
 class StartNode(NodeBase):
     """Where a run begins."""
 
-    model_config = ConfigDict(title="Start", **LEAF)
+    model_title = "Start"
     stamp = "STA"
     handles = ("next",)
     is_start = True
@@ -242,7 +235,7 @@ class EndConfig(FileModel):
 class EndNode(NodeBase):
     """Ends the run, or the branch or called workflow it is in, through all loops around it."""
 
-    model_config = ConfigDict(title="End", **LEAF)
+    model_title = "End"
     stamp = "END"
     summary = ("outcome",)
     handles = ()
@@ -363,7 +356,7 @@ class AgentConfig(FileModel):
 class AgentNode(NodeBase):
     """Asks an agent (a CLI, an HTTP model or a script of turns) to do something."""
 
-    model_config = ConfigDict(title="Agent", **LEAF)
+    model_title = "Agent"
     group = "Agents"
     stamp = "AGT"
     summary = ("providerId", "prompt")
@@ -470,7 +463,7 @@ class ScriptConfig(FileModel):
 class ScriptNode(NodeBase):
     """Runs inline Python or TypeScript."""
 
-    model_config = ConfigDict(title="Script", **LEAF)
+    model_title = "Script"
     group = "Scripts"
     stamp = "SCR"
     summary = ("language", "code")
@@ -636,7 +629,7 @@ class ConditionConfig(FileModel):
 class ConditionNode(NodeBase):
     """Met or not met. Directly in a loop, met ends the loop and not met begins the next round."""
 
-    model_config = ConfigDict(title="Condition", **LEAF)
+    model_title = "Condition"
     stamp = "CND"
     summary = ("kind", "sentinel.pattern", "command.cmd", "judge.rubric", "dev.page")
     handles = ("met", "not_met", "error")
@@ -729,7 +722,7 @@ class CommandConfig(Command):
 class CommandNode(NodeBase):
     """Runs a command that must succeed."""
 
-    model_config = ConfigDict(title="Command", **LEAF)
+    model_title = "Command"
     group = "Scripts"
     stamp = "CMD"
     summary = ("cmd",)
@@ -796,7 +789,8 @@ class LoopConfig(FileModel):
 class LoopNode(NodeBase):
     """Repeats its children, from the first on, until a condition is met or rounds run out."""
 
-    model_config = ConfigDict(title="Loop", **required("id", "type"))
+    model_title = "Loop"
+    unpublished_fields = frozenset()
     stamp = "LOP"
     summary = ("maxIterations",)
     handles = ("next", "exhausted", "error")
@@ -850,7 +844,7 @@ class BranchConfig(FileModel):
 class BranchNode(NodeBase):
     """Goes one way or the other."""
 
-    model_config = ConfigDict(title="If", **LEAF)
+    model_title = "If"
     stamp = "BRN"
     summary = ("lhs", "op", "rhs")
     handles = ("true", "false", "error")
@@ -892,7 +886,8 @@ class ParallelConfig(FileModel):
 class ParallelNode(NodeBase):
     """Runs its branches at the same time. A branch begins at each child no sibling leads to."""
 
-    model_config = ConfigDict(title="Parallel", **required("id", "type"))
+    model_title = "Parallel"
+    unpublished_fields = frozenset()
     stamp = "PAR"
     summary = ("mode",)
     handles = ("all_done", "first_done", "quorum_met", "error")
@@ -960,7 +955,7 @@ class SubworkflowConfig(FileModel):
 class SubworkflowNode(NodeBase):
     """Calls another workflow, which sees only what it is passed."""
 
-    model_config = ConfigDict(title="Subworkflow", **LEAF)
+    model_title = "Subworkflow"
     stamp = "SUB"
     summary = ("workflowId",)
     outputs: ClassVar[Mapping[str, str]] = {"status": "How it ended.", **ERROR_MESSAGE}
@@ -1004,7 +999,7 @@ class JudgeConfig(FileModel):
 class JudgeNode(NodeBase):
     """Asks a model which of several candidates is best."""
 
-    model_config = ConfigDict(title="Judge", **LEAF)
+    model_title = "Judge"
     group = "Agents"
     stamp = "JDG"
     summary = ("criteria",)
@@ -1068,7 +1063,7 @@ class ApprovalConfig(FileModel):
 class ApprovalNode(NodeBase):
     """Waits until a person allows or denies something."""
 
-    model_config = ConfigDict(title="Approval", **LEAF)
+    model_title = "Approval"
     stamp = "APR"
     summary = ("question",)
     outputs: ClassVar[Mapping[str, str]] = {
@@ -1103,7 +1098,7 @@ class SidenoteConfig(FileModel):
 class SidenoteNode(NodeBase):
     """A note on the canvas."""
 
-    model_config = ConfigDict(title="Sidenote", **LEAF)
+    model_title = "Sidenote"
     group = "Notes"
     stamp = "NTE"
     summary = ("text",)
@@ -1130,7 +1125,7 @@ Node: TypeAlias = Annotated[
     | JudgeNode
     | ApprovalNode
     | SidenoteNode,
-    Field(discriminator="type"),
+    ChosenBy("type"),
 ]
 """All node types."""
 

@@ -6,10 +6,9 @@ whether the result makes sense.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from pydantic import ValidationError
+import msgspec
 
 from infloop.model.nodes import NODE_MODELS, SidenoteNode
 from infloop.model.positions import JsonSource, at_the_top
@@ -17,6 +16,7 @@ from infloop.model.problem_subjects import with_subjects
 from infloop.model.problems import Report, short_repr
 from infloop.model.reading import load_json, read_object
 from infloop.model.schema import Model, fit
+from infloop.model.type_checks import ValidationError
 from infloop.model.values import as_text
 from infloop.model.workflow import Edge, Workflow
 
@@ -31,8 +31,7 @@ MAX_NODES = 10_000
 MAX_EDGES = 4 * MAX_NODES
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(msgspec.Struct, frozen=True):
     """A workflow file, as far as it could be read.
 
     If `problems` has an error, the workflow can be checked but not run. `unknown` holds the ids of
@@ -47,7 +46,7 @@ class Parsed:
     unknown: frozenset[str] = frozenset()
     source: Source | None = None
     files: tuple[str, ...] = ()
-    content: JsonObject = field(default_factory=dict)
+    content: JsonObject = msgspec.field(default_factory=dict)
 
     @property
     def usable(self) -> bool:
@@ -84,7 +83,7 @@ def parse_content(
     known = {key: value for key, value in raw.items() if key != "triggers"}
     unknown: set[str] = set()
     try:
-        workflow = Workflow.model_validate(known, by_alias=True, by_name=False)
+        workflow = Workflow.model_validate(known)
     except ValidationError:
         workflow = _salvage(known, report, unknown)
     if expected_id is not None and workflow.id != expected_id:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import ConfigDict
-
 from infloop.model.definition import parse_definition
 from infloop.model.problems import short_repr
-from infloop.model.schema import Document, FileModel, Whole, field, publish, required
+from infloop.model.schema import Document, FileModel, Whole, field, publish
 from infloop.model.template import Template
 from infloop.model.texts import HeaderName, unless_empty
 from infloop.model.values import JsonValue
@@ -58,7 +56,7 @@ class Signature(FileModel):
 
     protects = True
 
-    model_config = required("header", "scheme")
+    required_keys = ("header", "scheme")
 
     header: HeaderName = field("", "Header", "The header that holds the signature.")
     scheme: SchemeName = field(
@@ -107,7 +105,7 @@ class Signature(FileModel):
 class EventField(FileModel):
     """A value in the requests of an event."""
 
-    model_config = required("path", "type")
+    required_keys = ("path", "type")
 
     path: str = field("", "Path", "Its path, such as body.action.")
     type: Literal["string", "number", "boolean", "array", "object"] = field(
@@ -119,7 +117,7 @@ class EventField(FileModel):
 class EventSpec(FileModel):
     """An event of a sender."""
 
-    model_config = required("type", "displayName")
+    required_keys = ("type", "displayName")
 
     type: str = field("", "Type", "The value of the event header.")
     display_name: str = field("", "Name", "What the console shows.")
@@ -130,7 +128,8 @@ class EventSpec(FileModel):
 class Plugin(Document):
     """A sender of webhooks: its events and how it signs them."""
 
-    model_config = ConfigDict(title="Webhook plugin", **required("id", "displayName", "events"))
+    model_title = "Webhook plugin"
+    required_keys = ("id", "displayName", "events")
 
     id: Annotated[str, unless_empty(_plugin_id)] = field("", "Id", "The name triggers use.")
     display_name: str = field("", "Name", "What the console shows.")

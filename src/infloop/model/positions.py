@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from contextlib import suppress
-from dataclasses import replace
 from json import JSONDecodeError, JSONDecoder
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from msgspec.structs import replace
 
 from infloop.model.problems import short_repr
 

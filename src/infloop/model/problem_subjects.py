@@ -6,8 +6,9 @@ node instead, and the field, also if the field is missing in the file.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from infloop.model.problems import short_repr
 

@@ -6,9 +6,10 @@ compares a limited number of words to guess what was meant.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from infloop.errors import Problem
 

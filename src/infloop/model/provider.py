@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
-from pydantic import ConfigDict
-
 from infloop.model.definition import parse_definition
 from infloop.model.problems import short_repr
-from infloop.model.schema import Document, FileModel, Whole, field, publish, required
+from infloop.model.schema import Document, FileModel, Whole, field, publish
 from infloop.model.texts import (
     BaseUrl,
     Endpoint,
@@ -57,7 +55,7 @@ class Brokered(FileModel):
 
     protects = True
 
-    model_config = required("dialect", "keyVariable", "baseUrl")
+    required_keys = ("dialect", "keyVariable", "baseUrl")
 
     dialect: Literal["anthropic", "openai"] = field(
         "anthropic", "Dialect", "The API whose calls may be made with the key: anthropic or openai."
@@ -137,9 +135,8 @@ class ProgramProvider(ProviderBase):
 class CliProvider(ProgramProvider):
     """An agent that is a program."""
 
-    model_config = ConfigDict(
-        title="Provider: program", **required("id", "label", "description", "bin")
-    )
+    model_title = "Provider: program"
+    required_keys = ("id", "label", "description", "bin")
 
     transport: Literal["cli"] = field("cli", "Transport", "cli")
     bin: str = field("", "Program", "Its name on PATH, or its path.")
@@ -198,9 +195,8 @@ class Permissions(FileModel):
 class AcpProvider(ProgramProvider):
     """An agent that is a program and speaks the Agent Client Protocol on its standard streams."""
 
-    model_config = ConfigDict(
-        title="Provider: ACP", **required("id", "label", "description", "transport", "bin")
-    )
+    model_title = "Provider: ACP"
+    required_keys = ("id", "label", "description", "transport", "bin")
 
     transport: Literal["acp"] = field("acp", "Transport", "acp")
     bin: str = field("", "Program", "Its name on PATH, or its path.")
@@ -215,7 +211,7 @@ class Auth(FileModel):
 
     protects = True
 
-    model_config = required("type")
+    required_keys = ("type",)
 
     type: Literal["bearer", "x-api-key"] = field(
         "bearer", "Type", "bearer (an Authorization header) or x-api-key (a header of that name)."
@@ -227,7 +223,7 @@ class Auth(FileModel):
 class Profile(FileModel):
     """A model that an HTTP provider offers."""
 
-    model_config = required("id")
+    required_keys = ("id",)
 
     id: str = field("", "Id", "The model's name.")
     label: str | None = field(None, "Label", "What the console shows.")
@@ -236,10 +232,8 @@ class Profile(FileModel):
 class HttpProvider(ProviderBase):
     """A model behind an HTTP API: OpenAI-compatible, OpenAI's own, or Anthropic's."""
 
-    model_config = ConfigDict(
-        title="Provider: HTTP",
-        **required("id", "label", "description", "transport", "baseUrl", "endpoint"),
-    )
+    model_title = "Provider: HTTP"
+    required_keys = ("id", "label", "description", "transport", "baseUrl", "endpoint")
 
     transport: Literal["http"] = field("http", "Transport", "http")
     base_url: BaseUrl = field("", "Base URL", "Where the API is, such as http://127.0.0.1:8080/v1.")
@@ -279,9 +273,8 @@ class HttpProvider(ProviderBase):
 class ScriptedProvider(ProviderBase):
     """A file of turns that plays an agent: for demos, documents and tests."""
 
-    model_config = ConfigDict(
-        title="Provider: scripted", **required("id", "label", "description", "transport", "script")
-    )
+    model_title = "Provider: scripted"
+    required_keys = ("id", "label", "description", "transport", "script")
 
     transport: Literal["scripted"] = field("scripted", "Transport", "scripted")
     script: str = field("", "Script", "The file of turns, in the folder of this file.")
@@ -290,9 +283,8 @@ class ScriptedProvider(ProviderBase):
 class BuiltinProvider(ProviderBase):
     """infloop's own agent: a model of the settings' tables, and tools behind one gate."""
 
-    model_config = ConfigDict(
-        title="Provider: built-in agent", **required("id", "label", "description", "transport")
-    )
+    model_title = "Provider: built-in agent"
+    required_keys = ("id", "label", "description", "transport")
 
     transport: Literal["builtin"] = field("builtin", "Transport", "builtin")
 

@@ -5,6 +5,7 @@ A field that may hold `{{references}}` is declared with `template=True`.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from infloop.model.inputs import resolve_inputs
@@ -17,9 +18,8 @@ from infloop.model.walk import every_node
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pydantic.fields import FieldInfo
-
     from infloop.model.nodes import Node, NodeBase
+    from infloop.model.records import FieldInfo
     from infloop.model.schema import FileModel, TextUse
     from infloop.model.values import JsonObject, JsonValue
     from infloop.model.workflow import Workflow
@@ -57,12 +57,12 @@ class ConfigTemplate(NamedTuple):
 def _template_fields(
     config: type[FileModel], prefix: tuple[str, ...] = ()
 ) -> Iterator[TemplateField]:
-    for name, info in config.model_fields.items():
-        path = (*prefix, info.alias or name)
+    for info in config.model_fields.values():
+        path = (*prefix, info.alias)
         part = part_model(info.annotation)
         if part is not None:
             yield from _template_fields(part, path)
-        elif isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("template"):
+        elif info.template:
             many = str(info.annotation).startswith(("dict", "tuple"))
             yield TemplateField(path, many, _use(info))
 
@@ -75,9 +75,11 @@ def _config_model(node: type[NodeBase]) -> type[FileModel]:
     return cast("type[FileModel]", node.model_fields["config"].annotation)
 
 
-TEMPLATE_FIELDS: Mapping[str, tuple[TemplateField, ...]] = {
-    kind: tuple(_template_fields(_config_model(model))) for kind, model in NODE_MODELS.items()
-}
+@cache
+def template_fields(node_type: str) -> tuple[TemplateField, ...]:
+    """Return where the configuration of a node type may hold references."""
+    model = NODE_MODELS.get(node_type)
+    return tuple(_template_fields(_config_model(model))) if model is not None else ()
 
 
 def template_texts(node_type: str, config: Mapping[str, JsonValue]) -> Iterator[ConfigText]:
@@ -92,7 +94,7 @@ def _texts(
     node_type: str, config: Mapping[str, JsonValue]
 ) -> Iterator[tuple[tuple[str, ...], str, TextUse]]:
     unused = _unused(node_model(node_type), config)
-    for path, many, use in TEMPLATE_FIELDS.get(node_type, ()):
+    for path, many, use in template_fields(node_type):
         if unused and path[0] in unused:
             continue
         value = config.get(path[0])
@@ -133,7 +135,7 @@ def config_templates(node_type: str, config: Mapping[str, JsonValue]) -> list[Co
 
 def node_templates(node: Node) -> list[ConfigTemplate]:
     """Return every text of a node that holds a reference."""
-    if not TEMPLATE_FIELDS[node.type]:
+    if not template_fields(node.type):
         return []
     return config_templates(node.type, node.config.to_json())
 

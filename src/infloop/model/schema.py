@@ -10,35 +10,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, Union
-from typing import get_args as type_arguments
-from typing import get_origin as type_origin
-
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    Strict,
-    TypeAdapter,
-    ValidationError,
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
 )
-from pydantic import model_validator as validator
-from pydantic.alias_generators import to_camel
+from typing import get_args as type_arguments
 
 from infloop.errors import Problem
 from infloop.model.problems import MAX_PROBLEMS, place_of, short_repr
+from infloop.model.records import FieldInfo, Record, Widget, WidgetName
+from infloop.model.type_checks import WRONG, After, Before, Mistake, union_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from pydantic import GetJsonSchemaHandler
-    from pydantic_core import CoreSchema, ErrorDetails
 
     from infloop.errors import Severity
     from infloop.model.problems import Report
@@ -72,44 +63,15 @@ def _short_enough(value: int) -> int:
     return value
 
 
-WidgetName: TypeAlias = Literal[
-    "agent",
-    "code",
-    "directory",
-    "duration",
-    "pattern",
-    "profile",
-    "provider",
-    "shell",
-    "text",
-    "variables",
-    "workflow",
-]
-"""How a form edits a field, where its type does not say so; `text` has several lines."""
-
-
-@dataclass(frozen=True, slots=True)
-class Widget:
-    """Says in the JSON Schema of a type how a form edits it."""
-
-    name: WidgetName
-
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return {**handler(core), "widget": self.name}
-
-
-Whole = Annotated[int, Strict(), BeforeValidator(_whole), AfterValidator(_in_range)]
-Milliseconds = Annotated[Whole, AfterValidator(_short_enough), Widget("duration")]
-Number = Annotated[float, Strict(), AfterValidator(_in_range)]
-Flag = Annotated[bool, Strict()]
+Whole = Annotated[int, Before(_whole), After(_in_range)]
+Milliseconds = Annotated[Whole, After(_short_enough), Widget("duration")]
+Number = Annotated[float, After(_in_range)]
+Flag: TypeAlias = bool
 
 TextUse: TypeAlias = Literal["text", "shell", "variable", "pattern", "selector"]
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class Used(NamedTuple):
     """What a text with references is used for, where that decides how a value is put in.
 
     shell      a shell line: a value becomes a variable in the `env` next to it, never shell text
@@ -147,43 +109,26 @@ def field(
     widget       how a form edits the field
     exclude_if   says which values need not be written
     """
-    extra: dict[str, Any] = {"template": True} if template else {}
-    if file:
-        extra["file"] = True
-    if secret:
-        extra["writeOnly"] = True
-    if widget:
-        extra["widget"] = widget
-    return Field(
+    return FieldInfo(
         default,
-        alias=alias,
-        title=title,
-        description=description,
-        repr=not secret,
+        title,
+        description,
+        alias=alias or "",
+        template=template,
+        file=file,
+        secret=secret,
+        widget=widget,
         exclude_if=exclude_if,
-        json_schema_extra=extra or None,
     )
 
 
-def required(*keys: str) -> ConfigDict:
-    """Declare the keys that a file needs; `report_missing` reports the missing ones."""
-    return ConfigDict(json_schema_extra={"required": list(keys)})
-
-
-class FileModel(BaseModel):
+class FileModel(Record):
     """A part of a file. Keys are camelCase in the file and snake_case in Python.
 
     Every field has a default, so that missing fields can be reported together with all other
-    problems. null means missing, and so does an empty string in a field that is not a string.
+    problems; `required_keys` names those that a file needs. null means missing, and so does an
+    empty string in a field that is not a string.
     """
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        extra="forbid",
-        frozen=True,
-        validate_by_alias=True,
-        validate_by_name=True,
-    )
 
     # What a loop file calls a field, and its default there, where these differ from the JSON file.
     loop_names: ClassVar[Mapping[str, str]] = {}
@@ -193,24 +138,23 @@ class FileModel(BaseModel):
     protects: ClassVar[bool] = False
     protective_fields: ClassVar[frozenset[str]] = frozenset()
 
-    @validator(mode="before")
     @classmethod
-    def _drop_blanks(cls, raw: object) -> object:
-        if not isinstance(raw, dict):
-            return raw
+    def alias_of(cls, name: str) -> str:
+        first, *rest = name.split("_")
+        return first + "".join(map(str.capitalize, rest))
+
+    @classmethod
+    def prepare(cls, raw: dict[str, Any]) -> dict[str, Any]:
+        """Drop what means missing."""
         values = raw.values()
         if None not in values and "" not in values:
             return raw
-        texts = _text_keys(cls)
+        texts = _text_keys(cls)  # type: ignore[arg-type]  # mypy takes the hash of instances
         return {
             key: value
             for key, value in raw.items()
             if value is not None and (value != "" or key in texts)
         }
-
-    def to_json(self) -> JsonObject:
-        """Return the plain JSON form, with defaults filled in."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class Document(FileModel):
@@ -223,18 +167,12 @@ class Document(FileModel):
 
 @cache
 def _text_keys(model: type[FileModel]) -> frozenset[str]:
-    """Return the keys whose values may be strings, in both spellings."""
-    keys: set[str] = set()
-    for name, info in model.model_fields.items():
-        if str in _alternatives(info.annotation) or info.annotation is Any:
-            keys.update((name, info.alias or name))
-    return frozenset(keys)
-
-
-def _alternatives(annotation: object) -> tuple[object, ...]:
-    if type_origin(annotation) in (Union, UnionType):
-        return type_arguments(annotation)
-    return (annotation,)
+    """Return the keys whose values may be strings."""
+    return frozenset(
+        info.alias
+        for info in model.model_fields.values()
+        if info.annotation is Any or str in union_members(info.annotation)
+    )
 
 
 # -- fitting ---------------------------------------------------------------------------------
@@ -261,32 +199,32 @@ def fit(
     is always an error. None means that nothing could be used.
     """
     for _ in range(_FITTING_ROUNDS):
-        try:
-            return model.model_validate(raw, by_alias=True, by_name=False)
-        except ValidationError as error:
-            if error.error_count() > MAX_PROBLEMS:
-                report.error(place or "file", f"holds {error.error_count()} mistakes")
-                return None
-            details = error.errors(include_url=False)
-        for detail in details:
-            _report(model, detail, report, place, unknown_keys)
-        if not all(detail["loc"] for detail in details):
+        mistakes: list[Mistake] = []
+        made: Model = model.checked(raw, mistakes)
+        if made is not WRONG:
+            return made
+        if len(mistakes) > MAX_PROBLEMS:
+            report.error(place or "file", f"holds {len(mistakes)} mistakes")
             return None
-        raw = _without(raw, [detail["loc"] for detail in details])
+        for mistake in mistakes:
+            _report(model, mistake, report, place, unknown_keys)
+        if not all(mistake.loc for mistake in mistakes):
+            return None
+        raw = _without(raw, [mistake.loc for mistake in mistakes])
     return None
 
 
 def _report(
     model: type[FileModel],
-    detail: ErrorDetails,
+    mistake: Mistake,
     report: Report,
     place: str,
     unknown_keys: Severity,
 ) -> None:
-    loc = detail["loc"]
+    loc = mistake.loc
     severity: Severity = "error"
     unsafe = _is_protection(model, loc)
-    if detail["type"] == "extra_forbidden":
+    if mistake.kind == "unknown":
         part, key = _part_at(model, loc[:-1]), str(loc[-1])
         unsafe = unsafe or part is None or _may_protect(part, key)
         severity = "error" if unsafe else unknown_keys
@@ -294,41 +232,27 @@ def _report(
         message, hint = f"unknown field {short_repr(loc[-1])}", report.guess(key, known)
         loc = loc[:-1]
     else:
-        message, hint = _explain(detail, report)
+        message, hint = _explain(mistake, report)
     inside = place_of(loc)
     where = f"{place} {inside}" if place and inside else place or inside or "file"
     report.add(Problem(where, message, hint, severity, unsafe=unsafe))
-
-
-_EXPECTED = {
-    "bool_type": "true or false",
-    "dict_type": "an object",
-    "float_type": "a number",
-    "int_from_float": "a whole number",
-    "int_type": "a whole number",
-    "list_type": "a list",
-    "model_attributes_type": "an object",
-    "model_type": "an object",
-    "string_type": "text",
-    "tuple_type": "a list",
-}
 
 
 # A message about these must not contain their values.
 _SECRET_KEYS = frozenset({"auth", "previousSecret", "secret", "token"})
 
 
-def _explain(detail: ErrorDetails, report: Report) -> tuple[str, str]:
-    kind, given = detail["type"], detail["input"]
-    if kind in _EXPECTED:
-        hidden = not _SECRET_KEYS.isdisjoint(detail["loc"])
-        return f"expected {_EXPECTED[kind]}" + ("" if hidden else f", got {short_repr(given)}"), ""
-    if kind == "literal_error":
-        choices = detail["ctx"]["expected"].replace(" or ", ", ").replace("'", "").split(", ")
-        return f"{short_repr(given)} is not a choice here", report.guess(str(given), choices)
-    if kind == "value_error":
-        return str(detail["ctx"]["error"]), ""
-    return f"{detail['msg']}, got {short_repr(given)}", ""
+def _explain(mistake: Mistake, report: Report) -> tuple[str, str]:
+    match mistake.kind:
+        case "choice":
+            hint = report.guess(str(mistake.given), mistake.choices)
+            return f"{short_repr(mistake.given)} is not a choice here", hint
+        case "type":
+            hidden = not _SECRET_KEYS.isdisjoint(mistake.loc)
+            got = "" if hidden else f", got {short_repr(mistake.given)}"
+            return f"expected {mistake.expected}{got}", ""
+        case _:
+            return mistake.expected, ""
 
 
 def report_missing(model: type[FileModel], raw: object, report: Report, place: str = "") -> None:
@@ -338,13 +262,11 @@ def report_missing(model: type[FileModel], raw: object, report: Report, place: s
             report_missing(model, item, report, f"{place}[{index}]")
     if not isinstance(raw, dict):
         return
-    extra = model.model_config.get("json_schema_extra")
-    needed = extra.get("required") if isinstance(extra, dict) else None
-    for key in needed if isinstance(needed, list) else ():
+    for key in model.required_keys:
         if raw.get(key) in (None, "", []):
-            report.error(f"{place}.{key}" if place else str(key), "is missing")
-    for name, info in model.model_fields.items():
-        key, part = info.alias or name, part_model(info.annotation)
+            report.error(f"{place}.{key}" if place else key, "is missing")
+    for info in model.model_fields.values():
+        key, part = info.alias, part_model(info.annotation)
         if part is not None and key in raw:
             report_missing(part, raw[key], report, f"{place}.{key}" if place else key)
 
@@ -357,13 +279,13 @@ def _part_at(model: type[FileModel], loc: Sequence[str | int]) -> type[FileModel
             return None
         if isinstance(key, int):
             continue
-        fields = {info.alias or name: info for name, info in part.model_fields.items()}
+        fields = {info.alias: info for info in part.model_fields.values()}
         part = part_model(fields[key].annotation) if key in fields else None
     return part
 
 
 def _keys_of(part: type[FileModel] | None) -> list[str]:
-    return [info.alias or name for name, info in part.model_fields.items()] if part else []
+    return [info.alias for info in part.model_fields.values()] if part else []
 
 
 def _is_protection(model: type[FileModel], loc: Sequence[str | int]) -> bool:
@@ -378,6 +300,8 @@ def _may_protect(part: type[FileModel], key: str) -> bool:
         return True
     word = "".join(filter(str.isalnum, key.lower()))
     names = {name.lower() for name in part.protective_fields}
+    from difflib import get_close_matches
+
     near = get_close_matches(word[:100], names, n=1, cutoff=0.75)
     return bool(near) or any(word.startswith(name) for name in names)
 
@@ -426,7 +350,9 @@ def _item(container: Any, key: str | int) -> Any:
 
 def publish(shape: Any, name: str) -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a file that is a model or one of several models."""
-    schema: dict[str, Any] = tidy_schema(TypeAdapter(shape).json_schema(by_alias=True))
+    from infloop.model.json_schema import json_schema
+
+    schema: dict[str, Any] = tidy_schema(json_schema(shape))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:infloop:schema:{name}",

@@ -15,9 +15,10 @@ some commands read their arguments again. A reference at such a place is refused
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,13 +112,12 @@ class _Unclear(Exception):
     """The rest of the line cannot be followed; the message says what is there."""
 
 
-@dataclass(slots=True)
-class _Word:
+class _Word(msgspec.Struct):
     """A word: its text without quotes, its references, and what keeps it from being one word."""
 
-    parts: list[str] = field(default_factory=list)
+    parts: list[str] = msgspec.field(default_factory=list)
     plain: bool = True  # without quotes, escapes and expansions
-    quotes: dict[int, Quote] = field(default_factory=dict)
+    quotes: dict[int, Quote] = msgspec.field(default_factory=dict)
     problem: str = ""
 
     @property
@@ -125,11 +125,10 @@ class _Word:
         return "".join(self.parts)
 
 
-@dataclass(slots=True)
-class _Command:
+class _Command(msgspec.Struct):
     """The words of a command that were read so far; the first one is its name."""
 
-    words: list[str] = field(default_factory=list)
+    words: list[str] = msgspec.field(default_factory=list)
     begun: bool = False  # an assignment or a redirection was read
 
 

@@ -9,10 +9,9 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator
-
 from infloop.model.names import FILE_NAME_RULE, is_file_name
 from infloop.model.problems import short_repr
+from infloop.model.type_checks import After
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,9 +104,9 @@ def _file_name(text: str) -> str:
     return text
 
 
-def unless_empty(rule: Callable[[str], str]) -> AfterValidator:
+def unless_empty(rule: Callable[[str], str]) -> After:
     """Apply a rule to texts that are not empty; an empty one is reported as missing."""
-    return AfterValidator(lambda text: rule(text) if text else text)
+    return After(lambda text: rule(text) if text else text)
 
 
 FileName = Annotated[str, unless_empty(_file_name)]
@@ -115,6 +114,6 @@ BaseUrl = Annotated[str, unless_empty(_base_url)]
 BareHost = Annotated[str, unless_empty(_bare_host)]
 Endpoint = Annotated[str, unless_empty(_endpoint)]
 HeaderName = Annotated[str, unless_empty(_header_name)]
-PathBelow = Annotated[str, AfterValidator(_path_below)]
-VariableName = Annotated[str, AfterValidator(_variable_name)]
-HostPattern = Annotated[str, AfterValidator(host_pattern)]
+PathBelow = Annotated[str, After(_path_below)]
+VariableName = Annotated[str, After(_variable_name)]
+HostPattern = Annotated[str, After(host_pattern)]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
-
-from pydantic import ConfigDict, PrivateAttr
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from infloop.model.definition import parse_definition
 from infloop.model.events import TriggerKindName
 from infloop.model.patterns import BadPattern, compile_pattern
 from infloop.model.problems import short_repr
-from infloop.model.schema import Document, FileModel, Flag, Whole, field, publish, required
+from infloop.model.schema import Document, FileModel, Flag, Whole, field, publish
 from infloop.model.template import Template
 from infloop.model.texts import FileName, unless_empty
 from infloop.model.values import JsonObject, JsonValue
@@ -56,7 +54,7 @@ class KindOptions(FileModel):
 class Schedule(KindOptions):
     """When a schedule starts its workflow."""
 
-    model_config = required("cron")
+    required_keys = ("cron",)
 
     cron: str = field("", "Cron", "Minute, hour, day, month, weekday: 30 9 * * 1-5.")
     time_zone: str = field("UTC", "Time zone", "The time zone of the expression: Europe/Berlin.")
@@ -71,7 +69,7 @@ class Schedule(KindOptions):
 class Watch(KindOptions):
     """The file changes that start a workflow."""
 
-    model_config = required("directory", "globs")
+    required_keys = ("directory", "globs")
 
     directory: str = field("", "Directory", "The directory to watch, as an absolute path.")
     globs: tuple[str, ...] = field((), "Files", "The files to watch: src/**/*.py, *.md.")
@@ -104,7 +102,8 @@ KIND_OPTIONS: dict[TriggerKindName, str] = {"schedule": "schedule", "file": "fil
 class Trigger(Document):
     """Starts a workflow without a person. The id of a webhook is its credential."""
 
-    model_config = ConfigDict(title="Trigger", **required("id", "enabled", "workflowId"))
+    model_title = "Trigger"
+    required_keys = ("id", "enabled", "workflowId")
 
     id: Annotated[str, unless_empty(_trigger_id)] = field(
         "", "Id", "The unguessable last part of the webhook's address."
@@ -146,21 +145,21 @@ class Trigger(Document):
         return self.name or f"{self.workflow_id} {self.kind}"
 
     # What its file has besides: kept when it is written, and never used.
-    _unknown: JsonObject = PrivateAttr(default_factory=dict)
+    _unknown: ClassVar[JsonObject] = {}
 
     def with_unknown(self, unknown: JsonObject) -> Self:
         """Return the trigger with keys of its file that infloop does not know."""
         if not unknown:
             return self
         made = self.model_copy()
-        made._unknown = unknown  # noqa: SLF001  (its own class)
+        made.__dict__["_unknown"] = unknown
         return made
 
     def to_json(self) -> JsonObject:
         return {**super().to_json(), **self._unknown}
 
 
-KNOWN_KEYS = frozenset(info.alias or name for name, info in Trigger.model_fields.items())
+KNOWN_KEYS = frozenset(info.alias for info in Trigger.model_fields.values())
 
 
 def parse_trigger(data: bytes) -> tuple[Trigger | None, list[Problem]]:

@@ -98,7 +98,7 @@ def _by_name(key: str, items: Iterator[JsonObject]) -> JsonObject:
 
 def _unknown(model: type[FileModel], raw: Mapping[str, JsonValue]) -> JsonObject:
     """Return the keys of an object that its model does not have, also those inside its parts."""
-    fields = {info.alias or name: info for name, info in model.model_fields.items()}
+    fields = {info.alias: info for info in model.model_fields.values()}
     made: JsonObject = {}
     for key, value in raw.items():
         if key == "triggers" and model is Workflow:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import ConfigDict
-
 from infloop.model.isolation import RequestedLevel
 from infloop.model.nodes import Node
 from infloop.model.schema import (
@@ -21,7 +19,6 @@ from infloop.model.schema import (
     Whole,
     field,
     publish,
-    required,
 )
 from infloop.model.texts import HostPattern
 from infloop.model.values import JsonObject, JsonValue
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 class Edge(FileModel):
     """The node that follows a handle. Edges of nested nodes are in the same list."""
 
-    model_config = required("source", "target")
+    required_keys = ("source", "target")
 
     id: str = field("", "Id", "The edge's name.")
     source: str = field("", "From", "The id of the node where it begins.")
@@ -45,7 +42,7 @@ class Edge(FileModel):
 class InputSpec(FileModel):
     """A declared input of a workflow."""
 
-    model_config = required("name", "type")
+    required_keys = ("name", "type")
 
     name: str = field("", "Name", "References use it: {{inputs.name}}.")
     type: Literal["string", "number", "boolean", "text"] = field(
@@ -98,7 +95,8 @@ class Untrusted(FileModel):
 class Workflow(Document):
     """A graph of nodes that a run executes."""
 
-    model_config = ConfigDict(title="Workflow", **required("id", "name", "nodes", "edges"))
+    model_title = "Workflow"
+    required_keys = ("id", "name", "nodes", "edges")
     loop_defaults: ClassVar[JsonObject] = {"strict": True}
     protective_fields = frozenset(
         {
@@ -157,9 +155,9 @@ class Workflow(Document):
 
     def to_json(self) -> JsonObject:
         """Return the plain JSON form that a run executes, with defaults filled in."""
-        return self.model_dump(
-            mode="json", by_alias=True, exclude_none=True, exclude={"schema_uri"}
-        )
+        made = super().to_json()
+        made.pop("$schema", None)
+        return made
 
 
 def workflow_schema() -> dict[str, Any]:

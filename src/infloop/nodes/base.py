@@ -7,7 +7,6 @@ provider, and sees only the variables that `environment` returns.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -61,8 +60,7 @@ class WorktreeOptions(NamedTuple):
     include: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class TakenSnapshots:
+class TakenSnapshots(msgspec.Struct):
     """The snapshots of a step's directory; `tree` is set when the step is over."""
 
     tree: str = ""
@@ -96,8 +94,7 @@ class NoWorkspace:
 NO_WORKSPACE = NoWorkspace()
 
 
-@dataclass(frozen=True, slots=True)
-class Interpreters:
+class Interpreters(msgspec.Struct, frozen=True):
     """The programs that run scripts: named by the operator, or found."""
 
     python: str = "python3"

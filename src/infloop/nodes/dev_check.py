@@ -25,7 +25,6 @@ from infloop.model.patterns import BadPattern, compile_pattern
 from infloop.model.values import as_text
 from infloop.nodes.base import tail, whole_number
 from infloop.nodes.command import TAIL_CHARS
-from infloop.nodes.page_check import check_page
 from infloop.store.dev_loops import read_log, read_state
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ async def check_dev_loop(step: StepContext, config: JsonObject) -> DevAnswer:
         if not look.wrong and clock() - since >= settle:
             if not look.page:
                 return DevAnswer(met=True, detail="up")
+            from infloop.nodes.page_check import check_page
+
             page = await check_page(step, look.page, round(max(deadline - clock(), 0) * 1000))
             if page.broken:
                 return DevAnswer(met=False, detail=page.broken, broken=True)

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import tempfile
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from infloop.sandbox.base import ChildResult
 
 SCRIPT_TIMEOUT_MS = 60_000
+_HARNESS = Path(__file__).parent / "harness"
 
 
 async def perform(step: StepContext, config: JsonObject) -> Outcome:
@@ -60,14 +60,15 @@ async def perform(step: StepContext, config: JsonObject) -> Outcome:
 
 def _prepare(folder: Path, language: str, code: str, step: StepContext) -> tuple[str, ...]:
     """Write the script to a private folder; return the command that runs it."""
-    harness = resources.files("infloop.nodes") / "harness"
     if language == "py":
         script, runner = folder / "script.py", folder / "run_python.py"
         script.write_text(code, encoding="utf-8")
-        runner.write_text((harness / "run_python.py").read_text(encoding="utf-8"), encoding="utf-8")
+        runner.write_text(
+            (_HARNESS / "run_python.py").read_text(encoding="utf-8"), encoding="utf-8"
+        )
         return (step.interpreters.python, str(runner), str(script))
     script = folder / "script.mts"
-    footer = (harness / "run_typescript.ts").read_text(encoding="utf-8")
+    footer = (_HARNESS / "run_typescript.ts").read_text(encoding="utf-8")
     script.write_text(code + footer, encoding="utf-8")
     return (*step.interpreters.typescript, str(script))
 

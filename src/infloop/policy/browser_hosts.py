@@ -28,16 +28,18 @@ if TYPE_CHECKING:
     from infloop.model.agent_config import EgressRule
     from infloop.model.hosts import Scheme
     from infloop.policy.addresses import Address
+    from infloop.policy.hosts import Allowlist
 
 RULE_NAME = "browser_navigate"
 """The tool that a rule names to hold for all requests of a browser."""
 
 
 class BrowserHosts:
-    """The hosts that one browser may reach."""
+    """The hosts that one browser may reach; `hosts` are those of its run, None for all."""
 
-    def __init__(self, rules: Sequence[EgressRule]) -> None:
+    def __init__(self, rules: Sequence[EgressRule], hosts: Allowlist | None = None) -> None:
         self._rules = tuple(replace(rule, path_prefix="", methods=()) for rule in rules)
+        self._hosts = hosts
         self._private: set[tuple[str, int]] = set()
 
     def permit_private(self, host: str, port: int) -> None:
@@ -61,14 +63,16 @@ class BrowserHosts:
         return next((each for each in decisions if each.allowed), decisions[0])
 
     def _decide(self, url: str) -> HostDecision:
-        decision = decide_request(self._rules, RULE_NAME, "GET", url)
+        decision = decide_request(self._rules, RULE_NAME, "GET", url, self._hosts)
         return HostDecision("allowed" if decision.allowed else "refused", decision.reason)
 
     def refuse_address(self, host: str, port: int, address: Address) -> str:
         """Return why an address of an allowed host is not connected to, or an empty string."""
         found = refused_range(address)
         permitted = (host, port) in self._private and found in (LOOPBACK, PRIVATE)
-        return f"{host} has a {found} address" if found and not permitted else ""
+        if found and not permitted:
+            return f"{host} has a {found} address"
+        return self._hosts.refuse_address(host, port, address) if self._hosts else ""
 
 
 def rules_of_pages(rules: Iterable[EgressRule]) -> tuple[EgressRule, ...]:

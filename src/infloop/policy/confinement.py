@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.model.isolation import UNCONFINED, is_at_least
 
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class Confinement:
+class Confinement(msgspec.Struct, frozen=True):
     """The level at which children run; empty where none can be used, and `reason` says why."""
 
     level: str

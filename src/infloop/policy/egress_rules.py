@@ -7,6 +7,7 @@ Rules
     segments: `/serde` does not admit `/serde-evil`. An ambiguous path is below no prefix.
   * The decision needs no DNS lookup, and comes before it.
   * A rule never opens a private address. That takes a permission for `private-network` as well.
+  * If a run may reach only some hosts (`egress` of its workflow), its tools reach no others.
 
 The operator learns which part of a request no rule matched. A model only gets `REFUSAL`, so that it
 cannot find out what the rules are.
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from infloop.model.agent_config import EgressRule
+    from infloop.model.hosts import Scheme
+    from infloop.policy.hosts import Allowlist
 
 UrlScheme: TypeAlias = Literal["http", "https", "ws", "wss"]
-Mismatch: TypeAlias = Literal["", "url", "tool", "host", "scheme", "port", "path", "method"]
+Mismatch: TypeAlias = Literal["", "url", "tool", "host", "scheme", "port", "path", "method", "run"]
 
 REFUSAL = "the operator's rules do not allow this request"
 """What a model is told, whatever part of the request did not match."""
@@ -77,12 +80,20 @@ def parse_request_url(url: str) -> RequestUrl:
     return RequestUrl(scheme, place.host, place.port, place.target)
 
 
-def decide_request(rules: Sequence[EgressRule], tool: str, method: str, url: str) -> EgressDecision:
-    """Decide whether a tool may send this request."""
+def decide_request(
+    rules: Sequence[EgressRule], tool: str, method: str, url: str, hosts: Allowlist | None = None
+) -> EgressDecision:
+    """Decide whether a tool may send this request; `hosts` are those of its run, None for all."""
     try:
         request = parse_request_url(url)
     except EgressError as error:
         return EgressDecision(allowed=False, reason=str(error), mismatch="url")
+    if hosts is not None:
+        plain: Scheme = "http" if request.scheme in ("http", "ws") else "https"
+        found = hosts.judge(request.host, request.port, plain)
+        if not found.allowed:
+            reason = f"host {request.host} of this run: {found.reason}"
+            return EgressDecision(allowed=False, reason=reason, mismatch="run")
     if not rules:
         return EgressDecision(allowed=True, reason="there are no egress rules")
     left: Sequence[EgressRule] = rules

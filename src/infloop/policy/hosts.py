@@ -14,8 +14,9 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 from infloop.errors import EgressError, SettingsError
 from infloop.model.hosts import (
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 HostVerdict: TypeAlias = Literal["allowed", "refused"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """One rule: a host or all its subdomains, and a port; without a port, the default one."""
 
     host: str
@@ -82,8 +82,7 @@ def parse_rule(text: str) -> Rule:
     return Rule(host, subdomains, port or None)
 
 
-@dataclass(frozen=True, slots=True)
-class HostDecision:
+class HostDecision(msgspec.Struct, frozen=True):
     """A decision, the reason for people, and the rule that decided, if any."""
 
     verdict: HostVerdict
@@ -95,8 +94,7 @@ class HostDecision:
         return self.verdict == "allowed"
 
 
-@dataclass(frozen=True, slots=True)
-class HostRules:
+class HostRules(msgspec.Struct, frozen=True):
     """The rules of one owner; `owner` is its name for people: `provider claude`, `the operator`."""
 
     owner: str
@@ -108,8 +106,7 @@ def parse_rules(owner: str, entries: Iterable[str]) -> HostRules:
     return HostRules(owner, tuple(map(parse_rule, entries)))
 
 
-@dataclass(frozen=True, slots=True)
-class Allowlist:
+class Allowlist(msgspec.Struct, frozen=True):
     """The hosts that a run may reach: the combined lists, minus the denied hosts."""
 
     lists: tuple[HostRules, ...] = ()

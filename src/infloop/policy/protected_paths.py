@@ -191,6 +191,9 @@ _DATA_KEYS = frozenset(
 )
 
 
+_WILDCARDS = frozenset("*?[")
+
+
 def protection_reason(path: str, named: Mapping[str, str] | None = None) -> str:
     """Return why a path is protected, or an empty string.
 
@@ -200,7 +203,7 @@ def protection_reason(path: str, named: Mapping[str, str] | None = None) -> str:
     names = _normalized(path)
     for why, rule in _RULES:
         for start in range(len(names) - len(rule) + 1):
-            if all(map(fnmatchcase, names[start:], rule)):
+            if all(map(_fits, names[start:], rule)):
                 return why
     return named_reason(path, named or {})
 
@@ -217,7 +220,7 @@ def named_reason(path: str, named: Mapping[str, str]) -> str:
 def tool_reason(path: str) -> str:
     """Return which usual command executes a file by itself, or an empty string."""
     name = _normalized(path)[-1]
-    return next((why for why, rule in _TOOL_FILES if fnmatchcase(name, rule)), "")
+    return next((why for why, rule in _TOOL_FILES if _fits(name, rule)), "")
 
 
 def is_package_manifest(path: str) -> bool:
@@ -228,6 +231,11 @@ def is_package_manifest(path: str) -> bool:
 def changes_scripts(old: bytes | None, new: bytes | None) -> bool:
     """Tell whether a manifest changed in what programs execute; an unreadable one counts."""
     return _scripts(old) != _scripts(new)
+
+
+def _fits(name: str, rule: str) -> bool:
+    """Match a name; `fnmatch` compiles a pattern even of the hundreds of rules that are plain."""
+    return name == rule or (not _WILDCARDS.isdisjoint(rule) and fnmatchcase(name, rule))
 
 
 def _normalized(path: str) -> list[str]:

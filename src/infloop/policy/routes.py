@@ -6,8 +6,9 @@ A path that could be read in two ways (dot segments, escapes, empty segments) is
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,8 +20,7 @@ _SEGMENT = re.compile(r"[A-Za-z0-9_~:.-]+", re.ASCII)  # noqa: TID251
 _QUERY = re.compile(r"[A-Za-z0-9_~=&.,:+-]*", re.ASCII)  # noqa: TID251
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     method: str
     path: str
 
@@ -49,8 +49,7 @@ FREE_ROUTES = frozenset(
 """Routes whose calls cost nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class RouteMatch:
+class RouteMatch(msgspec.Struct, frozen=True):
     """The matching route, or the HTTP status and reason of the refusal."""
 
     route: Route | None = None

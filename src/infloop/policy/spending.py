@@ -14,9 +14,10 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Literal, TypeAlias, assert_never
+
+import msgspec
 
 Window: TypeAlias = Literal["process", "day", "week", "month"]
 
@@ -37,8 +38,7 @@ _WAY_OUT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     """The cost limit of all runs together; 0 means no limit.
 
     `unpriced_usd_per_mtok` is the price of a million tokens of a model that is on no price list,

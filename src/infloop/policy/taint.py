@@ -22,8 +22,9 @@ go.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never
+
+import msgspec
 
 from infloop.model.nodes import UntrustedRule, node_model
 from infloop.model.references import INPUT_ROOTS, config_templates
@@ -46,8 +47,7 @@ _STRICTNESS: Mapping[UntrustedRule, tuple[Mode, ...]] = {
 _MAX_IN_MESSAGE = 5
 
 
-@dataclass(frozen=True, slots=True)
-class TaintedField:
+class TaintedField(msgspec.Struct, frozen=True):
     """A field that an untrusted value reaches, and the references through which it does.
 
     - Without references, the node is a condition that reads the output of the step before it.
@@ -64,8 +64,7 @@ class TaintedField:
     rule: UntrustedRule | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TaintViolation:
+class TaintViolation(msgspec.Struct, frozen=True):
     """A field that an untrusted value must not reach, and the mode that forbids it."""
 
     at: TaintedField

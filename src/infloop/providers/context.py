@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from infloop.providers.programs import program_variable
 
@@ -53,8 +54,7 @@ class OpenTools(Protocol):
         """Open the tools for a directory: only those named, or all; `own` are the caller's."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentServices:
+class AgentServices(msgspec.Struct, frozen=True):
     """What the built-in agent is given.
 
     config     the tables of the settings
@@ -71,8 +71,7 @@ class AgentServices:
     reserve: ReserveRequest
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderContext:
+class ProviderContext(msgspec.Struct, frozen=True):
     """Everything that a transport is given.
 
     environment      makes the environment of a child

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
+
+import msgspec
 
 from infloop.providers.base import Cost, Usage, is_remote
 
@@ -26,8 +27,7 @@ SHORT_PROMPT_TOKENS = 10_000
 """A prompt of this length has the base price on every list."""
 
 
-@dataclass(frozen=True, slots=True)
-class PriceList:
+class PriceList(msgspec.Struct, frozen=True):
     """A price list, chosen by its name or by the seller's address.
 
     Some models cost more for long prompts. With `summed` the tokens are the sum of many prompts
@@ -91,8 +91,7 @@ class PriceList:
         return float(found.total_price)
 
 
-@dataclass(frozen=True, slots=True)
-class Estimator:
+class Estimator(msgspec.Struct, frozen=True):
     """Prices for a cap: a model that is not on the list has the price that the operator set."""
 
     price_list: PriceList

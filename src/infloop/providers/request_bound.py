@@ -14,7 +14,6 @@ Rules
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -100,8 +99,7 @@ class UnboundedRequest(Exception):
     """It cannot be said what a request costs at most; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestBound:
+class RequestBound(msgspec.Struct, frozen=True):
     """The most that a request can use, and the body that is sent instead of the one that came.
 
     `price_times` is how much dearer than the list the request is. With `rereads` the API may

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -47,8 +46,7 @@ POLL_SECONDS = 1.0
 MAX_PAUSED = 200
 
 
-@dataclass(frozen=True, slots=True)
-class AskingStep:
+class AskingStep(msgspec.Struct, frozen=True):
     """A step that asks; `owner` is the process that waits for the answer.
 
     `post` adds events to the step's run; `publish` sends messages to the event bus.
@@ -86,8 +84,7 @@ class AskingStep:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(msgspec.Struct, frozen=True):
     approval: Approval
     answered: asyncio.Event
 

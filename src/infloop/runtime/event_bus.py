@@ -9,9 +9,9 @@ A ring buffer holds the newest items. A listener is a position in it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
 from msgspec.structs import astuple
 
 from infloop.lowlevel.ring import Ring
@@ -30,8 +30,7 @@ _OVERHEAD = 200
 BusMessage: TypeAlias = "Recorded | JsonObject"
 
 
-@dataclass(slots=True, eq=False)
-class BusItem:
+class BusItem(msgspec.Struct, eq=False):
     """A message, its number, and its encoded form once a client needed it."""
 
     number: int

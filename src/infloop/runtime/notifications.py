@@ -18,9 +18,10 @@ import hmac
 import logging
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 from infloop.errors import EgressError, InfloopError, SettingsError, StepError
 from infloop.model.values import compact_json
@@ -52,8 +53,7 @@ NotificationType: TypeAlias = Literal["run.finished", "run.paused", "approval.as
 _log = logging.getLogger("infloop.notifications")
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(msgspec.Struct, frozen=True):
     """A message that is ready to be delivered; `body` is JSON."""
 
     id: str

@@ -5,8 +5,9 @@ A step is named by its path, or by the path of what contains it: a round, a loop
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from infloop.model.events import (
     RunResumed,
@@ -79,8 +80,7 @@ async def directory_work(run_log: RunLog, run_id: str, step: str = "") -> list[D
     return [reader.work(directory, unseen) for directory, reader in found.items()]
 
 
-@dataclass(slots=True)
-class _OpenStep:
+class _OpenStep(msgspec.Struct):
     makes_result: bool
     seen: bool = False
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from infloop.supervisor.written import Moment, Written
 from infloop.watch.causes import decide

@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 from infloop.errors import StoreError
 from infloop.model.patterns import compile_pattern
@@ -28,8 +29,7 @@ _TOKEN_BYTES = 24
 Outcome: TypeAlias = Literal["accepted", "unchanged", "mismatch", "not-stored", "queue-full"]
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """The events that one token allows; `limited` if these are not all."""
 
     events: frozenset[str]

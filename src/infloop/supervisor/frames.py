@@ -8,8 +8,9 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 from infloop.errors import StepError
 from infloop.model.dev.config import RunWorkflow
@@ -20,15 +21,13 @@ if TYPE_CHECKING:
     from infloop.model.dev.config import DevConfig, Step
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """The workflow that was started, or one that was triggered, begins."""
 
     workflow: str
 
 
-@dataclass(frozen=True, slots=True)
-class Perform:
+class Perform(msgspec.Struct, frozen=True):
     """A step of a workflow is next."""
 
     workflow: str
@@ -38,8 +37,7 @@ class Perform:
 Move: TypeAlias = Begin | Perform
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(msgspec.Struct):
     workflow: str
     inline: bool
     at: int = -1

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.errors import StepError, StoreError
 from infloop.model.dev.config import DevConfig
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 _REPLACED = "\ufffd"
 
 
-@dataclass(slots=True)
-class RunningHook:
+class RunningHook(msgspec.Struct):
     """A hook that runs; its process id is known some milliseconds after its start."""
 
     pid: int = 0

@@ -10,8 +10,9 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from infloop.model.dev.config import Process
@@ -24,8 +25,7 @@ CRASH_LOOP = 5
 """So many restarts in a row are a crash loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """How a process ended. `unhealthy` means that its liveness probe failed and we ended it."""
 
     ok: bool
@@ -33,8 +33,7 @@ class Ended:
     unhealthy: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Next:
+class Next(msgspec.Struct, frozen=True):
     """What follows: the state, the restarts in a row, and the delay of the next; None: no next."""
 
     state: ProcessState

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +23,7 @@ MOST_WAITING = 1_000
 _SHOWN_FILES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """A workflow, why it runs, and which changed files are the reason."""
 
     workflow: str

@@ -20,9 +20,10 @@ Pure: the caller brings the time and the numbers.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -73,8 +74,7 @@ class _Span(NamedTuple):
     to_disk: int
 
 
-@dataclass(slots=True)
-class _Track:
+class _Track(msgspec.Struct):
     """What one child wrote, and when."""
 
     is_hook: bool
@@ -82,7 +82,7 @@ class _Track:
     looked_ms: int
     base: float = 0
     base_to_disk: int = 0
-    spans: deque[_Span] = field(default_factory=lambda: deque(maxlen=_KEPT_SPANS))
+    spans: deque[_Span] = msgspec.field(default_factory=lambda: deque(maxlen=_KEPT_SPANS))
     end_ms: int | None = None
     is_unknown: bool = True
     """Nothing was known at the last look."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from infloop.egress.resolve import Lookup
     from infloop.model.agent_config import EgressRule
     from infloop.model.capabilities import Capability
+    from infloop.policy.hosts import Allowlist
 
 MAX_REDIRECTS = 5
 
@@ -52,18 +53,23 @@ class ToolRequests:
     def __init__(
         self,
         rules: Sequence[EgressRule],
+        hosts: Allowlist | None = None,
         *,
         lookup: Lookup | None = None,
         tls: Tls | None = None,
     ) -> None:
-        """Hold requests to `rules`; `lookup` and `tls` replace the system's resolver and trust."""
+        """Hold requests to `rules`, and to the `hosts` of the run if these are not all.
+
+        `lookup` and `tls` replace the system's resolver and trust.
+        """
         self._rules = tuple(rules)
+        self._hosts = hosts
         self._lookup = lookup
         self._tls = tls
 
     def check(self, tool: str, method: str, url: str) -> None:
         """Raise ToolError if the rules do not allow a request."""
-        decision = decide_request(self._rules, tool, method, url)
+        decision = decide_request(self._rules, tool, method, url, self._hosts)
         if decision.mismatch == "url":
             raise ToolError("bad-url", decision.reason)
         if not decision.allowed:
@@ -90,7 +96,7 @@ class ToolRequests:
         """
         place = plain_url(url)
         client = Client(
-            PublicHosts((place.host, place.port) if private_ok else None),
+            PublicHosts((place.host, place.port) if private_ok else None, self._hosts),
             check_request=lambda verb, target: self.check(tool, verb, target),
             lookup=self._lookup,
             tls=self._tls,

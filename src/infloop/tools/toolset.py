@@ -6,8 +6,9 @@ may use.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from infloop.errors import StepError
 from infloop.model.capabilities import ToolRule
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from infloop.model.agent_config import AgentConfig, EgressRule
+    from infloop.policy.hosts import Allowlist
     from infloop.policy.leaks.guard import LeakGuard
     from infloop.policy.permissions import AskPerson
     from infloop.sandbox.base import Sandbox
@@ -35,8 +37,7 @@ _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 _USUAL_SCHEMES = ("https", "wss")
 
 
-@dataclass(frozen=True, slots=True)
-class ToolContext:
+class ToolContext(msgspec.Struct, frozen=True):
     """Everything that the families of one step are given.
 
     directory       the step's working directory: its worktree, if it has one
@@ -46,6 +47,7 @@ class ToolContext:
     environment     makes the environment of a child, with the variables that are named
     variables       the operator's own variables, for the keys that the configuration names
     config          the tables of the settings
+    hosts           the hosts that the run may reach; None for all
     known_tools     the file that remembers which tools of MCP servers were used
     max_command_ms  the operator's limit for every command
     scratch         where unconfined children get their directories
@@ -59,14 +61,14 @@ class ToolContext:
     environment: Callable[[Sequence[str]], Mapping[str, str]]
     variables: Mapping[str, str]
     config: AgentConfig
+    hosts: Allowlist | None
     known_tools: Path
     max_command_ms: int
     scratch: str
     user: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
+class _Parts(msgspec.Struct, frozen=True):
     """What families share: the files, the policies that decide about files nobody named, and what a
     person should know."""
 
@@ -104,7 +106,7 @@ async def web(parts: _Parts) -> ToolFamily:
     agent = parts.context.config.agent
     key = parts.context.variables.get(agent.search_key_env, "") if agent.search_key_env else ""
     search = SearchEndpoint(agent.search_url, key, agent.search_key_header)
-    requests = ToolRequests(parts.context.config.security.egress.rules)
+    requests = ToolRequests(parts.context.config.security.egress.rules, parts.context.hosts)
     return WebTools(requests, search if agent.search_url else None)
 
 
@@ -116,6 +118,7 @@ async def browser(parts: _Parts) -> ToolFamily:
     context = parts.context
     options = BrowserOptions(
         rules=context.config.security.egress.rules,
+        hosts=context.hosts,
         cdp_url=context.config.agent.browser_cdp_url,
         path=context.environment(()).get("PATH", ""),
         scratch=context.scratch,
@@ -134,7 +137,7 @@ async def mcp(parts: _Parts) -> ToolFamily:
         sandbox=context.sandbox(),
         cwd=str(context.directory),
         environment=context.environment,
-        requests=ToolRequests(config.security.egress.rules),
+        requests=ToolRequests(config.security.egress.rules, context.hosts),
         known=KnownTools(context.known_tools),
         variables=context.variables,
         allow_private=config.agent.allow_private,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.model.events import Cause
 from infloop.model.references import workflow_inputs
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from infloop.model.workflow import Workflow
 
 
-@dataclass(frozen=True, slots=True)
-class Firing:
+class Firing(msgspec.Struct, frozen=True):
     """A run to be queued.
 
     - `cause` says which inputs are untrusted.

@@ -6,9 +6,10 @@ quoted, so a sender cannot inject a pattern that matches everything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.engine.decide import compare
 from infloop.model.patterns import BadPattern, quote
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from infloop.model.trigger import Predicate
 
 
-@dataclass(frozen=True, slots=True)
-class Mapped:
+class Mapped(msgspec.Struct, frozen=True):
     """The input texts of a workflow, and the names of those that contain a reference.
 
     Text of the trigger's author is trusted; what a reference inserts is not.

@@ -8,12 +8,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from itertools import islice
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+import msgspec
 from cronsim import CronSim, CronSimError
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ class BadSchedule(ValueError):
     """A schedule is invalid or never due; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
+class Missed(msgspec.Struct, frozen=True):
     """Times at which nothing was started; with `more`, there were more than `count`."""
 
     first_ms: int
@@ -46,8 +45,7 @@ class Missed:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What was due since the last check: at most one time now, and the missed times."""
 
     due_ms: int | None = None

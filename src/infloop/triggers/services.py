@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from infloop.errors import InfloopError, Overloaded, StoreError
 
@@ -64,8 +65,7 @@ class IsOwnWrite(Protocol):
     def __call__(self, trigger_id: str, path: str, now_ms: int) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class SourceServices:
+class SourceServices(msgspec.Struct, frozen=True):
     """What a source can use.
 
     - `triggers` returns the present triggers of its kind, including disabled ones.

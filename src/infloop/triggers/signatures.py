@@ -18,8 +18,9 @@ import binascii
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 from infloop.model.plugin import SchemeName, Signature
 
@@ -64,8 +65,7 @@ _TIME = re.compile(r"[0-9]{1,12}", re.ASCII)  # noqa: TID251  (our own fixed pat
 _LONGEST_ID = 256
 
 
-@dataclass(frozen=True, slots=True)
-class SignatureCheck:
+class SignatureCheck(msgspec.Struct, frozen=True):
     """Whether a request is genuine, and the reason for the log.
 
     `fingerprint` is the same for two genuine requests that were signed alike, with the same secret;
@@ -88,8 +88,7 @@ class _Refused(Exception):
         self.reason: Reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class _Claim:
+class _Claim(msgspec.Struct, frozen=True):
     """The signatures, the timestamp and the id that a request states."""
 
     signatures: tuple[str, ...]

@@ -26,8 +26,10 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from infloop.model.hosts import sender_network
 from infloop.model.inputs import InputError
@@ -63,8 +65,7 @@ _LONGEST_KEY = 200
 _LONGEST_CHALLENGE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True):
     """A request as it arrived; `remote` is the network address of the sender.
 
     A trial may be repeated: the operator sends it.
@@ -78,8 +79,7 @@ class Delivery:
     is_trial: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookAnswer:
+class WebhookAnswer(msgspec.Struct, frozen=True):
     """The answer to a request, and what only the log learns.
 
     - `reason` is a word for the log, `detail` is more text for it.
@@ -90,22 +90,20 @@ class WebhookAnswer:
     status: int
     reason: str
     body: JsonObject | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     trigger_id: str = ""
     detail: str = ""
     firing: Firing | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePosition:
+class QueuePosition(msgspec.Struct, frozen=True):
     """The position of a run in the queue."""
 
     queue_id: str
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class CannotStart:
+class CannotStart(msgspec.Struct, frozen=True):
     """The run could not start, so it was not queued. Only the log learns the `message`."""
 
     reason: str

@@ -11,8 +11,9 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -28,8 +29,7 @@ class Link(NamedTuple):
 Chain: TypeAlias = tuple[Link, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(msgspec.Struct, frozen=True):
     """A running workflow, everything that runs with it, and what caused it.
 
     With `unclear` it may have been a person.
@@ -41,8 +41,7 @@ class Writer:
     unclear: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(msgspec.Struct, frozen=True):
     """A workflow that starts because of these files."""
 
     workflow: str
@@ -50,8 +49,7 @@ class Started:
     chain: Chain = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """What changes start, and the cycles that are stopped, each as a sentence."""
 
     starts: tuple[Started, ...]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,8 +19,7 @@ RETRY_MS = 1_000
 """The delay before changes that were put back can be taken again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(msgspec.Struct, frozen=True):
     """The changed files, of which at most `MAX_PATHS` are named, and their number."""
 
     paths: tuple[str, ...]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-@dataclass(slots=True)
-class _Window:
+class _Window(msgspec.Struct):
     """The time of a run, and the directories it wrote to."""
 
     trigger_id: str
@@ -18,8 +18,7 @@ class _Window:
     ended_ms: int | None = None
 
 
-@dataclass(slots=True)
-class OwnWrites:
+class OwnWrites(msgspec.Struct):
     """Tells which changes a run of the trigger made itself.
 
     - They are in the run's directories, during the run or up to `grace_ms` after it, because a
@@ -30,7 +29,7 @@ class OwnWrites:
     """
 
     grace_ms: int = 2_000
-    _windows: dict[str, _Window] = field(default_factory=dict)
+    _windows: dict[str, _Window] = msgspec.field(default_factory=dict)
 
     def began(self, trigger_id: str, run_id: str, directories: Iterable[str]) -> None:
         """Record that a run of the trigger is active, and the directories it works in."""

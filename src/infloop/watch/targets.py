@@ -6,8 +6,9 @@ of version control and caches are left out unless a pattern names them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.watch.globs import normalised
 
@@ -23,8 +24,7 @@ DEFAULT_EXCLUDES = frozenset(
 _MAGIC = frozenset("*?[{")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """A path relative to the root ("" is the root itself), with or without what is below it."""
 
     path: str

@@ -7,9 +7,10 @@ their content, so a browser keeps them for good.
 from __future__ import annotations
 
 import gzip
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+
+import msgspec
 
 _TYPES = {
     ".js": "text/javascript; charset=utf-8",
@@ -19,8 +20,7 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleFile:
+class ConsoleFile(msgspec.Struct, frozen=True):
     """A file as it is sent."""
 
     content: bytes

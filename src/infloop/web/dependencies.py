@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from infloop.application.application import Application
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from infloop.web.streams import Frames, Streams
 
 
-@dataclass(frozen=True, slots=True)
-class WebDependencies:
+class WebDependencies(msgspec.Struct, frozen=True):
     """The use cases, and what only HTTP needs; `own_user` is the user of this process."""
 
     application: Application

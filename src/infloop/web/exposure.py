@@ -16,10 +16,11 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 from infloop.errors import EgressError, SettingsError
 from infloop.model.hosts import canonical_host, parse_authority, parse_url
@@ -44,8 +45,7 @@ AllowedHost: TypeAlias = "tuple[str, int | None]"
 """A name of the server, and its port; None means any port."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exposure:
+class Exposure(msgspec.Struct, frozen=True):
     """Where to listen, which token is needed, and under which names."""
 
     host: str = "127.0.0.1"
@@ -140,8 +140,7 @@ def refuse_user(peer: int | None, own: int, exposure: Exposure) -> str:
 # -- one request -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RequestOrigin:
+class RequestOrigin(msgspec.Struct, frozen=True):
     """The parts of a request that say where it comes from; headers in all their occurrences."""
 
     method: str

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse
 
@@ -310,7 +309,7 @@ class Authenticate(Guard):
             return
         query = scope["query_string"].decode("latin-1")
         wanted = scope["path"] + (f"?{query}" if query else "")
-        address = "/login" if wanted == "/" else f"/login?{urlencode({'next': wanted})}"
+        address = "/login" if wanted == "/" else f"/login?{QueryParams({'next': wanted})}"
         await RedirectResponse(address, 303)(scope, receive, send)
 
     async def _count(self, wrong: Wrong, scope: Scope) -> None:

@@ -6,6 +6,7 @@
     git/           our own git calls, and where a repository keeps its files
     planted_files  undoes changes of children to files that git executes
     beneath        opens files beneath a directory by descriptor
+    durable_files  small files that survive a power failure
     threads        file work in threads, never abandoned
 
 Nothing here starts a process or reads the environment.

@@ -16,9 +16,10 @@ import os
 import secrets
 import stat
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import msgspec
 
 from infloop.errors import StepError
 from infloop.workspace import beneath
@@ -53,15 +54,14 @@ class GitFile(NamedTuple):
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class GitEntry:
+class GitEntry(msgspec.Struct, frozen=True):
     """Something named `.git`: its identity (device and inode) and its control files.
 
     A `.git` that is not a directory is its own only control file, under an empty name.
     """
 
     identity: tuple[int, int]
-    files: dict[bytes, GitFile] = field(default_factory=dict)
+    files: dict[bytes, GitFile] = msgspec.field(default_factory=dict)
 
     @property
     def is_folder(self) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from infloop.store.interfaces.refusals import MAX_REFUSALS, RefusedFiring
 from support.stores import OpenStore

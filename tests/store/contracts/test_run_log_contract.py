@@ -46,6 +46,7 @@ from support.stores import (
     start_child,
     started,
 )
+from support.thorough import amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -311,7 +312,10 @@ def recorded(history: Iterable[Iterable[tuple[Event | Output, int, int, str]]]) 
         yield items
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=amount(15, thorough=60),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     history=st.lists(st.lists(moments, min_size=1, max_size=12), max_size=6),
     limit=st.integers(1, 20),

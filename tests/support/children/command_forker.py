@@ -5,7 +5,9 @@ Its stdin is a socket with the requests. Everything is imported before the first
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import importlib
 import json
 import os
 import resource
@@ -26,11 +28,15 @@ if TYPE_CHECKING:
 
 LARGEST_REQUEST = 128 * 1024
 HIGHEST_FILE = 4096
+CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 4096, 16384, 1 << 18
+IMPORTED_BY_COMMANDS = ("deno", "encodings.ascii", "importlib.readers", "uvloop", "yaml")
 
 
 def fork_for_each_request(requests: socket.socket) -> None:
     """Let each request be a process, and somebody wait for it, until there are no more."""
     import_all("infloop.mcp_server")
+    for name in IMPORTED_BY_COMMANDS:
+        importlib.import_module(name)
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how the waiting ones ended
     while True:
@@ -71,6 +77,7 @@ def become(request: dict[str, Any], told: int, streams: Sequence[int]) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, request["files"])
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
+    see_other_files(request["binds"])
     os.umask(request["umask"])
     os.chdir(request["cwd"])
     os.environ.clear()
@@ -82,6 +89,22 @@ def become(request: dict[str, Any], told: int, streams: Sequence[int]) -> None:
     except SystemExit as ending:
         code = ending.code
     leave(code)
+
+
+def see_other_files(binds: dict[str, str]) -> None:
+    """Let this process and its children see other files at some paths; only root can."""
+    if not binds:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def check(result: int) -> None:
+        if result != 0:
+            raise OSError(ctypes.get_errno(), "this machine lets nobody change its mounts")
+
+    check(libc.unshare(CLONE_NEWNS))
+    check(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
+    for path, source in binds.items():
+        check(libc.mount(os.fsencode(source), os.fsencode(path), None, MS_BIND, None))
 
 
 def leave(code: Any) -> None:

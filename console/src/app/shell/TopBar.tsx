@@ -41,7 +41,9 @@ export function TopBar({ asked }: { asked: number }) {
         </span>
         <Button look="plain" onClick={openPalette} aria-keyshortcuts="Control+K">
           <span aria-hidden="true">⌕</span> <span className={css.find}>Find</span>
-          <kbd className={css.kbd}>Ctrl K</kbd>
+          <kbd aria-hidden="true" className={css.kbd}>
+            Ctrl K
+          </kbd>
         </Button>
       </div>
     </header>

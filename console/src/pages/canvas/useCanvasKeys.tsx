@@ -79,9 +79,10 @@ export function useCanvasKeys(does: Does): ReactNode {
       key("Delete", "remove what is chosen", () => remove(editor)),
       key("Backspace", "remove what is chosen", () => remove(editor)),
       key("Escape", "choose nothing", () => editor.select([])),
-      key("Ctrl+Z", "undo", editor.undo),
-      key("Ctrl+Shift+Z", "redo", editor.redo),
-      key("Ctrl+Y", "redo", editor.redo),
+      // Also while typing: what is typed into a form is an edit like any other.
+      { keys: "Ctrl+Z", what: "undo", run: editor.undo },
+      { keys: "Ctrl+Shift+Z", what: "redo", run: editor.redo },
+      { keys: "Ctrl+Y", what: "redo", run: editor.redo },
       { keys: "Ctrl+C", what: "copy the chosen nodes as text" },
       { keys: "Ctrl+X", what: "cut the chosen nodes" },
       { keys: "Ctrl+V", what: "paste nodes" },

@@ -9,6 +9,11 @@ import { Field } from "../../ui/Field/Field";
 import css from "./Connections.module.css";
 import { portsText, readPorts } from "./ports";
 
+/** Return an address with its scheme; machines at home rarely have a certificate. */
+function withScheme(host: string): string {
+  return host.includes("://") ? host : `http://${host}`;
+}
+
 interface Props {
   connection: ConnectionEntry | undefined;
   onClose: () => void;
@@ -28,7 +33,12 @@ export function ConnectionForm({ connection, onClose }: Props) {
     setBusy(true);
     setError(null);
     try {
-      const body = { label, host, ports: readPorts(ports), ...(given ? { token: given } : {}) };
+      const body = {
+        label,
+        host: withScheme(host),
+        ports: readPorts(ports),
+        ...(given ? { token: given } : {}),
+      };
       if (connection) {
         const path = { connection_id: connection.id };
         await call("PUT /api/providers/hermes-local/{connection_id}", { path, body });
@@ -77,7 +87,7 @@ export function ConnectionForm({ connection, onClose }: Props) {
             />
           )}
         </Field>
-        <Field label="Host" hint="A name or an address, such as 10.0.0.4.">
+        <Field label="Host" hint="Such as http://10.0.0.4.">
           {(control) => (
             <input
               {...control}

@@ -8,20 +8,32 @@ import { Confirm } from "../../ui/Confirm/Confirm";
 import { Copy } from "../../ui/Copy/Copy";
 import { complain, say } from "../../ui/Toast/toast";
 import css from "./Dispatch.module.css";
-import { dispatchAddress } from "./triggers";
+import { dispatchAddress, showList } from "./triggers";
+
+interface Props {
+  trigger: TriggerView;
+  /** Its id is about to change. */
+  onLeaving: (isLeaving: boolean) => void;
+}
 
 /** Where requests go. The address is a credential, so it is copied and not shown. */
-export function Address({ trigger }: { trigger: TriggerView }) {
+export function Address({ trigger, onLeaving }: Props) {
   const [, go] = useLocation();
   const [asking, setAsking] = useState(false);
-  const renew = () =>
+  const renew = () => {
+    onLeaving(true);
     call("POST /api/triggers/{trigger_id}/regenerate", { path: { trigger_id: trigger.id } })
       .then((answer) => {
         say("The old address is dead. Give the new one to the sender.");
-        refresh("GET /api/triggers");
+        showList((all) => all.map((each) => (each.id === trigger.id ? answer.trigger : each)));
         go(dispatchAddress(answer.trigger));
+        refresh("GET /api/triggers");
       })
-      .catch(complain);
+      .catch((error) => {
+        onLeaving(false);
+        complain(error);
+      });
+  };
   return (
     <div className={css.line}>
       <code>/api/webhook/••••••••</code>
@@ -32,7 +44,7 @@ export function Address({ trigger }: { trigger: TriggerView }) {
           title="Give it another address?"
           action="Replace"
           onClose={() => setAsking(false)}
-          onConfirm={() => void renew()}
+          onConfirm={renew}
         >
           Requests to the present address are refused from then on.
         </Confirm>

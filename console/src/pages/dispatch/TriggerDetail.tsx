@@ -1,8 +1,8 @@
 import { useState } from "react";
 import { Link, useLocation } from "wouter";
 import { call } from "../../api/client";
-import type { PluginView, TriggerList, TriggerView } from "../../api/generated";
-import { queryClient, refresh, useApi } from "../../api/query";
+import type { PluginView, TriggerView } from "../../api/generated";
+import { refresh, useApi } from "../../api/query";
 import { Button } from "../../ui/Button/Button";
 import { Confirm } from "../../ui/Confirm/Confirm";
 import { ago, dateTime } from "../../ui/format";
@@ -17,23 +17,12 @@ import css from "./Dispatch.module.css";
 import { Secret } from "./Secret";
 import { Trial } from "./Trial";
 import { TriggerForm } from "./TriggerForm";
-import { change, dispatchAddress, takesRequests, waitsFor } from "./triggers";
-
-const LIST = ["GET /api/triggers", {}, {}];
+import { change, dispatchAddress, showList, takesRequests, waitsFor } from "./triggers";
 
 /** Switch a trigger: the list shows it at once, and takes it back if the server refuses. */
-async function setEnabled(trigger: TriggerView, enabled: boolean): Promise<void> {
-  await queryClient.cancelQueries({ queryKey: LIST });
-  queryClient.setQueryData<TriggerList>(
-    LIST,
-    (list) =>
-      list && {
-        triggers: list.triggers.map((each) =>
-          each.id === trigger.id ? { ...each, enabled } : each,
-        ),
-      },
-  );
-  await change(trigger, { enabled }).catch((error) => {
+function setEnabled(trigger: TriggerView, enabled: boolean): void {
+  showList((all) => all.map((each) => (each.id === trigger.id ? { ...each, enabled } : each)));
+  change(trigger, { enabled }).catch((error) => {
     complain(error);
     refresh("GET /api/triggers");
   });
@@ -51,16 +40,24 @@ export function TriggerDetail({ trigger, plugins }: Props) {
   const now = useNow(5_000);
   const [editing, setEditing] = useState(false);
   const [deleting, setDeleting] = useState(false);
+  // Its id is about to be unknown: nothing asks about it until the server has answered.
+  const [isLeaving, setLeaving] = useState(false);
   const plugin = plugins.find((each) => each.id === trigger.pluginId);
   const isWebhook = takesRequests(catalog.data?.schemas.trigger, trigger.kind);
-  const remove = () =>
+  const remove = () => {
+    setLeaving(true);
     call("DELETE /api/triggers/{trigger_id}", { path: { trigger_id: trigger.id } })
       .then(() => {
         say("Deleted.");
-        refresh("GET /api/triggers");
+        showList((all) => all.filter((each) => each.id !== trigger.id));
         go("/dispatch");
+        refresh("GET /api/triggers");
       })
-      .catch(complain);
+      .catch((error) => {
+        setLeaving(false);
+        complain(error);
+      });
+  };
   return (
     <>
       <div className={css.head}>
@@ -72,7 +69,7 @@ export function TriggerDetail({ trigger, plugins }: Props) {
               role="switch"
               aria-checked={trigger.enabled}
               checked={trigger.enabled}
-              onChange={(event) => void setEnabled(trigger, event.target.checked)}
+              onChange={(event) => setEnabled(trigger, event.target.checked)}
             />
             Enabled
           </label>
@@ -114,7 +111,7 @@ export function TriggerDetail({ trigger, plugins }: Props) {
       {isWebhook && (
         <>
           <Panel title="Address">
-            <Address trigger={trigger} />
+            <Address trigger={trigger} onLeaving={setLeaving} />
             {plugin?.signature && <Secret trigger={trigger} />}
           </Panel>
           <Panel title="Trial">
@@ -122,7 +119,7 @@ export function TriggerDetail({ trigger, plugins }: Props) {
           </Panel>
         </>
       )}
-      <Deliveries trigger={trigger} />
+      {!isLeaving && <Deliveries trigger={trigger} />}
       {editing && (
         <TriggerForm
           trigger={trigger}
@@ -139,7 +136,7 @@ export function TriggerDetail({ trigger, plugins }: Props) {
           title="Delete this trigger?"
           action="Delete"
           onClose={() => setDeleting(false)}
-          onConfirm={() => void remove()}
+          onConfirm={remove}
         >
           {isWebhook && "Its address is dead at once. "}Runs that it started stay.
         </Confirm>

@@ -1,7 +1,7 @@
 /** Triggers as the server takes them, and what its schema says about their kinds. */
 import { call } from "../../api/client";
-import type { Json, PluginView, TriggerView } from "../../api/generated";
-import { refresh } from "../../api/query";
+import type { Json, PluginView, TriggerList, TriggerView } from "../../api/generated";
+import { queryClient, refresh } from "../../api/query";
 
 export type JsonObject = { [key: string]: Json };
 
@@ -21,6 +21,14 @@ const SERVERS_OWN = [
 export function asSent(trigger: TriggerView): JsonObject {
   const members = Object.entries(trigger).filter(([name]) => !SERVERS_OWN.includes(name));
   return Object.fromEntries(members) as JsonObject;
+}
+
+const LIST = ["GET /api/triggers", {}, {}];
+
+/** Show a list of triggers at once as it will be; what is gone is asked about no more. */
+export function showList(next: (triggers: TriggerView[]) => TriggerView[]): void {
+  void queryClient.cancelQueries({ queryKey: LIST });
+  queryClient.setQueryData<TriggerList>(LIST, (list) => list && { triggers: next(list.triggers) });
 }
 
 /** Send a trigger with changes. */

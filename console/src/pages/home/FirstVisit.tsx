@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { useLocation } from "wouter";
-import { call } from "../../api/client";
+import { startDemo } from "../../start/workflows";
 import { Button } from "../../ui/Button/Button";
 import { Failure } from "../../ui/Failure/Failure";
 import css from "./Home.module.css";
@@ -13,8 +13,8 @@ export function FirstVisit() {
   const start = () => {
     setBusy(true);
     setError(null);
-    call("POST /api/demo")
-      .then((made) => go(`/r/${made.runId}`))
+    startDemo()
+      .then(go)
       .catch(setError)
       .finally(() => setBusy(false));
   };

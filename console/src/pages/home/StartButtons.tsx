@@ -1,22 +1,23 @@
-import { useMemo, useRef } from "react";
-import { useLocation } from "wouter";
+import { useMemo, useState } from "react";
 import type { RunSummary } from "../../api/generated";
 import { useActions } from "../../app/palette";
+import { useRunWorkflow } from "../../form/useRunWorkflow";
+import { ImportDialog } from "../../start/ImportDialog";
+import { NewWorkflow } from "../../start/NewWorkflow";
 import { Button } from "../../ui/Button/Button";
-import { complain } from "../../ui/Toast/toast";
 import css from "./Home.module.css";
-import { importFile, newWorkflow, startRun } from "./starting";
 
 /** Start what ran last, or begin something new. */
 export function StartButtons({ last }: { last: RunSummary | undefined }) {
-  const [, go] = useLocation();
-  const file = useRef<HTMLInputElement>(null);
+  const runner = useRunWorkflow();
+  const [open, setOpen] = useState<"new" | "import">();
+  const close = () => setOpen(undefined);
   const actions = useMemo(
     () => [
-      { label: "New workflow", run: () => void newWorkflow().then(go).catch(complain) },
-      { label: "Import a workflow", run: () => file.current?.click() },
+      { label: "New workflow", run: () => setOpen("new") },
+      { label: "Import a workflow", run: () => setOpen("import") },
     ],
-    [go],
+    [],
   );
   useActions(actions);
   return (
@@ -24,25 +25,17 @@ export function StartButtons({ last }: { last: RunSummary | undefined }) {
       {last && (
         <Button
           look="primary"
-          onClick={() => void startRun(last.workflowId).then(go).catch(complain)}
+          disabled={runner.isBusy}
+          onClick={() => void runner.run(last.workflowId)}
         >
           Run {last.workflowName}
         </Button>
       )}
-      <Button onClick={() => void newWorkflow().then(go).catch(complain)}>New workflow</Button>
-      <Button onClick={() => file.current?.click()}>Import</Button>
-      <input
-        ref={file}
-        type="file"
-        hidden
-        aria-label="Workflow file"
-        accept=".json,.yaml,.yml"
-        onChange={(event) => {
-          const chosen = event.target.files?.[0];
-          event.target.value = "";
-          if (chosen) void importFile(chosen).then(go).catch(complain);
-        }}
-      />
+      <Button onClick={() => setOpen("new")}>New workflow</Button>
+      <Button onClick={() => setOpen("import")}>Import</Button>
+      {runner.dialog}
+      {open === "new" && <NewWorkflow onClose={close} />}
+      {open === "import" && <ImportDialog onClose={close} />}
     </div>
   );
 }

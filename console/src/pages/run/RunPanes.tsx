@@ -113,7 +113,7 @@ export function RunPanes({ view, run }: { view: RunView; run: RunDetail }) {
               tabs={VIEWS}
               chosen={shownView}
               onChoose={(chosen) => set({ view: chosen })}
-              className={css.overview}
+              className={shownView === "graph" ? css.graph : css.overview}
             >
               {shownView === "graph" ? graph : timeline}
             </Tabs>

@@ -17,7 +17,7 @@ import {
   lineNumbers,
   placeholder as placeholderText,
 } from "@codemirror/view";
-import { useEffect, useRef } from "react";
+import { type CSSProperties, useEffect, useRef } from "react";
 import type { CodeEditorProps, EditorProblem } from "./CodeEditor";
 import css from "./CodeEditor.module.css";
 import { smallestChange } from "./change";
@@ -59,6 +59,7 @@ export default function Editor(props: CodeEditorProps) {
   const view = useRef<EditorView | null>(null);
   const latest = useRef(props);
   latest.current = props;
+  const typed = useRef<string[]>([]);
   const parts = useRef({ grammar: new Compartment(), surface: new Compartment() });
 
   useEffect(() => {
@@ -87,6 +88,7 @@ export default function Editor(props: CodeEditorProps) {
           latest.current.history === "page" ? [] : [history(), keymap.of(historyKeymap)],
           autocompletion({
             icons: false,
+            interactionDelay: 0,
             override: [completeFrom(() => latest.current.completions)],
           }),
           // Tab is not bound: it leaves the editor, as it leaves every other field.
@@ -95,7 +97,10 @@ export default function Editor(props: CodeEditorProps) {
             const isTyped = update.transactions.some(
               (each) => each.docChanged && each.annotation(Transaction.remote) !== true,
             );
-            if (isTyped) latest.current.onChange?.(update.state.doc.toString());
+            if (!isTyped) return;
+            const text = update.state.doc.toString();
+            typed.current.push(text);
+            latest.current.onChange?.(text);
           }),
         ],
       }),
@@ -122,24 +127,24 @@ export default function Editor(props: CodeEditorProps) {
       EditorView.contentAttributes.of({
         "aria-label": label,
         ...(description ? { "aria-description": description } : {}),
-        ...(readOnly ? { "aria-readonly": "true", tabindex: "0" } : {}),
+        ...(readOnly ? { "aria-readonly": "true" } : {}),
+        tabindex: "0",
         spellcheck: isCode(language) ? "false" : "true",
       }),
       isCode(language) ? [lineNumbers(), bracketMatching()] : EditorView.lineWrapping,
       EditorState.readOnly.of(Boolean(readOnly)),
       EditorView.editable.of(!readOnly),
       placeholder ? placeholderText(placeholder) : [],
-      fill
-        ? []
-        : EditorView.theme({
-            ".cm-content, .cm-gutter": { minHeight: height(minLines) },
-            "&": { maxHeight: height(maxLines) },
-          }),
     ];
     view.current?.dispatch({ effects: parts.current.surface.reconfigure(extensions) });
-  }, [label, description, readOnly, language, placeholder, minLines, maxLines, fill]);
+  }, [label, description, readOnly, language, placeholder]);
 
   useEffect(() => {
+    // A text that was typed here comes back later; meanwhile more may have been typed.
+    const echo = typed.current.indexOf(value);
+    typed.current = typed.current.slice(echo + 1);
+    if (echo >= 0 && typed.current.length > 0) return;
+    typed.current = [];
     const shown = view.current;
     const changes = shown && smallestChange(shown.state.doc.toString(), value);
     if (!changes) return;
@@ -156,10 +161,14 @@ export default function Editor(props: CodeEditorProps) {
     shown.dispatch(setDiagnostics(shown.state, found));
   }, [problems]);
 
+  const sizes = fill
+    ? undefined
+    : ({ "--editor-min": height(minLines), "--editor-max": height(maxLines) } as CSSProperties);
   return (
     <div
       ref={host}
       className={`${css.host} ${fill ? css.fill : ""}`}
+      style={sizes}
       data-typing
       data-readonly={readOnly || undefined}
     />

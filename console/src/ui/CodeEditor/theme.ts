@@ -12,7 +12,12 @@ const popup = {
 };
 
 export const theme = EditorView.theme({
-  "&": { height: "100%", color: "var(--ink)", background: "transparent" },
+  "&": {
+    height: "100%",
+    maxHeight: "var(--editor-max)",
+    color: "var(--ink)",
+    background: "transparent",
+  },
   "&.cm-focused": { outline: "none" },
   ".cm-scroller": {
     fontFamily: "var(--mono)",
@@ -20,6 +25,7 @@ export const theme = EditorView.theme({
     lineHeight: "var(--code-line)",
   },
   ".cm-content": { padding: "4px 0", caretColor: "var(--ink)" },
+  ".cm-content, .cm-gutter": { minHeight: "var(--editor-min)" },
   ".cm-line": { padding: "0 8px" },
   ".cm-placeholder": { color: "var(--ink3)" },
   ".cm-cursor, .cm-dropCursor": { borderLeftColor: "var(--ink)", borderLeftWidth: "2px" },

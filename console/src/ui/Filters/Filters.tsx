@@ -1,4 +1,4 @@
-import { type ReactNode, useState } from "react";
+import { type ReactNode, useId, useState } from "react";
 import { Button } from "../Button/Button";
 import { Dialog } from "../Dialog/Dialog";
 import { useNarrow } from "../useNarrow";
@@ -45,16 +45,17 @@ interface ChoiceProps {
 
 /** A filter with a list of values. */
 export function Choice({ label, value, onChoose, options }: ChoiceProps) {
+  const id = useId();
   return (
-    <label className={css.choice}>
-      {label}
-      <select value={value} onChange={(event) => onChoose(event.target.value)}>
+    <span className={css.choice}>
+      <label htmlFor={id}>{label}</label>
+      <select id={id} value={value} onChange={(event) => onChoose(event.target.value)}>
         {options.map(([each, word]) => (
           <option key={each} value={each}>
             {word}
           </option>
         ))}
       </select>
-    </label>
+    </span>
   );
 }

@@ -14,10 +14,11 @@ from infloop.workspace.applying.merge import MergeConflict as TreeConflict
 from infloop.workspace.applying.selection import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from infloop.application.caller import Caller
     from infloop.application.resources import Resources
+    from infloop.policy.leaks.modes import LeakMode
     from infloop.runtime.workspaces import Workspaces
     from infloop.store.interfaces.run_log import RunRow
     from infloop.workspace.worktrees.records import Saved
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 class Applied(Model, kw_only=True, tag_field="outcome", tag="applied"):
     """The changes are in the work tree of `repository`, or a commit on `branch`.
 
-    `leftOut` maps changed files that were not applied to the reason.
+    `leftOut` maps changed files that were not applied to the reason. `secrets` maps applied files
+    to which a secret was added to the names of its detectors.
     """
 
     repository: str
@@ -35,6 +37,7 @@ class Applied(Model, kw_only=True, tag_field="outcome", tag="applied"):
     commit: str | None
     files: list[FileChange]
     left_out: dict[str, str]
+    secrets: dict[str, list[str]]
 
 
 class UncommittedChanges(Model, kw_only=True, tag_field="outcome", tag="uncommitted"):
@@ -45,9 +48,21 @@ class UncommittedChanges(Model, kw_only=True, tag_field="outcome", tag="uncommit
 
 
 class ProtectedFiles(Model, kw_only=True, tag_field="outcome", tag="protected"):
-    """Nothing was applied: other programs act on these files. Each has the reason."""
+    """Nothing was applied: other programs act on these files, or they hold a new secret.
+
+    Each has the reason. They are applied if they are allowed.
+    """
 
     paths: dict[str, str]
+
+
+class SecretFiles(Model, kw_only=True, tag_field="outcome", tag="secrets"):
+    """Nothing was applied: a secret was added to these files, and the leak guard enforces.
+
+    Each has the names of the detectors.
+    """
+
+    paths: dict[str, list[str]]
 
 
 class MergeConflict(Model, kw_only=True, tag_field="outcome", tag="conflict"):
@@ -56,7 +71,7 @@ class MergeConflict(Model, kw_only=True, tag_field="outcome", tag="conflict"):
     lines: list[str]
 
 
-ApplyResult: TypeAlias = Applied | UncommittedChanges | ProtectedFiles | MergeConflict
+ApplyResult: TypeAlias = Applied | UncommittedChanges | ProtectedFiles | SecretFiles | MergeConflict
 
 
 class ApplyAnswer(Model, kw_only=True):
@@ -87,7 +102,8 @@ class ApplyChanges:
 
         These are the changes that `RunHistory.diff` shows with the same `everything` and `include`.
         `node` says whose changes, if several agents made some. `allow` are protected files and
-        directories that may change; with `allow_all`, all of them may.
+        directories that may change; with `allow_all`, all of them may. The same permission is
+        needed for a file to which a secret was added; the mode of the leak guard decides.
         """
         if not caller.is_identified:
             raise Forbidden(
@@ -107,6 +123,11 @@ class ApplyChanges:
             paths := await overlapping_edits(workspaces.store, saved, selection)
         ):
             return UncommittedChanges(repository=saved.repository, paths=list(paths))
+        secrets = await result.secrets(worktree.path)
+        if secrets:
+            await self._record_leak(row, saved, result.leaks.mode, secrets, caller)
+        if secrets and result.leaks.mode == "enforce":
+            return SecretFiles(paths=printable_paths(secrets))
         await self._record(row, saved, branch, caller)
         message = f"{row.workflow_name}: {saved.node}\n\nApplied by infloop from run {run_id}."
         apply_saved = partial(
@@ -117,6 +138,7 @@ class ApplyChanges:
             to_branch=branch,
             message=message,
             named=await workspaces.named_files(saved.repository),
+            secrets=_reasons(secrets) if result.leaks.mode == "redact" else None,
         )
         done = await apply_saved(allow=allow)
         if isinstance(done, ProtectedChanges) and allow_all:
@@ -131,6 +153,7 @@ class ApplyChanges:
             commit=done.commit,
             files=file_changes(done.changes),
             left_out=printable_paths(selection.left_out),
+            secrets=printable_paths(secrets),
         )
 
     async def _record(self, row: RunRow, saved: Saved, branch: str | None, caller: Caller) -> None:
@@ -142,6 +165,29 @@ class ApplyChanges:
             workflow_id=row.workflow_id,
             details={"node": saved.node, "repository": saved.repository, "branch": branch},
         )
+
+    async def _record_leak(
+        self,
+        row: RunRow,
+        saved: Saved,
+        mode: LeakMode,
+        secrets: Mapping[str, list[str]],
+        caller: Caller,
+    ) -> None:
+        detectors = sorted({name for names in secrets.values() for name in names})
+        await self._resources.audit().record(
+            "leak.found",
+            caller.actor,
+            outcome=mode,
+            correlation_id=caller.correlation_id or row.correlation_id,
+            run_id=row.id,
+            workflow_id=row.workflow_id,
+            details={"node": saved.node, "files": [*secrets], "detectors": [*detectors]},
+        )
+
+
+def _reasons(secrets: Mapping[str, list[str]]) -> dict[str, str]:
+    return {path: f"holds a secret: {', '.join(names)}" for path, names in secrets.items()}
 
 
 def _chosen(found: Sequence[WorktreeInfo], run_id: str, node: str | None) -> WorktreeInfo:

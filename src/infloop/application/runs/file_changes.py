@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from infloop.application.runs.models import DirectoryChanges, DirectoryDiff, FileChange
 from infloop.errors import StepError, UsageError
 from infloop.runtime.timeline import directory_work
+from infloop.workspace.applying.added_secrets import added_secrets
 from infloop.workspace.applying.merge import edit_tree
 from infloop.workspace.applying.review import protected_changes
 from infloop.workspace.applying.selection import NOTHING_MORE
@@ -17,10 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from infloop.application.resources import Resources
+    from infloop.policy.leaks.guard import LeakGuard
     from infloop.runtime.workspaces import Workspaces
     from infloop.workspace.applying.selection import Selection, Wanted
     from infloop.workspace.snapshots.changes import Change
     from infloop.workspace.snapshots.store import SnapshotStore
+
+Reason = TypeVar("Reason")
 
 
 class RunResult(NamedTuple):
@@ -28,6 +32,12 @@ class RunResult(NamedTuple):
 
     workspaces: Workspaces
     selections: dict[str, Selection]
+    leaks: LeakGuard
+
+    async def secrets(self, directory: str) -> dict[str, list[str]]:
+        """Return the files to which a secret was added, with the names of its detectors."""
+        chosen = self.selections[directory].chosen
+        return await added_secrets(self.workspaces.store.trees, chosen, self.leaks)
 
 
 async def run_result(
@@ -46,18 +56,20 @@ async def run_result(
     for name in wanted.names:
         if name not in fitting:
             raise UsageError(f"no changed file of run {run_id!r} fits {name!r}")
-    return RunResult(workspaces, selections)
+    return RunResult(workspaces, selections, resources.leaks())
 
 
-async def directory_diffs(result: RunResult) -> list[DirectoryDiff]:
-    """Return the result as patches."""
+async def directory_diffs(result: RunResult, *, redacted: bool = False) -> list[DirectoryDiff]:
+    """Return the result as patches, on demand without the secrets in them."""
     store = result.workspaces.store
+    read = result.leaks.redact if redacted else str
     return [
         DirectoryDiff(
             directory=directory,
-            patch=await store.trees.patch(each.base, await _result_tree(store, each)),
+            patch=read(await store.trees.patch(each.base, await _result_tree(store, each))),
             changed=bool(each.chosen),
             protected=await _protected(result.workspaces, directory, each),
+            secrets=printable_paths(await result.secrets(directory)),
             left_out=printable_paths(each.left_out),
         )
         for directory, each in result.selections.items()
@@ -73,6 +85,7 @@ async def directory_changes(result: RunResult) -> list[DirectoryChanges]:
             files=file_changes(await _changes(store, each)),
             changed=bool(each.chosen),
             protected=await _protected(result.workspaces, directory, each),
+            secrets=printable_paths(await result.secrets(directory)),
             left_out=printable_paths(each.left_out),
         )
         for directory, each in result.selections.items()
@@ -98,7 +111,7 @@ async def _protected(
     return printable_paths(await protected_changes(trees, selection.base, selection.chosen, named))
 
 
-def printable_paths(reasons: Mapping[str, str]) -> dict[str, str]:
+def printable_paths(reasons: Mapping[str, Reason]) -> dict[str, Reason]:
     """Return the paths without control characters, each with its reason."""
     return {printable(path): why for path, why in reasons.items()}
 

@@ -515,17 +515,24 @@ class RunHistory:
     # -- files -------------------------------------------------------------------------------
 
     async def diff(
-        self, run_id: str, step: str = "", *, everything: bool = False, include: Sequence[str] = ()
+        self,
+        run_id: str,
+        step: str = "",
+        *,
+        everything: bool = False,
+        include: Sequence[str] = (),
+        redacted: bool = False,
     ) -> Diff:
         """Return the files that are the result of a run, or of one step or round of it.
 
         Of a whole run in a worktree this is exactly what `apply` takes. With `everything`, or for
         the names in `include`, also files that only a check made and files that git ignores.
+        With `redacted` it is without the secrets that the leak guard finds.
         """
         from infloop.application.runs.file_changes import directory_diffs
 
         result = await self._result(run_id, step, everything, include)
-        return Diff(directories=await directory_diffs(result) if result else [])
+        return Diff(directories=await directory_diffs(result, redacted=redacted) if result else [])
 
     async def changes(
         self, run_id: str, step: str = "", *, everything: bool = False, include: Sequence[str] = ()

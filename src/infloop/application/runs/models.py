@@ -230,14 +230,16 @@ class EventPage(Model, kw_only=True):
 class DirectoryDiff(Model, kw_only=True):
     """What a run, or a step of it, changed in one directory.
 
-    `protected` maps changed files that other programs act on to the reason. `leftOut` maps changed
-    files that are not shown, and that `apply` does not take, to the reason.
+    `protected` maps changed files that other programs act on to the reason. `secrets` maps files to
+    which a secret was added to the names of its detectors. `leftOut` maps changed files that are
+    not shown, and that `apply` does not take, to the reason.
     """
 
     directory: str
     patch: str
     changed: bool
     protected: dict[str, str]
+    secrets: dict[str, list[str]]
     left_out: dict[str, str]
 
 
@@ -267,6 +269,7 @@ class DirectoryChanges(Model, kw_only=True):
     files: list[FileChange]
     changed: bool
     protected: dict[str, str]
+    secrets: dict[str, list[str]]
     left_out: dict[str, str]
 
 

@@ -10,8 +10,9 @@ So a run of 100,000 rounds needs no more memory than one of ten.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, assert_never
+
+import msgspec
 
 from infloop.application.runs.cost import RunCost
 from infloop.model.events import (
@@ -99,8 +100,7 @@ class Preview(NamedTuple):
         return len(self.text) == self.size
 
 
-@dataclass(slots=True)
-class FrameView:
+class FrameView(msgspec.Struct):
     """A sequence of steps: the run itself, a round, a branch or a called workflow."""
 
     path: str
@@ -108,14 +108,15 @@ class FrameView:
     container: StepView | None = None
     iteration: int = 0
     latest: StepView | None = None
-    steps: HeadAndTail[StepView] = field(default_factory=lambda: HeadAndTail(STEPS_AT_EACH_END))
+    steps: HeadAndTail[StepView] = msgspec.field(
+        default_factory=lambda: HeadAndTail(STEPS_AT_EACH_END)
+    )
 
 
 _NO_FRAMES: HeadAndTail[FrameView] = HeadAndTail(0)
 
 
-@dataclass(slots=True)
-class StepView:
+class StepView(msgspec.Struct):
     """One visit of a node.
 
     `uses` describes what it works with: a provider, a command. `next_path` is the step after it.
@@ -140,7 +141,7 @@ class StepView:
     waiting_until: int = 0
     next_path: str = ""
     max_rounds: int | None = None
-    outputs: dict[str, Preview] = field(default_factory=dict)
+    outputs: dict[str, Preview] = msgspec.field(default_factory=dict)
     frames: HeadAndTail[FrameView] = _NO_FRAMES
     output_tail: str = ""
     changed: TreeSaved | None = None

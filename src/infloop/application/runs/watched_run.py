@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.application.runs.labels import Labels
 from infloop.application.runs.replay import read_cost, view_from_checkpoint
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from infloop.runtime.runs.service import RunService
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedView:
+class LoadedView(msgspec.Struct, frozen=True):
     """A run at the moment it started here; apply its events to `view`."""
 
     view: RunView

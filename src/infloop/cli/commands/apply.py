@@ -10,7 +10,9 @@ stash them first.
 
 Files that other programs act on without being asked (git and editor settings, agents' settings, CI,
 hooks, shell files, package scripts, Makefiles, test and build settings) are listed with the reason,
-and applied only if you allow it.
+and applied only if you allow it. So are files to which a secret was added: a known one, or what
+looks like a token. INFLOOP_LEAKS_MODE decides: redact asks, enforce refuses, warn applies them and
+says so. The secret itself is not shown.
 
   infloop apply last
   infloop apply 1f3a9c2e --to agents/fix
@@ -60,7 +62,13 @@ def main(args: argparse.Namespace) -> int:
 async def _apply(args: argparse.Namespace) -> int:
     from infloop import app
     from infloop.application.caller import COMMAND_LINE
-    from infloop.application.runs.apply import MergeConflict, ProtectedFiles, UncommittedChanges
+    from infloop.application.runs.apply import (
+        MergeConflict,
+        ProtectedFiles,
+        SecretFiles,
+        UncommittedChanges,
+    )
+    from infloop.cli.view.changes import secret_lines
     from infloop.cli.view.terminal import note
 
     async with app.open_application(app.settings()) as application:
@@ -82,10 +90,14 @@ async def _apply(args: argparse.Namespace) -> int:
                 note(f"  {path}")
             note("that the agent changed too; commit or stash them, or apply with --to BRANCH")
         case ProtectedFiles():
-            note("nothing was applied: other programs act on these files, check them first")
+            note("nothing was applied: check these files first")
             for path, why in done.paths.items():
                 note(f"  {path}  ({why})")
             note("allow them with --protected PATH, or all of them with --allow-protected")
+        case SecretFiles():
+            note("nothing was applied: the leak guard refuses secrets (INFLOOP_LEAKS_MODE=enforce)")
+            for line in secret_lines(done.paths):
+                note(f"  {line}")
         case MergeConflict():
             note("nothing was applied: the agent's changes and yours conflict in")
             for line in done.lines:
@@ -97,7 +109,7 @@ async def _apply(args: argparse.Namespace) -> int:
 
 
 def _print_applied(done: Applied) -> None:
-    from infloop.cli.view.changes import change_lines, left_out_lines, total
+    from infloop.cli.view.changes import change_lines, left_out_lines, secret_lines, total
     from infloop.cli.view.terminal import note, one_line
 
     where = f"branch {done.branch}" if done.branch else done.repository
@@ -108,5 +120,7 @@ def _print_applied(done: Applied) -> None:
         print(f"applied to {one_line(where)}{how}: {total(done.files)}")
         for line in change_lines(done.files, MAX_FILES):
             print(line)
+    for line in secret_lines(done.secrets):
+        note(line)
     for line in left_out_lines(done.left_out, MAX_FILES):
         note(line)

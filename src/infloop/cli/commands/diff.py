@@ -10,7 +10,8 @@ them too.
   infloop diff 1f3a9c2e 'loop-1[2]' --stat
   infloop diff last --include 'reports/*.xml'
 
-Files that other programs act on without being asked are listed as protected.
+Files that other programs act on without being asked are listed as protected, and files to which a
+secret was added with the name of what found it.
 
 On a terminal control characters are shown as escapes; in a pipe or a file the diff is unchanged.
 """
@@ -46,7 +47,7 @@ def main(args: argparse.Namespace) -> int:
 
 async def _diff(args: argparse.Namespace) -> int:
     from infloop import app
-    from infloop.cli.view.changes import left_out_lines
+    from infloop.cli.view.changes import left_out_lines, secret_lines
     from infloop.cli.view.terminal import note
     from infloop.errors import UsageError
 
@@ -64,6 +65,8 @@ async def _diff(args: argparse.Namespace) -> int:
             _print(f"# in {each.directory}\n{text}" if len(found) > 1 else text)
         for path, why in each.protected.items():
             note(f"protected: {path} ({why})")
+        for line in secret_lines(each.secrets):
+            note(line)
         for line in left_out_lines(each.left_out, MAX_FILES):
             note(line)
     if not any(each.changed for each, _ in found):

@@ -28,9 +28,10 @@ def main(args: argparse.Namespace) -> int:
     import json
 
     if args.name == SETTINGS:
+        from infloop.model.json_schema import json_schema
         from infloop.settings import Settings
 
-        schema = Settings.model_json_schema()
+        schema = json_schema(Settings)
     else:
         schema = SCHEMAS[args.name]()
     print(json.dumps(schema, indent=2))

@@ -34,6 +34,11 @@ def left_out_lines(left_out: Mapping[str, str], limit: int) -> list[str]:
     return ["left out (--all or --include NAME takes them):", *lines]
 
 
+def secret_lines(secrets: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a line for each file to which a secret was added."""
+    return [f"{path} holds a secret: {', '.join(names)}" for path, names in secrets.items()]
+
+
 def total(changes: Sequence[FileChange]) -> str:
     """Return the sum of all changes: `3 files changed, +10 -2`."""
     insertions = sum(change.insertions for change in changes)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.application.runs.next_actions import next_actions
 from infloop.cli.view.advice import advice_lines, short
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from infloop.application.runs.view import RunView
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """The parts of a summary; all of it is safe to print."""
 
     title: str

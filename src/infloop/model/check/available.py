@@ -5,8 +5,9 @@ It is the other side of `references`: what is offered here is never reported the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.model.check.flow import Flow
 from infloop.model.check.graph import Graph
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from infloop.model.parsing import Parsed
 
 
-@dataclass(frozen=True, slots=True)
-class Available:
+class Available(msgspec.Struct, frozen=True):
     """A reference and what it means. `source` is a node, or `inputs` or `globals`.
 
     `certain` means that it has a value whenever the node runs.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import msgspec
 
 from infloop.model.check.flow import Flow
 from infloop.model.check.graph import Graph
@@ -66,8 +67,7 @@ class Machine(Protocol):
         """Say whether there is a directory; a relative path begins where the check runs."""
 
 
-@dataclass(frozen=True)
-class CheckContext:
+class CheckContext(msgspec.Struct, frozen=True, dict=True):
     """The workflow that is checked, the report, and what is known besides."""
 
     graph: Graph

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
+import msgspec
 from pydantic import ValidationError
 
 from infloop.errors import UsageError
@@ -26,8 +26,7 @@ class ConfigError(UsageError):
         self.causes = causes
 
 
-@dataclass(frozen=True, slots=True)
-class DevFile:
+class DevFile(msgspec.Struct, frozen=True):
     """A valid configuration, where it is from, and what to warn about."""
 
     config: DevConfig

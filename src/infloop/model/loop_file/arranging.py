@@ -7,8 +7,9 @@ other, and what belongs to one handle alone is a list under that handle.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
 MAX_NESTING = 8
 
 
-@dataclass(slots=True)
-class Placed:
+class Placed(msgspec.Struct):
     """A node with the steps that stand under it: of its handles, and inside it."""
 
     node: Node
-    arms: dict[str, list[Placed]] = field(default_factory=dict)
-    bodies: list[list[Placed]] = field(default_factory=list)
+    arms: dict[str, list[Placed]] = msgspec.field(default_factory=dict)
+    bodies: list[list[Placed]] = msgspec.field(default_factory=list)
     until: Node | None = None
 
 

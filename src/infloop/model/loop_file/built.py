@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from infloop.errors import Problem
 from infloop.model.loop_file.keys import kinds, step_words

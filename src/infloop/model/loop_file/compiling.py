@@ -14,8 +14,9 @@ level; only `steps` of a loop and `branches` of a parallel are inside it.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
+
+import msgspec
 
 from infloop.model.loop_file.forms import FORMS, read_check
 from infloop.model.loop_file.keys import STEP_KEYS, Key, config_model, kinds, model_keys, step_words
@@ -45,8 +46,7 @@ _FILE_KEYS = ("inputs", "steps", "layout", "unknown")
 _LAYOUT_KEYS = ("nodes", "edges")
 
 
-@dataclass(slots=True)
-class Compiled:
+class Compiled(msgspec.Struct):
     """A workflow as JSON, and where its parts are in the loop file.
 
     `checks` are the conditions of `until` by the loop that has them. `unknown` holds the ids of
@@ -56,10 +56,10 @@ class Compiled:
 
     content: JsonObject
     spots: dict[Path, Spot]
-    checks: dict[str, str] = field(default_factory=dict)
-    unknown: set[str] = field(default_factory=set)
+    checks: dict[str, str] = msgspec.field(default_factory=dict)
+    unknown: set[str] = msgspec.field(default_factory=set)
     files: tuple[str, ...] = ()
-    with_unknown_keys: JsonObject = field(default_factory=dict)
+    with_unknown_keys: JsonObject = msgspec.field(default_factory=dict)
 
 
 def compile_tree(

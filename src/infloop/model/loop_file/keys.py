@@ -14,9 +14,10 @@ A field is always available by its own name as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+import msgspec
 
 from infloop.model.nodes import NODE_MODELS
 from infloop.model.schema import FileModel, part_model
@@ -24,9 +25,8 @@ from infloop.model.schema import FileModel, part_model
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pydantic.fields import FieldInfo
-
     from infloop.model.nodes import NodeModel
+    from infloop.model.records import FieldInfo
     from infloop.model.values import JsonValue
 
 Form: TypeAlias = Literal["plain", "duration", "money", "file"]
@@ -37,8 +37,7 @@ STEP_KEYS = ("id", "label")
 _HANDLE_KEYS = {"error": ("onError", "error"), "true": ("then",), "false": ("else",)}
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """A key of a loop file: the field that it sets, and how its value is written."""
 
     key: str
@@ -47,8 +46,7 @@ class Key:
     info: FieldInfo
 
 
-@dataclass(frozen=True, slots=True)
-class StepWords:
+class StepWords(msgspec.Struct, frozen=True):
     """The keys of one kind of step."""
 
     model: NodeModel
@@ -67,14 +65,14 @@ class StepWords:
 def model_keys(model: type[FileModel], without: tuple[str, ...] = ()) -> dict[str, Key]:
     """Return the keys of a part of the file; the first of a field is the preferred one."""
     keys: dict[str, Key] = {}
-    for field, info in model.model_fields.items():
-        name = info.alias or field
+    for info in model.model_fields.values():
+        name = info.alias
         if name in without:
             continue
         short, form = _short(model, name)
         for key, how in ((short, form), (name, "plain")):
             keys.setdefault(key, Key(key, name, how, info))
-        if isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("file"):
+        if info.file:
             keys[f"{name}File"] = Key(f"{name}File", name, "file", info)
     return keys
 
@@ -91,7 +89,7 @@ def default_of(model: type[FileModel], name: str) -> JsonValue:
     """Return the value of a field that a loop file does not mention, as JSON."""
     if name in model.loop_defaults:
         return model.loop_defaults[name]
-    return _defaults(model).get(name)
+    return _defaults(model).get(name)  # type: ignore[arg-type]  # see `prepare`
 
 
 @cache

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from infloop.model.loop_file.compiling import compile_tree
 from infloop.model.loop_file.source import LoopSource

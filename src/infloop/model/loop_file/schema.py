@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter
-
+from infloop.model.json_schema import json_schema
 from infloop.model.loop_file.forms import CHECKS, OPERATORS
 from infloop.model.loop_file.keys import StepWords, default_of, kinds, model_keys, step_words
 from infloop.model.loop_file.keys import config_model as config_of_kind
@@ -106,7 +105,7 @@ def _kind(words: StepWords) -> dict[str, Any]:
     if len(model.flow_handles({})) == 1:
         properties["next"] = follow
     return {
-        "title": str(model.model_config.get("title")),
+        "title": model.model_title,
         "description": str(model.__doc__),
         "type": "object",
         "properties": properties,
@@ -195,8 +194,7 @@ def _field(model: type[FileModel], key: Key) -> dict[str, Any]:
 
 
 def _type_schema(key: Key) -> dict[str, Any]:
-    annotation: Any = key.info.annotation
-    return TypeAdapter(annotation).json_schema()
+    return json_schema(key.info.annotation)
 
 
 def _as_written(schema: dict[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from infloop.model.loop_file.forms import CHECKS
 from infloop.model.loop_file.keys import kind_of, step_words

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from infloop.model.loop_file.tree import Scalar
 
@@ -24,8 +25,7 @@ class Spot(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Arm:
+class Arm(msgspec.Struct, frozen=True):
     """What follows a handle: a jump to a step, steps of its own, or nothing."""
 
     spot: Spot
@@ -33,18 +33,17 @@ class Arm:
     steps: list[Step] | None = None
 
 
-@dataclass(slots=True)
-class Step:
+class Step(msgspec.Struct):
     """One step. `spots` are the positions of its parts, by their path in the node."""
 
     words: StepWords
     id: str
     spot: Spot
     label: str | None = None
-    config: JsonObject = field(default_factory=dict)
-    spots: dict[Path, Spot] = field(default_factory=dict)
-    arms: dict[str, Arm] = field(default_factory=dict)
-    bodies: list[list[Step]] = field(default_factory=list)
+    config: JsonObject = msgspec.field(default_factory=dict)
+    spots: dict[Path, Spot] = msgspec.field(default_factory=dict)
+    arms: dict[str, Arm] = msgspec.field(default_factory=dict)
+    bodies: list[list[Step]] = msgspec.field(default_factory=list)
     until: Step | None = None
     has_own_place: bool = False
     broken: bool = False

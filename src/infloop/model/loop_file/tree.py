@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from infloop.errors import Problem
 from infloop.model.problems import short_repr
@@ -57,8 +58,7 @@ class Mark(NamedTuple):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(msgspec.Struct, frozen=True):
     """A single value. `text` is what is written, `value` what it means without a type."""
 
     text: str
@@ -67,8 +67,7 @@ class Scalar:
     end: int
 
 
-@dataclass(slots=True)
-class Items:
+class Items(msgspec.Struct):
     """A list."""
 
     items: list[Tree]
@@ -83,8 +82,7 @@ class Member(NamedTuple):
     value: Tree
 
 
-@dataclass(slots=True)
-class Fields:
+class Fields(msgspec.Struct):
     """A mapping. Keys are texts, as they are written."""
 
     members: dict[str, Member]

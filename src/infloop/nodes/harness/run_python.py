@@ -7,18 +7,20 @@ Stands alone: it runs under the interpreter of the script, not ours.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
+# Every script waits for these imports. With asyncio, inspect and typing, which few scripts need, a
+# small one took 96 instead of 28 ms of CPU time (shortest of 25 alternating starts).
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
 RESULT = os.fdopen(os.dup(3), "wb")  # dup() makes it private: not inherited by children
 os.close(3)
+
+_CO_ITERABLE_COROUTINE = 0x100
 
 
 def main(script: str) -> None:
@@ -34,11 +36,21 @@ def main(script: str) -> None:
     if not callable(run):
         sys.exit("the script must define a function named run")
     value = run(*arguments)
-    if inspect.isawaitable(value):
+    if _is_awaitable(value):
+        import asyncio
+
         value = asyncio.run(_finish(value))
     sys.stdout.flush()
     RESULT.write(json.dumps(value, allow_nan=False).encode())
     RESULT.close()
+
+
+def _is_awaitable(value: object) -> bool:
+    """Say the same as `inspect.isawaitable`."""
+    code = getattr(value, "gi_code", None)
+    return hasattr(type(value), "__await__") or bool(
+        getattr(code, "co_flags", 0) & _CO_ITERABLE_COROUTINE
+    )
 
 
 async def _finish(awaitable: Awaitable[object]) -> object:

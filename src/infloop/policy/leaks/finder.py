@@ -89,10 +89,9 @@ class LeakFinder:
         exact = {each.literal for each in keywords if not each.ignores_case}
         any_case = {each.literal for each in keywords if each.ignores_case}
         self._any = _any_of({*self._places, *exact}, any_case)
-        self._begun_secrets = _beginnings(self._places)
-        self._begun_tokens = _beginnings(
-            each.literal for each in keywords if not each.rule.secret_group
-        )
+        tokens = _beginnings(each.literal for each in keywords if not each.rule.secret_group)
+        # What a text may end with, and whether that counts only behind a boundary.
+        self._begun = dict.fromkeys(tokens, True) | dict.fromkeys(_beginnings(self._places), False)
         self._longest = max(map(len, (*self._places, *exact)), default=0)
 
     def __bool__(self) -> bool:
@@ -118,13 +117,12 @@ class LeakFinder:
         reads: list[Read] = []
         if self._any is None:
             return Found(leaks, end, reads)
-        shortened = _ELLIPSIS in data
-        at, undecided, last_values = 0, end, dict(values)
+        at, undecided, last_values = 0, end, values
         while (found := self._any.search(data, at)) and (here := found.start()) < end:
             at = here + 1
             if here >= start:
                 for form, offset in self._places.get(data[here : here + MIN_LENGTH], ()):
-                    if shortened or not form.only_shortened:
+                    if not form.only_shortened or _ELLIPSIS in data:
                         leak, is_open = _common(data, start, here, form, offset)
                         if is_open:
                             undecided = min(undecided, leak.start)
@@ -140,7 +138,7 @@ class LeakFinder:
                     name = len(literal) if rule.secret_group else 0
                     undecided = min(undecided, max(start, here + name))
                 if value := rule.value_at(data, here, window):
-                    last_values[rule.id] = value
+                    last_values = {**last_values, rule.id: value}
                     reads.append(Read(here, rule, value))
                     if rule.is_secret(data[value.start : value.end]):
                         leaks.append(Leak(*value, rule.id))
@@ -148,11 +146,11 @@ class LeakFinder:
 
     def begun_at_end(self, data: bytes) -> int:
         """Return how many bytes at the end of a text may be the start of a secret."""
-        for size in range(min(len(data), self._longest - 1), 0, -1):
-            end = data[-size:]
-            if end in self._begun_secrets:
-                return size
-            if end in self._begun_tokens and is_boundary(data, len(data) - size):
+        last = data[max(0, len(data) - self._longest + 1) :] if self._longest else b""
+        for at in range(len(last)):
+            needs_boundary = self._begun.get(last[at:])
+            size = len(last) - at
+            if needs_boundary is False or (needs_boundary and is_boundary(data, len(data) - size)):
                 return size
         return 0
 

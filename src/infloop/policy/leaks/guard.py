@@ -175,14 +175,11 @@ class RedactingStream:
         kept = _char_start(self._text, max(0, end - _CONTEXT))
         self._text, self._shown = self._text[kept:], end - kept
         # The next part reads again from `kept` on, or from `end` on where the keyword is secret.
-        self._values |= {
-            rule.id: value
-            for keyword, rule, value in reads
-            if keyword < (kept if rule.secret_group else end)
-        }
-        self._values = {
-            rule: Span(value.start - kept, value.end - kept) for rule, value in self._values.items()
-        }
+        for keyword, rule, value in reads:
+            if keyword < (kept if rule.secret_group else end):
+                self._values[rule.id] = value
+        for name, value in self._values.items():
+            self._values[name] = Span(value.start - kept, value.end - kept)
         held = len(self._text) - self._shown
         self._next_look = len(self._text) + held // 8 if held > _LONG_HELD else 0
         return piece if self._guard.mode == "warn" else shown

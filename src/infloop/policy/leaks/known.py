@@ -13,7 +13,6 @@ To add a form, write one function and add it to `FORMS`.
 from __future__ import annotations
 
 import codecs
-import html
 import json
 from base64 import b64encode, urlsafe_b64encode
 from string import ascii_letters, digits
@@ -131,7 +130,9 @@ def _in_url(secret: str) -> str:
 
 
 def _in_html(secret: str) -> str:
-    return html.escape(secret)
+    from html import escape  # a table of two thousand names comes with it
+
+    return escape(secret)
 
 
 def _as_bytes(pattern: str) -> Callable[[str], str]:

@@ -6,7 +6,7 @@ import math
 import tomllib
 from collections import Counter
 from functools import cache, cached_property
-from importlib.resources import files
+from pkgutil import get_data
 from typing import NamedTuple
 
 import msgspec
@@ -103,5 +103,7 @@ class _RuleFile(msgspec.Struct, forbid_unknown_fields=True):
 
 @cache
 def shipped_rules() -> tuple[LeakRule, ...]:
-    text = files("infloop.policy.leaks").joinpath("rules.toml").read_text("utf-8")
+    data = get_data("infloop.policy.leaks", "rules.toml")
+    assert data is not None
+    text = data.decode()
     return msgspec.convert(tomllib.loads(text), _RuleFile).rules

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
+
+import msgspec
 
 from infloop.errors import StepError
 from infloop.model.agent_config import ModelApi, ModelProvider, TaskKind
@@ -29,8 +30,7 @@ _PRICE_LISTS: Mapping[ModelApi, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenModel:
+class ChosenModel(msgspec.Struct, frozen=True):
     """A model, and where it is; `key` is empty for an API without one."""
 
     provider: str

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +33,7 @@ class StoredSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     messages: list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSession:
+class AgentSession(msgspec.Struct, frozen=True):
     """A session that can be continued."""
 
     id: str

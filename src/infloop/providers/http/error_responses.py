@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.providers.base import AnswerPart, Cost, RateLimited
 from infloop.providers.http.answers import error_text, failed
@@ -22,8 +23,7 @@ MAX_BODY_BYTES = 64 << 10
 MAX_WAIT = timedelta(days=366)
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorResponse:
+class ErrorResponse(msgspec.Struct, frozen=True):
     """The status, the headers, and the beginning of the body."""
 
     status: int

@@ -10,8 +10,9 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from infloop.model.events import Notice
 from infloop.model.hosts import authority
@@ -47,8 +48,7 @@ class DecisionKind(NamedTuple):
         return f"{self.verdict} {where}, {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class EgressDecision:
+class EgressDecision(msgspec.Struct, frozen=True):
     """`count` equal decisions about connections of a step."""
 
     path: str

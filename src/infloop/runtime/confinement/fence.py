@@ -20,15 +20,13 @@ import asyncio
 import os
 import secrets
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
-from infloop.egress.broker import PREFIX, Broker
 from infloop.egress.limits import ProxyLimits, UploadBudget
 from infloop.egress.loopback_listener import listen_on_loopback
-from infloop.egress.proxy import Proxy
 from infloop.egress.reports import Decision
 from infloop.errors import BudgetError, EgressError, GuardError, SettingsError, WorkflowError
 from infloop.lowlevel.link_free import visited_paths
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from infloop.egress.broker import Account
+    from infloop.egress.broker import Account, Broker
     from infloop.egress.loopback_listener import Listener
     from infloop.egress.reports import RefusalCause
     from infloop.model.values import JsonObject
@@ -65,8 +63,7 @@ _INNER_PORT = 3128
 _LOOPBACK = "127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True)
-class EgressRules:
+class EgressRules(msgspec.Struct, frozen=True):
     """The operator's rules for the connections of children."""
 
     enforce: bool = False
@@ -74,8 +71,7 @@ class EgressRules:
     denied: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Credential:
+class Credential(msgspec.Struct, frozen=True):
     """A key that a child uses through the broker, without having it.
 
     The child finds its token in `key_variable`. It finds the broker's address in
@@ -91,6 +87,8 @@ class Credential:
 
     def apply_to(self, request: ChildRequest, token: str, port: int) -> ChildRequest:
         """Return the request with the token in place of the key."""
+        from infloop.egress.broker import PREFIX
+
         key, url = self.account.key, f"http://{_LOOPBACK}:{port}{PREFIX}{self.account.provider}"
         env = {
             name: value
@@ -107,8 +105,7 @@ class Credential:
         return replace(request, argv=(program, *args, *rest), env=env)
 
 
-@dataclass(frozen=True, slots=True)
-class ExtraAccess:
+class ExtraAccess(msgspec.Struct, frozen=True):
     """What a child may reach beyond its directory. `owner` says in messages who may.
 
     `read` and `write` are the paths below `home` that it may use.
@@ -201,6 +198,10 @@ class RunFence:
             return Allowlist((), self._denied)
         own = parse_rules(extra.owner, extra.hosts) if extra.owner else HostRules("this step")
         return Allowlist((own, *self._lists), self._denied)
+
+    def tool_hosts(self) -> Allowlist | None:
+        """Return where tools of the built-in agent may connect at most; None for everywhere."""
+        return None if self.egress == "open" else self.allowlist(NO_EXTRA_ACCESS)
 
     def home(self, node: str, extra: ExtraAccess) -> str:
         """Return the home that an agent keeps in all rounds; empty for other children."""
@@ -377,6 +378,8 @@ class EgressGateway:
     async def __aenter__(self) -> Self:
         if self._credential is not None:
             account = self._credential.account
+            from infloop.egress.broker import Broker
+
             broker = Broker([account], token=self._token, limits=ProxyLimits(), budget=self._usage)
             self._broker = await self._stack.enter_async_context(broker)
         return self
@@ -425,6 +428,8 @@ class EgressGateway:
             self._egress_log.flush()
 
     def _serve(self, listener: Listener, port: int, token: str, tasks: asyncio.TaskGroup) -> None:
+        from infloop.egress.proxy import Proxy  # few runs need it, and its imports are many
+
         proxy = Proxy(
             self._allowed,
             token=token,

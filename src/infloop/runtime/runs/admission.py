@@ -11,9 +11,10 @@ Every check raises an error that says what to do:
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from infloop.errors import GuardError, UsageError, WorkflowError
 from infloop.policy.confinement import Confinement, isolation_refusal

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.engine.graph import compile_program
 from infloop.policy.taint import find_violations
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from infloop.policy.taint import TaintViolation
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedDefinition:
+class PreparedDefinition(msgspec.Struct, frozen=True):
     """A definition, its stored bytes and their hash, and the compiled program.
 
     The definition must not change any more.
@@ -26,7 +26,7 @@ class PreparedDefinition:
     data: bytes
     hash: str
     program: Program
-    _violations: dict[tuple[tuple[str, ...], bool], tuple[TaintViolation, ...]] = field(
+    _violations: dict[tuple[tuple[str, ...], bool], tuple[TaintViolation, ...]] = msgspec.field(
         default_factory=dict
     )
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.model.events import RunBudget
 from infloop.nodes.base import Environment, Interpreters
@@ -15,6 +16,7 @@ from infloop.runtime.runs.redaction import Redactor
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from infloop.policy.hosts import Allowlist
     from infloop.policy.leaks.guard import LeakGuard
     from infloop.policy.permissions import AskPerson
     from infloop.providers.base import Provider
@@ -35,8 +37,7 @@ if TYPE_CHECKING:
     """Returns the provider with an id, for one step."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepServices:
+class StepServices(msgspec.Struct, frozen=True):
     """What a provider may use of the run of its step.
 
     make_sandbox  makes a sandbox for its children
@@ -44,6 +45,7 @@ class StepServices:
     record_call   writes a tool call to the audit log
     reserve       reserves a request to a model in the ledger
     leaks         removes secrets
+    hosts         the hosts that the run may reach; None for all
     """
 
     make_sandbox: MakeSandbox
@@ -51,10 +53,10 @@ class StepServices:
     record_call: RecordCall
     reserve: ReserveRequest
     leaks: LeakGuard
+    hosts: Allowlist | None
 
 
-@dataclass(frozen=True, slots=True)
-class RunDependencies:
+class RunDependencies(msgspec.Struct, frozen=True):
     """Given once for all runs of a process. What is None is not done:
 
     - `homes`: confined agents keep no home from one round to the next
@@ -72,19 +74,19 @@ class RunDependencies:
     sandbox: Sandbox
     environment: Environment
     find_provider: FindProvider
-    egress: EgressRules = field(default_factory=EgressRules)
+    egress: EgressRules = msgspec.field(default_factory=EgressRules)
     service_user: tuple[int, int] | None = None
     homes: Homes | None = None
-    interpreters: Interpreters = field(default_factory=Interpreters)
-    limits: RunBudget = field(default_factory=RunBudget)
-    budget: Budget = field(default_factory=Budget)
+    interpreters: Interpreters = msgspec.field(default_factory=Interpreters)
+    limits: RunBudget = msgspec.field(default_factory=RunBudget)
+    budget: Budget = msgspec.field(default_factory=Budget)
     history_limit: int = 100
     max_output_bytes: int = 2 << 20
     max_command_ms: int = 7_200_000
     child_memory_bytes: int = 0
-    disk_reserve: DiskReserve = field(default_factory=DiskReserve)
+    disk_reserve: DiskReserve = msgspec.field(default_factory=DiskReserve)
     data_device: int = 0
-    redactor: Redactor = field(default_factory=Redactor)
+    redactor: Redactor = msgspec.field(default_factory=Redactor)
     workspaces: Workspaces | None = None
     child_records: ChildRecords | None = None
     markers: RunMarkers | None = None

@@ -16,9 +16,10 @@ import logging
 import uuid
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.errors import (
     AuditError,
@@ -66,8 +67,7 @@ UNLIMITED = 1_000_000
 _log = logging.getLogger("infloop.runs")
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
+class RunRequest(msgspec.Struct, frozen=True):
     """A run that is to be queued; `key` recognises a repeated request, `fingerprint` a replay."""
 
     workflow_id: str
@@ -82,8 +82,7 @@ class RunRequest:
     fingerprint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(msgspec.Struct, frozen=True):
     """How many runs are live at the same time, and how many may wait."""
 
     runs: int = 4

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.runtime.runs.feed import Feed
 from infloop.runtime.runs.loop import RunLoop
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from infloop.runtime.workspaces import RunWorkspace
 
 
-@dataclass(frozen=True, slots=True)
-class RunLaunch:
+class RunLaunch(msgspec.Struct, frozen=True):
     """A run whose first event in this process is durable, ready to be driven.
 
     `first` is that event and `commands` is what follows from it. `perform` replaces what performs
@@ -47,8 +47,7 @@ class RunLaunch:
     perform: Performer | None = None
 
 
-@dataclass(slots=True)
-class LiveRun:
+class LiveRun(msgspec.Struct):
     """A run that this process drives."""
 
     id: str

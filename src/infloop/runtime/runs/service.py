@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from infloop.model.events import Recorded
     from infloop.model.values import JsonObject
     from infloop.policy.confinement import Confinement
+    from infloop.policy.leaks.guard import LeakGuard
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.event_bus import EventBus
     from infloop.runtime.runs.definitions import PreparedDefinition
@@ -222,6 +223,11 @@ class RunService:
     def approvals(self) -> Approvals | None:
         """What waits for a person, if anybody is asked."""
         return self._shared.dependencies.approvals
+
+    @property
+    def leaks(self) -> LeakGuard:
+        """What finds the secrets of this process."""
+        return self._shared.dependencies.redactor.secrets
 
     @property
     def workspaces(self) -> Workspaces | None:

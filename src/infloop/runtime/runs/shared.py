@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.runtime.confinement.workdirs import Workdirs
 from infloop.runtime.event_bus import EventBus
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from infloop.store.interfaces.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class SharedResources:
+class SharedResources(msgspec.Struct, frozen=True):
     """`dependencies` are given by the application; the rest belongs to this process."""
 
     store: Store

@@ -166,6 +166,7 @@ class StepPowers:
             record_call=run.record_call,
             reserve=usage.reserve,
             leaks=dependencies.redactor.secrets,
+            hosts=run.fence.tool_hosts(),
         )
         found = dependencies.find_provider(provider_id, services)
         bounded = found if isinstance(found, BoundedProvider) else None

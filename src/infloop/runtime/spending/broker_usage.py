@@ -19,11 +19,11 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from infloop.egress.broker import AdmittedCall, CallRefused
+import msgspec
+
 from infloop.errors import BudgetError
 from infloop.policy.routes import FREE_ROUTES
 from infloop.providers.base import NO_USAGE, Usage
@@ -35,6 +35,7 @@ from infloop.providers.request_bound import RequestBound, UnboundedRequest, requ
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from infloop.egress.broker import AdmittedCall
     from infloop.model.provider import DialectName
     from infloop.policy.routes import Dialect, Route
 
@@ -77,8 +78,7 @@ class CountedAnswer:
             self._on_over()
 
 
-@dataclass(slots=True, eq=False)
-class _Answer:
+class _Answer(msgspec.Struct, eq=False):
     """One answer that passes the broker; without a limit it has no estimate."""
 
     meter: Counter
@@ -189,6 +189,8 @@ class BrokerUsage:
 
         Calls are admitted in the order in which they arrive.
         """
+        from infloop.egress.broker import AdmittedCall, CallRefused
+
         api = dialect_of(route.path)
         prices = Estimator(PriceList(dialect), self._unpriced_usd_per_mtok)
         if api is None:

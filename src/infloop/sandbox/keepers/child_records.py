@@ -38,7 +38,6 @@ import os
 import re
 import signal
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -245,8 +244,7 @@ def _is_alive(process: Process) -> bool:
     return now is not None and now.alive and now.start == process.start
 
 
-@dataclass(frozen=True)
-class _Record:
+class _Record(msgspec.Struct, frozen=True):
     """A child of a dead process; `pid` is 0 when it was not recorded."""
 
     path: Path

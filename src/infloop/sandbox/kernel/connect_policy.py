@@ -9,8 +9,9 @@ import errno
 import ipaddress
 import socket
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+import msgspec
 
 from infloop.lowlevel.own_ports import is_own_port
 
@@ -51,8 +52,7 @@ class ConnectPolicy(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class OpenNetwork:
+class OpenNetwork(msgspec.Struct, frozen=True):
     """Everywhere, except to the ports of infloop's own servers.
 
     `users` are those whose announcements of ports count besides our own.
@@ -73,8 +73,7 @@ class OpenNetwork:
         return address
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedNetwork:
+class ClosedNetwork(msgspec.Struct, frozen=True):
     """Only to peers. They map addresses, as the child names them, to the real ones."""
 
     peers: Mapping[Peer, Peer]

@@ -15,16 +15,17 @@ import contextlib
 import json
 import os
 import pwd
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
 
 from infloop import __version__
 from infloop.errors import SettingsError
 from infloop.model.isolation import UNCONFINED
 from infloop.sandbox.levels import LEVEL_CLASSES
 from infloop.sandbox.levels.trusted_bubblewrap import BUBBLEWRAP_PATHS
-from infloop.sandbox.self_check.battery import QUICK, self_check
 
 if TYPE_CHECKING:
     from infloop.model.isolation import Level, RequestedLevel
@@ -36,8 +37,7 @@ _USER_WITHOUT_RIGHTS = "nobody"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-@dataclass(frozen=True)
-class LevelCheck:
+class LevelCheck(msgspec.Struct, frozen=True):
     """Whether a level holds here; `reason` says what is missing or which promise was broken.
 
     `failed` means that nothing is missing for it, and that it failed its check.
@@ -53,8 +53,7 @@ class LevelCheck:
         return not self.reason
 
 
-@dataclass(frozen=True)
-class LevelChoice:
+class LevelChoice(msgspec.Struct, frozen=True):
     """The level that is used, with the checks of it and of stronger ones.
 
     `user` is the uid and gid of children where that is another user than ours.
@@ -109,6 +108,8 @@ async def check_level(level: Level, options: SandboxOptions) -> LevelCheck:
 
     A level that confines nothing is not attacked.
     """
+    from infloop.sandbox.self_check.battery import QUICK, self_check
+
     if not level_class(level).confines:
         return LevelCheck(level)
     try:

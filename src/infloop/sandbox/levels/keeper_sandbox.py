@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
+
+import msgspec
 
 from infloop.sandbox.base import ChildResult
 from infloop.sandbox.promises import AT_EVERY_LEVEL
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from infloop.sandbox.promises import Promise
 
 
-@dataclass(frozen=True)
-class SandboxOptions:
+class SandboxOptions(msgspec.Struct, frozen=True):
     """What every level needs to know about this machine.
 
     - `scratch`: children get private directories in it. Their user must be able to enter it.

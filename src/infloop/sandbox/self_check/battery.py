@@ -8,10 +8,11 @@ attempts must succeed: a sandbox in which nothing works would keep every other p
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from infloop.sandbox.access import Access, ResourceLimits
 from infloop.sandbox.base import ChildRequest
@@ -74,8 +75,7 @@ _PYTHON_PATHS = ("/usr/bin/python3", "/bin/python3", "/usr/local/bin/python3")
 _TIMEOUT_MS = 120_000
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One attempt: the promise it belongs to, whether it succeeded, and what it reached."""
 
     attempt: str
@@ -95,8 +95,7 @@ class Finding:
         return str(getattr(probes, self.attempt).__doc__)
 
 
-@dataclass(frozen=True)
-class AttackReport:
+class AttackReport(msgspec.Struct, frozen=True):
     """The findings of an attack; `error` says why it could not be completed."""
 
     level: str

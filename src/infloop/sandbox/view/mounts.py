@@ -15,8 +15,9 @@ The view starts empty. It contains only what is listed here or in the child's `a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,8 +33,7 @@ MountKind: TypeAlias = Literal["link", "tmpfs", "ro", "rw", "hidden"]
 _ORDER: tuple[MountKind, ...] = ("link", "tmpfs", "ro", "rw", "hidden")
 
 
-@dataclass(frozen=True)
-class RootLayout:
+class RootLayout(msgspec.Struct, frozen=True):
     """The parts of this machine's root directory that children see.
 
     - `links`: directories of the root that are links, with their targets.

@@ -7,8 +7,9 @@ They block: call them in a thread.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from infloop.store.audit.files import CURRENT, OpenFile, lines_backwards, open_log
 from infloop.store.audit.hash_chain import FIRST_PREV, flaw_of, hash_of, read_line
@@ -109,8 +110,7 @@ class Follower:
         self._position = OpenFile(file.name, os.dup(file.descriptor), offset)
 
 
-@dataclass(frozen=True, slots=True)
-class Flaw:
+class Flaw(msgspec.Struct, frozen=True):
     """The first line that is not intact: where it is, and what is wrong with it."""
 
     file: str
@@ -118,8 +118,7 @@ class Flaw:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(msgspec.Struct, frozen=True):
     """How many entries are intact, in how many files, and the hash of the last of them."""
 
     entries: int

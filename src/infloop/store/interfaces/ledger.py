@@ -12,7 +12,6 @@ Promises of every implementation:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -48,8 +47,7 @@ class Bill(NamedTuple):
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CallFilter:
+class CallFilter(msgspec.Struct, frozen=True):
     """Selects calls: of runs, of one process, reserved at or after a time. All by default."""
 
     run_id: str = ""
@@ -73,8 +71,7 @@ class CapReached(NamedTuple):
     held_usd: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Spending:
+class Spending(msgspec.Struct, frozen=True):
     """What a group of calls cost together.
 
     Of the `calls`, `unknown` have ended without reporting their full cost, `open` have not ended,

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from infloop.store.interfaces.run_log import StoredStatus
 
@@ -30,8 +31,7 @@ def derive_status(stored: StoredStatus, owner: OwnerState) -> RunStatus:
     return "stalled" if owner == "frozen" else "interrupted"
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceRow:
+class InstanceRow(msgspec.Struct, frozen=True):
     """A process that owns runs. The process id, its start time and the boot id identify it."""
 
     id: str
@@ -43,8 +43,7 @@ class InstanceRow:
     heartbeat_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class StopRequest:
+class StopRequest(msgspec.Struct, frozen=True):
     """A request to the owner of a run to stop it."""
 
     run_id: str

@@ -18,8 +18,9 @@ Promises of every implementation:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 from infloop.model.events import Cause
 from infloop.store.interfaces.liveness import dead_owners
@@ -38,8 +39,7 @@ KEPT_MS = 86_400_000
 """How long an entry and its idempotency key are kept after the entry was added."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedRun:
+class QueuedRun(msgspec.Struct, frozen=True):
     """A run to be started when there is a free slot.
 
     `run_id` is the id that the run will have. `fingerprint` identifies the signed request that
@@ -52,10 +52,10 @@ class QueuedRun:
     inputs: JsonObject
     correlation_id: str
     queued_at: int
-    cause: Cause = field(default_factory=Cause)
+    cause: Cause = msgspec.field(default_factory=Cause)
     priority: int = 0
     idempotency_key: str = ""
-    extra: JsonObject = field(default_factory=dict)
+    extra: JsonObject = msgspec.field(default_factory=dict)
     fingerprint: str = ""
 
 
@@ -80,8 +80,7 @@ class QueueFull(NamedTuple):
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class QueueEntry:
+class QueueEntry(msgspec.Struct, frozen=True):
     """An entry of the queue.
 
     `position` counts from 1 while the entry waits and is 0 otherwise, also while it is held.

@@ -9,13 +9,13 @@ Promises of every implementation:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+
+import msgspec
 
 MAX_REFUSALS = 500
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedFiring:
+class RefusedFiring(msgspec.Struct, frozen=True):
     """A trigger that fired and started nothing.
 
     `trigger` is the fingerprint of its id. `reason` is a word for programs, `message` is for a

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 from infloop.model.events import Cause, Recorded, Status
 
@@ -36,8 +37,7 @@ def definition_hash(definition: bytes) -> str:
     return hashlib.sha256(definition).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class NewRun:
+class NewRun(msgspec.Struct, frozen=True):
     """A run to be created."""
 
     id: str
@@ -47,7 +47,7 @@ class NewRun:
     owner: str
     started_at: int
     correlation_id: str
-    cause: Cause = field(default_factory=Cause)
+    cause: Cause = msgspec.field(default_factory=Cause)
 
 
 class Cursor(NamedTuple):
@@ -57,8 +57,7 @@ class Cursor(NamedTuple):
     run_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class RunRow:
+class RunRow(msgspec.Struct, frozen=True):
     """A run without its events.
 
     `status` is the stored one; `liveness.derive_status` says whether a "running" run really runs.
@@ -103,8 +102,7 @@ class Checkpoint(NamedTuple):
     state: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedRun:
+class LoadedRun(msgspec.Struct, frozen=True):
     """What the state of a run is rebuilt from: a checkpoint and the events after it."""
 
     run: RunRow
@@ -128,8 +126,7 @@ class TextPage(NamedTuple):
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class SearchHit:
+class SearchHit(msgspec.Struct, frozen=True):
     """A run that matches a search, with its best matching text.
 
     `path` is the step that the text belongs to and `kind` what it was there. `marks` are the

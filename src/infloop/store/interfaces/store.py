@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from infloop.store.interfaces.run_log import RunLog
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(msgspec.Struct, frozen=True):
     """Everything that survives a restart, except the audit log.
 
     `close` commits what is queued and closes the database; `async with` calls it.

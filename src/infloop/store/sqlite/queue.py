@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from infloop.errors import Fenced, NotFound, StoreError
 from infloop.model.events import Cause

@@ -16,10 +16,11 @@ import asyncio
 import sqlite3
 import threading
 import time
-from dataclasses import dataclass
 from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import msgspec
 
 from infloop.errors import StoreError
 from infloop.store.sqlite.database import BUSY_MS, LOG_BYTES
@@ -42,8 +43,7 @@ DEFER_SECONDS = 0.05
 BUSY_SECONDS = BUSY_MS / 1000
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(msgspec.Struct):
     work: Callable[[sqlite3.Connection], Any]
     future: asyncio.Future[Any]
     on_failure: Callable[[Exception], None] | None

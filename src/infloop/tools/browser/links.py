@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import msgspec
 
 from infloop.egress.proxy import Proxy
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from infloop.egress.reports import Decision
     from infloop.egress.resolve import HostPolicy, Lookup
     from infloop.model.agent_config import EgressRule
+    from infloop.policy.hosts import Allowlist
 
 OnMessage: TypeAlias = Callable[[str], None]
 """Gets a message of the browser; an exception of it ends the link."""
@@ -39,11 +41,11 @@ class Link(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class BrowserOptions:
+class BrowserOptions(msgspec.Struct, frozen=True):
     """How a browser runs.
 
     rules        what its requests may reach
+    hosts        the hosts that the run may reach; None for all
     cdp_url      the DevTools endpoint of a browser that somebody else runs; empty to start one
     program      the browser's program; empty to look for one
     path         where programs are looked up
@@ -55,6 +57,7 @@ class BrowserOptions:
     """
 
     rules: tuple[EgressRule, ...] = ()
+    hosts: Allowlist | None = None
     cdp_url: str = ""
     program: str = ""
     path: str = "/usr/local/bin:/usr/bin:/bin"

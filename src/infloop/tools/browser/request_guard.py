@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from infloop.egress.resolve import Lookup
     from infloop.model.agent_config import EgressRule
     from infloop.policy.browser_hosts import BrowserHosts
+    from infloop.policy.hosts import Allowlist
 
 _LOOKUP_S = 5.0
 _WITHOUT_NETWORK = ("data:", "blob:")
@@ -34,11 +35,19 @@ _WITHOUT_NETWORK = ("data:", "blob:")
 class RequestGuard:
     """The rules for the requests of one browser."""
 
-    def __init__(self, rules: Sequence[EgressRule], hosts: BrowserHosts, lookup: Lookup) -> None:
+    def __init__(
+        self,
+        rules: Sequence[EgressRule],
+        hosts: BrowserHosts,
+        lookup: Lookup,
+        run_hosts: Allowlist | None = None,
+    ) -> None:
+        """Judge by `rules`, and by the hosts that the run may reach if these are not all."""
         self._rules = tuple(rules)
         self._page_rules = rules_of_pages(rules)
         self._hosts = hosts
         self._lookup = lookup
+        self._run_hosts = run_hosts
 
     async def check_request(self, method: str, url: str, *, is_page: bool) -> None:
         """Return if the browser may send this request; else raise ToolError."""
@@ -57,7 +66,7 @@ class RequestGuard:
                 f"{quoted(url)} is not the address of a web page, so the page is not used; "
                 "call browser_navigate with an http or https URL",
             )
-        decision = decide_request(rules, RULE_NAME, method, url)
+        decision = decide_request(rules, RULE_NAME, method, url, self._run_hosts)
         if not decision.allowed:
             raise ToolError("egress-refused", REFUSAL, f"{method} {url}: {decision.reason}")
         place = parse_request_url(url)

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from infloop.egress.resolve import SystemLookup
+from infloop.lowlevel.own_ports import is_own_port
 from infloop.lowlevel.uncancelled import run_uncancelled
 from infloop.policy.browser_hosts import BrowserHosts, websockets_are_open
 from infloop.policy.egress_rules import parse_request_url
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from infloop.egress.reports import Decision
+    from infloop.policy.addresses import Address
     from infloop.sandbox.base import Sandbox
     from infloop.tools.browser.devtools import Params
     from infloop.tools.browser.links import BrowserOptions, Link
@@ -45,13 +48,22 @@ _NOWHERE = "127.0.0.1:9"
 """Where closed WebSockets are sent: nobody listens on the discard port."""
 
 
+class OwnServerRefused(BrowserHosts):
+    """Refuses the servers of infloop, which would take our requests for those of their user."""
+
+    def refuse_address(self, host: str, port: int, address: Address) -> str:
+        if is_own_port(address, port):
+            return f"{host} is a server of infloop"
+        return super().refuse_address(host, port, address)
+
+
 class Session:
     """A browser with one page. It starts with the first page; its owner must close it."""
 
     def __init__(self, sandbox: Sandbox, options: BrowserOptions) -> None:
-        self._hosts = BrowserHosts(options.rules)
+        self._hosts = OwnServerRefused(options.rules, options.hosts)
         self._lookup = options.lookup or SystemLookup()
-        self._guard = RequestGuard(options.rules, self._hosts, self._lookup)
+        self._guard = RequestGuard(options.rules, self._hosts, self._lookup, options.hosts)
         self._websockets = websockets_are_open(options.rules)
         self._report = options.on_decision
         options = replace(options, on_decision=self._on_decision)

@@ -5,7 +5,7 @@
   branch as one commit, with the work tree untouched.
 - Changes to protected paths are applied only if they are allowed by name, because other programs
   act on such files (see `infloop.policy.protected_paths`). The same holds for links out of the tree
-  (see `infloop.policy.links`).
+  (see `infloop.policy.links`), and for files to which a secret was added.
 - A tree is never left half changed. An error rolls back the changes; after a crash
   `rollback.recover` does.
 """
@@ -15,9 +15,10 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from infloop.errors import UsageError
 from infloop.lowlevel.directory_lock import hold_directory
@@ -49,8 +50,7 @@ if TYPE_CHECKING:
 _BRANCH = "refs/heads/"
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(msgspec.Struct, frozen=True):
     """The result of a successful apply.
 
     - `before` is a snapshot of the user's tree that undoes it, if the tree was changed.
@@ -63,9 +63,8 @@ class Applied:
     commit: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProtectedChanges:
-    """Nothing was applied, because these paths are protected; the values are the reasons."""
+class ProtectedChanges(msgspec.Struct, frozen=True):
+    """Nothing was applied, because nobody allowed these paths; the values are the reasons."""
 
     paths: dict[str, str]
 
@@ -80,12 +79,14 @@ async def apply(
     author: str = DEFAULT_AUTHOR,
     allow: Collection[str] = (),
     named: Mapping[str, str] | None = None,
+    secrets: Mapping[str, str] | None = None,
 ) -> Applied | MergeConflict | ProtectedChanges:
     """Apply changes of a saved worktree to the user's tree, or to a new or existing branch.
 
     Without a selection these are all changes that git does not ignore.
     `allow` are protected paths that may change; a directory includes everything in it. `named` are
     the paths that the user's git settings name, each with the reason; they are protected too.
+    `secrets` are files that hold a secret, each with the reason; they need the same permission.
     """
     repo = Repository(store.git, Path(saved.repository), Path(saved.common))
     selection = selection or await select(store, saved_work(saved))
@@ -93,6 +94,8 @@ async def apply(
     if not wanted:
         return Applied(())
     protected = await protected_changes(store.trees, selection.base, wanted, named)
+    for path, why in (secrets or {}).items():
+        protected[path] = f"{protected[path]}; {why}" if path in protected else why
     if refused := {path: why for path, why in protected.items() if not _allows(allow, path)}:
         return ProtectedChanges(refused)
     # The lock keeps new objects from being pruned before a ref protects them.

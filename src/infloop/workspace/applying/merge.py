@@ -6,8 +6,9 @@ changes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.lowlevel.directory_lock import hold_directory
 from infloop.workspace.snapshots.changes import EMPTY_TREE, printable
@@ -31,8 +32,7 @@ _EXPLANATIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PathConflict:
+class PathConflict(msgspec.Struct, frozen=True):
     """A path (decoded with `os.fsdecode`) that cannot be merged; `kind` is git's name for it."""
 
     path: str
@@ -40,8 +40,7 @@ class PathConflict:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MergeConflict:
+class MergeConflict(msgspec.Struct, frozen=True):
     """Nothing was applied, because these paths cannot be merged."""
 
     paths: tuple[PathConflict, ...]

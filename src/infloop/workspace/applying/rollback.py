@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from infloop.lowlevel.directory_lock import hold_directory
 from infloop.lowlevel.remove_tree import remove_tree_at
 from infloop.workspace import beneath
+from infloop.workspace.durable_files import write_durably
 from infloop.workspace.snapshots.restore import STAGING_NAME
 from infloop.workspace.snapshots.restore_plan import merge_update, parent_paths
 from infloop.workspace.snapshots.trees import Difference
@@ -46,16 +46,11 @@ class PendingApply(NamedTuple):
         return Path(self.root).is_dir() and Path(self.common).is_dir()
 
     def begin(self, store: SnapshotStore) -> None:
-        """Write the journal file."""
+        """Write the journal file; it is on the disk when this returns."""
         store.pin(self.name, self.ours, self.merged)
         directory = store.directory / "pending"
         directory.mkdir(mode=0o700, exist_ok=True)
-        temporary = directory / f".{secrets.token_hex(8)}"
-        with temporary.open("x", encoding="ascii") as file:
-            json.dump(self._asdict(), file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(directory / self.name)
+        write_durably(directory / self.name, json.dumps(self._asdict()))
 
     def end(self, store: SnapshotStore) -> None:
         """Remove the journal file."""

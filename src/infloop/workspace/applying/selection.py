@@ -12,9 +12,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,8 +36,7 @@ class TreePair(NamedTuple):
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """What comes along although it is not part of the result.
 
     `names` are paths, directories and patterns such as `*.log`; `everything` needs no name.
@@ -49,8 +49,7 @@ class Wanted:
 NOTHING_MORE = Wanted()
 
 
-@dataclass(frozen=True, slots=True)
-class Worked:
+class Worked(msgspec.Struct, frozen=True):
     """What is known of a directory: its snapshots at both ends, and who changed what between them.
 
     - `steps` are the trees around each step of an agent or a script, in order; None if nobody knows
@@ -69,8 +68,7 @@ def saved_work(saved: Saved, steps: tuple[TreePair, ...] | None = None) -> Worke
     return Worked(saved.base, saved.final, steps, saved.ignored)
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """The changes that are the result, and the other changed paths with the reason.
 
     Of an ignored directory or a repository, `left_out` has only its own path, with a slash.
@@ -79,7 +77,7 @@ class Selection:
 
     base: str
     chosen: tuple[Difference, ...] = ()
-    left_out: dict[str, LeftOutReason] = field(default_factory=dict)
+    left_out: dict[str, LeftOutReason] = msgspec.field(default_factory=dict)
     fitting: frozenset[str] = frozenset()
 
 

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.errors import MissingPart, StepError
 
@@ -80,8 +81,7 @@ _CONFIGURATION = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GitContext:
+class GitContext(msgspec.Struct, frozen=True):
     """The directory of a git call, and the paths that replace those git would discover.
 
     `objects` are object directories of other repositories, read in addition to its own.
@@ -114,6 +114,12 @@ class Git:
         self._run = run
         self._path = path
         self._checked = False
+
+    def run_by(self, run: RunProgram) -> Git:
+        """Return the same program, run in another way; its version is not asked for again."""
+        made = Git(run, path=self._path)
+        made._checked = self._checked
+        return made
 
     async def call(
         self,

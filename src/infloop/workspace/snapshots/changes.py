@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 from infloop.workspace.snapshots.trees import LineCounts
 
@@ -19,8 +20,7 @@ EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _NO_COUNTS = LineCounts(0, 0, binary=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """A path that changed.
 
     - `path` is decoded with `os.fsdecode`, so it can be opened. A trailing slash marks an empty

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import stat
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.errors import StoreError
 from infloop.workspace.snapshots.objects import FILE, LINK
@@ -26,12 +27,11 @@ _UMASKS = (0o022, 0o002, 0o077, 0o027, 0o007)
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(msgspec.Struct, frozen=True):
     """The metadata of a snapshot; paths are decoded with `os.fsdecode`, the root is empty."""
 
     umask: int = 0o022
-    modes: dict[str, int] = field(default_factory=dict)
+    modes: dict[str, int] = msgspec.field(default_factory=dict)
     skipped: tuple[Skipped, ...] = ()
     repositories: tuple[str, ...] = ()
     files: int = 0

@@ -17,6 +17,8 @@ import threading
 import zlib
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from infloop.workspace.durable_files import sync_directory
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
@@ -202,7 +204,7 @@ class _Pack:
         name = f"pack-{checksum.hex()}"
         self._path.replace(self._directory / f"{name}.pack")
         listing.replace(self._directory / f"{name}.idx")
-        _sync_directory(self._directory)
+        sync_directory(self._directory)
         return f"{name}.idx"
 
     def abandon(self) -> None:
@@ -272,11 +274,3 @@ def _write_atomically(path: Path, text: str) -> None:
 def _sync(descriptor: int) -> None:
     os.fchmod(descriptor, 0o400)
     os.fsync(descriptor)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

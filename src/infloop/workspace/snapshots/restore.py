@@ -15,8 +15,9 @@ import re
 import secrets
 import stat
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import msgspec
 
 from infloop.errors import StepError
 from infloop.lowlevel.remove_tree import remove_tree_at
@@ -42,8 +43,7 @@ class Permission(NamedTuple):
     mode: int
 
 
-@dataclass(frozen=True, slots=True)
-class TreeUpdate:
+class TreeUpdate(msgspec.Struct, frozen=True):
     """The changes to make in a directory.
 
     - `before` is the tree as it was scanned.
@@ -54,7 +54,7 @@ class TreeUpdate:
 
     differences: tuple[Difference, ...]
     before: Folder
-    modes: Mapping[bytes, int] = field(default_factory=dict)
+    modes: Mapping[bytes, int] = msgspec.field(default_factory=dict)
     permissions: tuple[Permission, ...] = ()
     special_files: Collection[bytes] = ()
     remove_emptied: bool = False

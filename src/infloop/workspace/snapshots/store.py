@@ -27,9 +27,10 @@ import asyncio
 import os
 import time
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.errors import InfloopError, NotFound, StepError
 from infloop.lowlevel.directory_lock import hold_directory
@@ -72,8 +73,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True):
     """A stored tree.
 
     - `tree` is the id of the files alone. It depends on names, content, file types and execute
@@ -92,8 +92,7 @@ class Snapshot:
     repositories: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(msgspec.Struct, frozen=True):
     """The result of a restore.
 
     `before` is a snapshot that undoes it. `left` are paths that were not removed, because no

@@ -16,8 +16,10 @@ import stat
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from infloop.errors import StepError
 from infloop.workspace import beneath
@@ -45,8 +47,7 @@ class Skipped(NamedTuple):
     reason: SkipReason
 
 
-@dataclass(frozen=True, slots=True)
-class TreeLimits:
+class TreeLimits(msgspec.Struct, frozen=True):
     """Size limits of a snapshot: a larger file is skipped, a larger tree is refused."""
 
     file_bytes: int = 100 << 20
@@ -59,14 +60,13 @@ class TreeLimits:
         return replace(self, files=sys.maxsize, tree_bytes=sys.maxsize)
 
 
-@dataclass(slots=True)
-class WalkReport:
+class WalkReport(msgspec.Struct):
     """The totals of a walk, and the paths that were not read."""
 
     files: int = 0
     size: int = 0
-    skipped: list[Skipped] = field(default_factory=list)
-    repositories: list[str] = field(default_factory=list)
+    skipped: list[Skipped] = msgspec.field(default_factory=list)
+    repositories: list[str] = msgspec.field(default_factory=list)
 
 
 class Walk:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import InfloopError, StepError
 from infloop.lowlevel.remove_tree import remove_tree
-from infloop.workspace.git.commands import Git, GitContext, is_id
+from infloop.workspace.git.commands import GitContext, is_id
 from infloop.workspace.snapshots.objects import object_ids_in
 from infloop.workspace.snapshots.walk import TreeLimits
 from infloop.workspace.threads import in_thread
@@ -35,6 +35,7 @@ from infloop.workspace.worktrees.tree_size import check_tree_size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from infloop.workspace.git.commands import Git
     from infloop.workspace.git.program import Confine
     from infloop.workspace.worktrees.records import Record
 
@@ -125,7 +126,7 @@ class CloneKind:
             raise StepError(f"the repository {str(repo.common)!r} is gone")
         path = Path(record.path)
         run = self._confine(read=(str(repo.common / "objects"),), write=(str(path),))
-        inside = Repository(Git(run), path, path / ".git")
+        inside = Repository(repo.git.run_by(run), path, path / ".git")
         head, refs = await commits.find(inside, repo, record)
         await inside.set_refs(refs)  # so that they are in the bundle
         known = [record.commit, *(await repo.tips()).values()]

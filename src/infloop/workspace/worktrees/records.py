@@ -9,14 +9,12 @@ removed     removed; the saved state remains
 from __future__ import annotations
 
 import json
-import os
-import secrets
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
 from infloop.errors import StoreError
+from infloop.workspace.durable_files import write_durably
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +23,7 @@ KindName: TypeAlias = Literal["worktree", "clone"]
 Stage: TypeAlias = Literal["creating", "ready", "removing", "removed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(msgspec.Struct, frozen=True):
     """The saved state of a worktree.
 
     - `base` and `final` are its snapshots when it was created and when it was saved.
@@ -48,7 +45,7 @@ class Saved:
     head: str
     refs: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
-    repositories: dict[str, str] = field(default_factory=dict)
+    repositories: dict[str, str] = msgspec.field(default_factory=dict)
     kept: str | None = None
     saved_at_ms: int = 0
     kind: KindName = "worktree"
@@ -60,8 +57,7 @@ class Saved:
         return self.refs[0] if self.refs else None
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """A worktree, from before its creation until its saved state is deleted."""
 
     name: str
@@ -90,17 +86,9 @@ class Records:
 
     def write(self, record: Record) -> None:
         """Replace a record atomically."""
-        path = self._path(record.name)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         # Paths may contain bytes that are not text; JSON escapes preserve them.
         text = json.dumps(msgspec.to_builtins(record), indent=1)
-        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _sync_directory(self._directory)
+        write_durably(self._path(record.name), text)
 
     def read(self, name: str) -> Record | None:
         """Return a record, or None."""
@@ -126,11 +114,3 @@ class Records:
 
     def _path(self, name: str) -> Path:
         return self._directory / f"{name}.json"
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

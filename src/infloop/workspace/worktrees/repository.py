@@ -7,9 +7,10 @@ changed, except by `advance_branch`, which only a person requests.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.errors import StepError, UsageError
 from infloop.lowlevel.directory_lock import hold_directory
@@ -27,8 +28,7 @@ _LOG_BYTES = 1 << 20
 _SHOWN_REFS = ("refs/heads", "refs/tags", "refs/remotes")
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(msgspec.Struct, frozen=True):
     """A repository: the root of the work tree it was found from, and its common git directory."""
 
     git: Git
@@ -128,24 +128,34 @@ class Repository:
         return [name for kind, _, name in lines if kind == "commit"]
 
 
+# The first one is about how the others are answered, and has no answer of its own.
+_ABOUT = (
+    "--path-format=absolute",
+    "--is-inside-work-tree",
+    "--show-toplevel",
+    "--git-common-dir",
+    "--show-object-format",
+)
+
+
 async def find(git: Git, cwd: Path) -> Repository:
     """Return the repository that contains `cwd`; raise StepError with advice if there is none."""
-    inside = await git.call(GitContext(cwd), "rev-parse", "--is-inside-work-tree", accept=(0, 128))
+    inside = await git.call(GitContext(cwd), "rev-parse", *_ABOUT, accept=(0, 128))
     if inside.exit_code != 0 and "not a git repository" in inside.stderr:
         raise StepError(
             f"{str(cwd)!r} is not in a git repository: run `git init` there and commit, "
             "or turn the worktree off (`useWorktree: false`, or `infloop loop --in-place`)"
         )
-    bare = "bare repository" in inside.stderr or inside.stdout.strip() == b"false"
+    answers = os.fsdecode(inside.stdout.removesuffix(b"\n")).split("\n")
+    bare = "bare repository" in inside.stderr or answers[:1] == ["false"]
     if bare:
         raise StepError(f"{str(cwd)!r} is in a bare repository, which has no files to work on")
     if inside.exit_code != 0:
         raise StepError(f"git cannot use the repository of {str(cwd)!r}: {reason(inside)}")
-    root, common = [
-        Path(await git.text(GitContext(cwd), "rev-parse", "--path-format=absolute", what))
-        for what in ("--show-toplevel", "--git-common-dir")
-    ]
-    kind = await git.text(GitContext(cwd), "rev-parse", "--show-object-format")
+    if len(answers) != len(_ABOUT) - 1:  # a path has a line break
+        answers = [await git.text(GitContext(cwd), "rev-parse", _ABOUT[0], one) for one in _ABOUT]
+        del answers[0]
+    root, common, kind = Path(answers[1]), Path(answers[2]), answers[3]
     if kind != "sha1":
         raise StepError(f"the repository {str(root)!r} has {kind} objects; only sha1 is supported")
     if not _is_beneath(cwd, root):

@@ -7,9 +7,10 @@ where our refs protect them from garbage collection (see `commits`).
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from infloop.workspace import beneath
 from infloop.workspace.worktrees.checkout import ignored

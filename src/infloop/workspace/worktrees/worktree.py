@@ -17,9 +17,11 @@ import os
 import secrets
 import shutil
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from infloop.errors import StepError, UsageError
 from infloop.lowlevel.directory_lock import hold_directory
@@ -46,8 +48,7 @@ if TYPE_CHECKING:
 Status: TypeAlias = Literal["in use", "orphaned", "saved"]
 
 
-@dataclass(frozen=True, slots=True)
-class Worktree:
+class Worktree(msgspec.Struct, frozen=True):
     """A worktree that is ready for work.
 
     - `path` is its root; `cwd` is the directory in it that corresponds to the user's own directory.
@@ -70,8 +71,7 @@ class Worktree:
     objects: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WorktreeInfo:
+class WorktreeInfo(msgspec.Struct, frozen=True):
     """A worktree in a listing: whether its process is alive, and its saved state.
 
     `base` is its snapshot at creation; None until it has one.

@@ -1,0 +1,64 @@
+"""Finds the changed files to which a change adds a secret, whether they are text or not.
+
+A secret that a changed file held before is not added: its line was edited or moved, or its file
+was renamed.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+from infloop.workspace.snapshots.objects import EXECUTABLE, FILE, LINK
+from infloop.workspace.threads import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from infloop.policy.leaks.guard import LeakGuard
+    from infloop.workspace.snapshots.trees import Difference, PathEntry, TreeReader
+    from infloop.workspace.threads import Stop
+
+_CONTENTS = (FILE, EXECUTABLE, LINK)
+
+
+async def added_secrets(
+    trees: TreeReader, differences: Sequence[Difference], guard: LeakGuard
+) -> dict[str, list[str]]:
+    """Return the paths to which a secret was added, each with the names of the detectors."""
+    if not guard:
+        return {}
+    new = await _secrets_in(trees, (each.new for each in differences), guard)
+    if not new:
+        return {}
+    old = await _secrets_in(trees, (each.old for each in differences), guard)
+    before = {value for values in old.values() for value in values}
+    found = {}
+    for each in differences:
+        values = new.get(each.new.id, {}) if each.new else {}
+        added = {name for value, names in values.items() if value not in before for name in names}
+        if added:
+            found[os.fsdecode(each.path)] = sorted(added)
+    return dict(sorted(found.items()))
+
+
+async def _secrets_in(
+    trees: TreeReader, entries: Iterable[PathEntry | None], guard: LeakGuard
+) -> dict[str, dict[bytes, set[str]]]:
+    """Return the secrets in files by the ids of their blobs, with the names of their detectors."""
+    ids = {entry.id for entry in entries if entry and entry.mode in _CONTENTS}
+    found = {}
+    async for some in trees.blobs(sorted(ids)):
+        for name, content in some:
+            # A child decides how long this takes.
+            if secrets := await in_thread(partial(_find, guard, content)):
+                found[name] = secrets
+    return found
+
+
+def _find(guard: LeakGuard, content: bytes, _: Stop) -> dict[bytes, set[str]]:
+    found: dict[bytes, set[str]] = {}
+    for leak in guard.finder.find(content):
+        found.setdefault(content[leak.start : leak.end], set()).add(leak.detector)
+    return found
