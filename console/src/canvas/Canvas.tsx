@@ -126,6 +126,7 @@ export function Canvas({ states, onEdit }: Props) {
       onNodeClick={(event, node) => {
         if (!event.ctrlKey && !event.metaKey && !event.shiftKey) editor.select([node.id]);
       }}
+      selectNodesOnDrag={false}
       onPaneClick={() => editor.select([])}
       onNodeDragStop={onDragStop}
       onSelectionDragStop={(_, nodes) => drop(editor, nodes)}

@@ -165,12 +165,17 @@ export function useFocusNode(): (id: string) => void {
     (id: string) => {
       const find = () => document.querySelector<HTMLElement>(`[data-node="${CSS.escape(id)}"]`);
       // An edit may just have put the node elsewhere, out of sight, where it is drawn only in some
-      // of the next frames. Another element that gets the focus meanwhile keeps it.
+      // of the next frames. A later wish wins, and so does another element that gets the focus.
       const before = document.activeElement;
+      lastAsked += 1;
+      const asked = lastAsked;
       const focus = (frames: number) => {
         reveal(id);
         find()?.focus({ preventScroll: true });
-        if (frames > 0) requestAnimationFrame(() => isFocusFree(id, before) && focus(frames - 1));
+        requestAnimationFrame(() => {
+          const isWanted = frames > 0 && asked === lastAsked && isFocusFree(id, before);
+          if (isWanted) focus(frames - 1);
+        });
       };
       focus(FRAMES);
     },
@@ -178,7 +183,8 @@ export function useFocusNode(): (id: string) => void {
   );
 }
 
-const FRAMES = 12;
+const FRAMES = 40;
+let lastAsked = 0;
 
 /** Whether the focus is nowhere, where it was, or on the node already. */
 function isFocusFree(id: string, before: Element | null): boolean {
