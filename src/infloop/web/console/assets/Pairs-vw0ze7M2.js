@@ -1,0 +1,1 @@
+import{t as e}from"./jsx-runtime-Wy9s6hX0.js";var t={pairs:`_pairs_cyt32_1`},n=e();function r({pairs:e}){return(0,n.jsx)(`dl`,{className:t.pairs,children:e.map(([e,t])=>(0,n.jsxs)(`div`,{style:{display:`contents`},children:[(0,n.jsx)(`dt`,{children:e}),(0,n.jsx)(`dd`,{children:t})]},e))})}export{r as t};

@@ -1,0 +1,2 @@
+var e=/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu,t=/\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\-_])/g;function n(n){return n.replace(/\r\n/g,`
+`).replace(t,``).replace(e,e=>`\\u{${(e.codePointAt(0)??0).toString(16)}}`)}export{n as t};

@@ -1,0 +1,1 @@
+var e=36e5,t={"1h":e,"1d":24*e,"7d":168*e},n=[[``,`ever`],[`1h`,`an hour`],[`1d`,`a day`],[`7d`,`a week`]];function r(e,n=Date.now()){let r=t[e];if(r)return Math.floor((n-r)/6e4)*6e4;let i=Date.parse(e);return Number.isNaN(i)?0:i}export{r as n,n as t};

@@ -1,0 +1,1 @@
+import{a as e,n as t}from"./jsx-runtime-Wy9s6hX0.js";var n=e(t(),1),r=matchMedia(`(max-width: 699px)`);function i(e){return r.addEventListener(`change`,e),()=>r.removeEventListener(`change`,e)}function a(){return(0,n.useSyncExternalStore)(i,()=>r.matches)}export{a as t};

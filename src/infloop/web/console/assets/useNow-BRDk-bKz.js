@@ -1,0 +1,1 @@
+import{a as e,n as t}from"./jsx-runtime-Wy9s6hX0.js";var n=e(t(),1);function r(e=1e3){let[t,r]=(0,n.useState)(Date.now);return(0,n.useEffect)(()=>{let t=setInterval(()=>!document.hidden&&r(Date.now()),e);return()=>clearInterval(t)},[e]),t}export{r as t};
