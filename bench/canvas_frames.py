@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def workflow() -> dict[str, Any]:
         }
         for at, name in enumerate(ids)
     ]
-    edges = [{"source": a, "target": b} for a, b in zip(ids, ids[1:], strict=False)]
+    edges = [{"source": a, "target": b} for a, b in pairwise(ids)]
     return {"id": "many", "name": "many", "nodes": nodes, "edges": edges}
 
 
