@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-import itertools
-
 from support.server import process
 
 NODES = 500
@@ -48,7 +47,7 @@ def workflow() -> dict[str, Any]:
         }
         for at, name in enumerate(ids)
     ]
-    edges = [{"source": a, "target": b} for a, b in itertools.pairwise(ids)]
+    edges = [{"source": a, "target": b} for a, b in pairwise(ids)]
     return {"id": "many", "name": "many", "nodes": nodes, "edges": edges}
 
 

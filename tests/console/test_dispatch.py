@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
@@ -27,7 +28,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield server.client
 
 
-def triggers(client: Client) -> dict[str, dict[str, str]]:
+def triggers(client: Client) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in client.get("/api/triggers").json()["triggers"]}
 
 
@@ -89,7 +90,8 @@ def test_a_signed_trigger_is_made_tried_fired_and_listed(client: Client, browser
 
         page.get_by_role("button", name="New address").click()
         page.get_by_role("button", name="Replace").click()
-        moved = eventually(lambda: (now := triggers(client)["pushed"])["id"] != made["id"] and now)
+        eventually(lambda: triggers(client)["pushed"]["id"] != made["id"])
+        moved = triggers(client)["pushed"]
         page.wait_for_url(f"**/dispatch/{moved['mark']}")
         assert send(client, made["id"], b"{}", **signed(b"{}", ANOTHER)).status == 401
         assert send(client, moved["id"], b"{ }", **signed(b"{ }", ANOTHER)).status == 202

@@ -16,6 +16,7 @@ NAMED = (
     "https://react.dev/errors/",
     "https://reactflow.dev",
     "https://${",  # the same site, by the name of the framework
+    "http://${",  # the address of a connection
 )
 """Addresses in the code that are names, or links for a person; nothing is fetched from them."""
 
