@@ -17,6 +17,7 @@ NAMED = (
     "https://reactflow.dev",
     "https://${",  # the same site, by the name of the framework
     "http://${",  # the address of a connection
+    "http://10.0.0.4",  # an example
 )
 """Addresses in the code that are names, or links for a person; nothing is fetched from them."""
 
