@@ -16,7 +16,7 @@ from support.server import TOKEN, Client, process
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A browser without a sandbox, which as root it must be; it sees only our server."""
-    chromium = need_program("chromium")
+    chromium = need_program("chromium-headless-shell")
     with sync_playwright() as playwright:
         made = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield made

@@ -135,15 +135,6 @@ def test_make_knows(target: str) -> None:
     assert dry.returncode == 0, dry.stderr
 
 
-def test_console_says_that_there_are_no_sources_yet(tmp_path: Path) -> None:
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    made = subprocess.run(
-        ["make", "console"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert made.returncode != 0
-    assert "there are no console sources yet" in made.stderr
-
-
 @pytest.mark.claim("D58")
 def test_the_security_file_says_how_to_report_and_lists_advisories() -> None:
     text = (ROOT / "SECURITY.md").read_text()

@@ -39,8 +39,8 @@ BAD = """
 ERRORS = ("cannot find the cart", "undefinedFunction is not defined", "too late", "missing.png")
 
 
-def opens(page: str) -> dict[str, Any]:
-    dev = {"stateKey": "url", "page": page, "settleMs": 0, "timeoutMs": 0}
+def opens(page: str, timeout_ms: int = 0) -> dict[str, Any]:
+    dev = {"stateKey": "url", "page": page, "settleMs": 0, "timeoutMs": timeout_ms}
     return node("c", "condition", kind="dev", dev=dev)
 
 
@@ -86,9 +86,9 @@ async def test_what_a_page_needs_is_named_if_it_is_missing(
             here.folder = loop.root
 
             async def error() -> str:
-                steps, links = [node("s", "start"), opens("/")], edges("s next c")
+                steps, links = [node("s", "start"), opens("/", 30_000)], edges("s next c")
                 ended = await here.run(workflow(steps, links))
-                assert ended.status == "failed"
+                assert ended.status == "failed", ended.scope
                 return str(ended.result.error)
 
             assert "no browser is installed: install chromium-headless-shell" in await error()

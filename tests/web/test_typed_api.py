@@ -39,6 +39,7 @@ FREE = {
     "Explanation.inputs": "the inputs of a workflow",
     "RunRequest.inputs": "the inputs of a workflow",
     "SettingsView.schema": "a JSON Schema",
+    "StarterWorkflow.workflow": "a workflow file",
     "TrialRequest.payload": "what a sender sends",
     "TrialResult.body": "what a sender is answered",
     "WorkflowDetail.workflow": "a workflow file",

@@ -7,13 +7,14 @@ import { followServer } from "./live";
 import { NotFound } from "./NotFound";
 import { usePalette } from "./palette";
 import { addressOf, ROUTES } from "./routes";
+import { Boundary } from "./shell/Boundary";
 import { KeyHelp } from "./shell/KeyHelp";
 import { Palette } from "./shell/Palette";
 import { Shell } from "./shell/Shell";
 
 export function App() {
   const [help, setHelp] = useState(false);
-  const [, go] = useLocation();
+  const [location, go] = useLocation();
   useEffect(listenForKeys, []);
   useEffect(followServer, []);
   const keys = useMemo<KeyBinding[]>(
@@ -32,14 +33,16 @@ export function App() {
   return (
     <QueryClientProvider client={queryClient}>
       <Shell>
-        <Suspense fallback={<main id="main" aria-busy="true" />}>
-          <Switch>
-            {ROUTES.map((route) => (
-              <Route key={route.path} path={route.path} component={route.page} />
-            ))}
-            <Route component={NotFound} />
-          </Switch>
-        </Suspense>
+        <Boundary place={location}>
+          <Suspense fallback={<main id="main" aria-busy="true" />}>
+            <Switch>
+              {ROUTES.map((route) => (
+                <Route key={route.path} path={route.path} component={route.page} />
+              ))}
+              <Route component={NotFound} />
+            </Switch>
+          </Suspense>
+        </Boundary>
       </Shell>
       <Palette />
       {help && <KeyHelp onClose={() => setHelp(false)} />}

@@ -31,7 +31,7 @@ PAGES = (
 )
 """The addresses of the console's pages; `console/src/app/routes.ts` draws them."""
 
-_FIRST_PARTS = frozenset(page.split("/")[1] for page in PAGES)
+_FIRST_PARTS = frozenset(page.split("/")[1] for page in PAGES if page != "/")
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -88,7 +88,8 @@ _REASONS: Mapping[str, str] = {
 
 def is_page(path: str) -> bool:
     """Return whether a path is one of the console's."""
-    return path.split("/")[1] in _FIRST_PARTS if path.startswith("/") else False
+    before, _, rest = path.partition("/")
+    return path == "/" or (not before and rest.partition("/")[0] in _FIRST_PARTS)
 
 
 def next_page(address: str) -> str:

@@ -20,7 +20,7 @@ const LIVE = ["running", "stalled", "interrupted", "paused"];
 
 /** The runs that have not ended: where each is, its last sign of life, what it has spent. */
 export function Running({ recent }: { recent: RunSummary[] }) {
-  const query = { limit: 50 };
+  const query = { limit: 50, activity: true };
   const often = { refetchInterval: 5_000 };
   const running = useApi("GET /api/runs", { query: { status: "running", ...query } }, often);
   const stalled = useApi("GET /api/runs", { query: { status: "stalled", ...query } }, often);

@@ -363,13 +363,17 @@ class RunHistory:
         search: str | None = None,
         limit: int = 100,
         before: str | None = None,
+        activity: bool = False,
         max_searched: int = MAX_SEARCHED,
     ) -> RunPage:
         """List runs, newest first; with `search`, those in which all its words occur.
 
-        At most `max_searched` search results are looked at.
+        At most `max_searched` search results are looked at. With `activity`, each run that has not
+        ended says where it is, which is read for one run at a time.
         """
-        listed = self._page(workflow_id, status, search, limit, before, max_searched)
+        listed = self._page(
+            workflow_id, status, search, limit, before, max_searched, activity=activity
+        )
         if status or search or before:
             return await listed
         page, held, refused = await asyncio.gather(
@@ -421,6 +425,8 @@ class RunHistory:
         limit: int,
         before: str | None,
         max_searched: int,
+        *,
+        activity: bool,
     ) -> RunPage:
         batches = (
             self._search(search, workflow_id, max_searched)
@@ -442,7 +448,13 @@ class RunHistory:
         cursor = found[-1][0].id if len(found) == limit and not search else None
         costs = await run_costs(self._resources.store.ledger, [row.id for row, _, _ in found])
         runs = [
-            _summary(row, current, costs[row.id], await self._activity(row, current), hit)
+            _summary(
+                row,
+                current,
+                costs[row.id],
+                await self._activity(row, current) if activity else None,
+                hit,
+            )
             for row, current, hit in found
         ]
         return RunPage(runs=runs, next=cursor)

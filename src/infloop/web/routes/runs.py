@@ -81,10 +81,16 @@ async def list_runs(
     search: Annotated[str | None, Query(max_length=500)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     before: Annotated[str | None, Query(max_length=200)] = None,
+    activity: Annotated[bool, Query(description="Say where each run is.")] = False,
 ) -> RunPage:
     """List runs, newest first; with `search`, those in which all its words occur."""
     return await app.history.page(
-        workflow_id=workflow_id, status=status, search=search, limit=limit, before=before
+        workflow_id=workflow_id,
+        status=status,
+        search=search,
+        limit=limit,
+        before=before,
+        activity=activity,
     )
 
 
