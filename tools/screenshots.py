@@ -10,6 +10,7 @@ test can say whether a page looks right.
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 import tempfile
@@ -17,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from screenshot_data import TOKEN, Prepared, prepared
 
@@ -124,7 +125,7 @@ def _take_all(
 def _settle(page: Page) -> None:
     """Wait until nothing on the page has changed for half a second, at most ten."""
     page.wait_for_selector("main:not([aria-busy])")
-    page.wait_for_function("document.querySelector('main').innerText.trim() !== ''")
+    expect(page.locator("main")).to_have_text(re.compile(r"\S"))
     before, since = "", time.monotonic()
     end = since + 10
     while time.monotonic() < end:
