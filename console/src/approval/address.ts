@@ -19,3 +19,9 @@ export function publicId(approval: Approval, triggers: TriggerView[]): string {
   const mark = triggers.find((each) => each.id === trigger)?.mark ?? "";
   return `${MISSED}${mark}`;
 }
+
+/** Return whether an address means this question. Before triggers are known, links have no mark. */
+export function isAt(wanted: string, approval: Approval, triggers: TriggerView[]): boolean {
+  const isUnmarked = wanted === MISSED && triggerOf(approval) !== "";
+  return isUnmarked || publicId(approval, triggers) === wanted;
+}

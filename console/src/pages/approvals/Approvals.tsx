@@ -2,7 +2,7 @@ import { Link, useParams } from "wouter";
 import type { Approval } from "../../api/generated";
 import { useApi } from "../../api/query";
 import { Page } from "../../app/shell/Page";
-import { approvalAddress, publicId } from "../../approval/address";
+import { approvalAddress, isAt } from "../../approval/address";
 import { Empty } from "../../ui/Empty/Empty";
 import { Failure } from "../../ui/Failure/Failure";
 import { ago, plural, shortId } from "../../ui/format";
@@ -21,7 +21,7 @@ export default function Approvals() {
   const now = useNow();
   const waiting = (approvals.data?.approvals ?? []).filter((each) => each.state === "waiting");
   const wanted = id && safeDecode(id);
-  const shown = wanted ? waiting.find((each) => publicId(each, triggers) === wanted) : waiting[0];
+  const shown = wanted ? waiting.find((each) => isAt(wanted, each, triggers)) : waiting[0];
   const at = shown ? waiting.indexOf(shown) : -1;
   const next = waiting.length > 1 && at >= 0 ? waiting[(at + 1) % waiting.length] : undefined;
   return (

@@ -1,0 +1,1 @@
+var e=`missed-schedule:`;function t(t){return t.id.startsWith(e)?t.id.slice(16):``}function n(e,t){return`/approvals/${encodeURIComponent(r(e,t))}`}function r(n,r){let i=t(n);return i?`${e}${r.find(e=>e.id===i)?.mark??``}`:n.id}function i(n,i,a){return n===e&&t(i)!==``||r(i,a)===n}export{i as n,t as r,n as t};

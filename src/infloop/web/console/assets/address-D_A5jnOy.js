@@ -1,1 +1,0 @@
-var e=`missed-schedule:`;function t(t){return t.id.startsWith(e)?t.id.slice(16):``}function n(e,t){return`/approvals/${encodeURIComponent(r(e,t))}`}function r(n,r){let i=t(n);return i?`${e}${r.find(e=>e.id===i)?.mark??``}`:n.id}export{r as n,t as r,n as t};
