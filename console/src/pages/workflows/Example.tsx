@@ -1,23 +1,11 @@
-import { useState } from "react";
-import { useLocation } from "wouter";
-import { startDemo } from "../../start/workflows";
+import { useExample } from "../../start/useExample";
 import { Button } from "../../ui/Button/Button";
 import { Failure } from "../../ui/Failure/Failure";
 import css from "./Workflows.module.css";
 
 /** Offers the example where nothing has run yet. */
 export function Example() {
-  const [, go] = useLocation();
-  const [isBusy, setBusy] = useState(false);
-  const [error, setError] = useState<unknown>(null);
-  const start = () => {
-    setBusy(true);
-    setError(null);
-    startDemo()
-      .then(go)
-      .catch(setError)
-      .finally(() => setBusy(false));
-  };
+  const { start, isBusy, error } = useExample();
   return (
     <section className={css.example} aria-label="Example">
       <p>
