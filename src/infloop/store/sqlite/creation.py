@@ -12,7 +12,7 @@ from infloop.store.interfaces.run_log import NewRun, Ownership, definition_hash
 from infloop.store.sqlite.append import Totals, insert_batches, store_items
 from infloop.store.sqlite.batches import MAX_SEQ, decode_batch, encode_batches, row_id
 from infloop.store.sqlite.blobs import text_reader
-from infloop.store.sqlite.compression import pack
+from infloop.store.sqlite.definitions import keep_definition
 from infloop.store.sqlite.encoding import replace_surrogates
 
 if TYPE_CHECKING:
@@ -91,9 +91,7 @@ def _totals(connection: sqlite3.Connection, key: int) -> Totals:
 
 
 def _insert_run(connection: sqlite3.Connection, run: NewRun, definition: str) -> int:
-    connection.execute(
-        "INSERT OR IGNORE INTO definition VALUES (?, ?)", (definition, pack(run.definition))
-    )
+    keep_definition(connection, definition, run.definition)
     try:
         key = connection.execute(
             "INSERT INTO run (id, workflow_id, workflow_name, definition, correlation_id, cause,"
