@@ -71,6 +71,10 @@ class Instance(ABC):
         return self.row.id
 
     @abstractmethod
+    def is_late(self) -> bool:
+        """Whether its last heartbeat is so old that others do not take it for alive."""
+
+    @abstractmethod
     async def heartbeat(self) -> None:
         """Store that this process is running normally.
 

@@ -11,7 +11,7 @@ import os
 import secrets
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -53,6 +53,9 @@ class SqliteInstance(Instance):
 
     async def store(self) -> None:
         await self._writer.submit(partial(_insert_instance, instance=self.row))
+
+    def is_late(self) -> bool:
+        return self.heartbeat_at < self._clock() - FROZEN_AFTER_MS
 
     async def heartbeat(self) -> None:
         now = self._clock()
@@ -188,14 +191,16 @@ def _heartbeat(connection: sqlite3.Connection, instance_id: str, time: int) -> N
 def _read_instances(connection: sqlite3.Connection, instance_id: str | None) -> list[InstanceRow]:
     """Return one process, or all of them, oldest first."""
     rows = connection.execute(
-        "SELECT id, pid, process_started, boot_id, host, started_at, beat_at, kind, capacity,"
-        " labels FROM instance WHERE ?1 IS NULL OR id = ?1 ORDER BY started_at, id",
+        "SELECT id, pid, process_started, boot_id, host, started_at, beat_at, kind, labels,"
+        " capacity FROM instance WHERE ?1 IS NULL OR id = ?1 ORDER BY started_at, id",
         (instance_id,),
     )
-    return [
-        InstanceRow(*row, kind=kind, capacity=capacity, labels=tuple(json.loads(labels)))
-        for *row, kind, capacity, labels in rows
-    ]
+    return [_instance(row) for row in rows]
+
+
+def _instance(row: tuple[Any, ...]) -> InstanceRow:
+    known = dict(zip(InstanceRow.__struct_fields__, row, strict=True))
+    return InstanceRow(**{**known, "labels": tuple(json.loads(known["labels"]))})
 
 
 def _delete_instance(connection: sqlite3.Connection, instance_id: str) -> None:
