@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import NotFound
 from infloop.lowlevel.lock_file import LockFile, is_held, remove_if_free
+from infloop.store.encoding.values import replace_surrogates
 from infloop.store.files import private_directory
 from infloop.store.interfaces.liveness import (
     FROZEN_AFTER_MS,
@@ -23,7 +24,6 @@ from infloop.store.interfaces.liveness import (
     OwnerState,
     StopRequest,
 )
-from infloop.store.sqlite.encoding import replace_surrogates
 
 if TYPE_CHECKING:
     import sqlite3

@@ -6,14 +6,15 @@ import json
 import sqlite3
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from infloop.errors import Fenced, NotFound, StoreError
-from infloop.model.events import Cause
-from infloop.model.values import JsonObject, compact_json
+from infloop.model.values import compact_json
+from infloop.store.encoding.compression import pack
+from infloop.store.encoding.records import QUEUE_COLUMNS, queue_entry
+from infloop.store.encoding.values import replace_surrogates, to_json
 from infloop.store.interfaces.queue import (
     KEPT_MS,
     Enqueued,
@@ -24,8 +25,6 @@ from infloop.store.interfaces.queue import (
     RunQueue,
 )
 from infloop.store.sqlite import creation
-from infloop.store.sqlite.compression import pack, unpack
-from infloop.store.sqlite.encoding import replace_surrogates, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -37,13 +36,7 @@ if TYPE_CHECKING:
 
 _PRUNED_PER_PUT = 200
 
-_COLUMNS = (
-    "id, run, workflow, correlation_id, cause, priority, coalesce(idempotency_key, ''), queued_at,"
-    " state, owner, reason, held, body, key"
-)
 _NOTHING = pack(b"{}")
-
-_cause = msgspec.json.Decoder(Cause).decode
 
 
 class SqliteQueue(RunQueue):
@@ -246,10 +239,10 @@ def _take_one(
         " AND (?3 IS NULL OR id IN (SELECT value FROM json_each(?3)))"
         " ORDER BY priority DESC, key LIMIT 1)"
         " AND NOT EXISTS (SELECT 1 FROM queue_hold WHERE owner = ?1)"
-        f" RETURNING {_COLUMNS}",
+        f" RETURNING {QUEUE_COLUMNS}",
         (owner, full, ids),
     ).fetchall()
-    return _entry(rows[0], 0) if rows else None
+    return queue_entry(rows[0], 0) if rows else None
 
 
 def _finish(connection: sqlite3.Connection, entry_id: str, owner: str) -> str:
@@ -369,24 +362,24 @@ def _position(connection: sqlite3.Connection, priority: int, key: int) -> int:
 
 def _read_entry(connection: sqlite3.Connection, entry_id: str) -> QueueEntry:
     row = connection.execute(
-        f"SELECT {_COLUMNS} FROM queued WHERE id = ?",  # noqa: S608  (constants)
+        f"SELECT {QUEUE_COLUMNS} FROM queued WHERE id = ?",  # noqa: S608  (constants)
         (entry_id,),
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no queue entry {entry_id!r}; it may have left the queue days ago")
-    entry = _entry(row, 0)
+    entry = queue_entry(row, 0)
     if entry.state != "waiting" or entry.held:
         return entry
-    return _entry(row, _position(connection, entry.run.priority, row[-1]))
+    return queue_entry(row, _position(connection, entry.run.priority, row[-1]))
 
 
 def _read_entries(connection: sqlite3.Connection, limit: int) -> list[QueueEntry]:
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM queued WHERE state IN ('waiting', 'taken')"  # noqa: S608  (constants)
+        f"SELECT {QUEUE_COLUMNS} FROM queued WHERE state IN ('waiting', 'taken')"  # noqa: S608  (constants)
         " ORDER BY state, held, priority DESC, key LIMIT ?",
         (limit,),
     ).fetchall()
-    found = [_entry(row, 0) for row in rows]
+    found = [queue_entry(row, 0) for row in rows]
     positions = count(1)
     return [
         replace(entry, position=next(positions))
@@ -394,22 +387,3 @@ def _read_entries(connection: sqlite3.Connection, limit: int) -> list[QueueEntry
         else entry
         for entry in found
     ]
-
-
-def _entry(row: tuple[Any, ...], position: int) -> QueueEntry:
-    entry_id, run_id, workflow, correlation, cause, priority, key, queued_at, *rest, body, _ = row
-    state, owner, reason, held = rest
-    content: dict[str, JsonObject] = msgspec.json.decode(unpack(body))
-    run = QueuedRun(
-        id=entry_id,
-        run_id=run_id,
-        workflow_id=workflow,
-        inputs=content.get("inputs", {}),
-        correlation_id=correlation,
-        queued_at=queued_at,
-        cause=_cause(cause),
-        priority=priority,
-        idempotency_key=key,
-        extra=content.get("extra", {}),
-    )
-    return QueueEntry(run, state, position, owner, reason, bool(held))
