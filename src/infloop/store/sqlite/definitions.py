@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infloop.errors import NotFound
-from infloop.store.sqlite.compression import pack, unpack
+from infloop.store.encoding.compression import pack, unpack
 
 if TYPE_CHECKING:
     import sqlite3

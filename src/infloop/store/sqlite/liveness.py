@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from infloop.errors import Fenced, NotFound
 from infloop.lowlevel.lock_file import LockFile, is_held, remove_if_free
+from infloop.store.encoding.values import replace_surrogates
 from infloop.store.files import private_directory
 from infloop.store.interfaces.liveness import (
     FROZEN_AFTER_MS,
@@ -27,7 +28,6 @@ from infloop.store.interfaces.liveness import (
     ProcessKind,
     StopRequest,
 )
-from infloop.store.sqlite.encoding import replace_surrogates
 
 if TYPE_CHECKING:
     import sqlite3

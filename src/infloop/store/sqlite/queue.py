@@ -8,12 +8,13 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from infloop.errors import Fenced, NotFound, StoreError
-from infloop.model.events import Cause
-from infloop.model.values import JsonObject, compact_json
+from infloop.model.values import compact_json
+from infloop.store.encoding.compression import pack
+from infloop.store.encoding.records import QUEUE_COLUMNS, queue_entry
+from infloop.store.encoding.values import replace_surrogates, to_json
 from infloop.store.interfaces.queue import (
     KEPT_MS,
     Enqueued,
@@ -24,13 +25,11 @@ from infloop.store.interfaces.queue import (
     RunQueue,
 )
 from infloop.store.sqlite import creation
-from infloop.store.sqlite.compression import pack, unpack
 from infloop.store.sqlite.definitions import (
     drop_unused_definition,
     keep_definition,
     read_definition,
 )
-from infloop.store.sqlite.encoding import replace_surrogates, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -42,13 +41,7 @@ if TYPE_CHECKING:
 
 _PRUNED_PER_PUT = 200
 
-_COLUMNS = (
-    "id, run, workflow, correlation_id, cause, priority, coalesce(idempotency_key, ''), queued_at,"
-    " state, owner, reason, held, requires, max_concurrent, coalesce(definition, ''), body, key"
-)
 _NOTHING = pack(b"{}")
-
-_cause = msgspec.json.Decoder(Cause).decode
 
 
 class SqliteQueue(RunQueue):
@@ -246,7 +239,7 @@ def _take(
         row = _next(connection, full, labels, ids)
         if row is None:
             break
-        entry = _entry(row, 0)
+        entry = queue_entry(row, 0)
         run = entry.run
         if run.max_concurrent and _live(connection, run.workflow_id) >= run.max_concurrent:
             full.append(run.workflow_id)
@@ -263,7 +256,7 @@ def _next(
 ) -> tuple[Any, ...] | None:
     """Return the next entry for a process with these labels, none of the workflows in `full`."""
     row: tuple[Any, ...] | None = connection.execute(
-        f"SELECT {_COLUMNS} FROM queued WHERE state = 'waiting' AND NOT held"  # noqa: S608  (constants)
+        f"SELECT {QUEUE_COLUMNS} FROM queued WHERE state = 'waiting' AND NOT held"  # noqa: S608  (constants)
         " AND workflow NOT IN (SELECT value FROM json_each(?1))"
         " AND (requires = '[]' OR NOT EXISTS (SELECT 1 FROM json_each(requires)"
         "  WHERE value NOT IN (SELECT value FROM json_each(?2))))"
@@ -411,24 +404,24 @@ def _position(connection: sqlite3.Connection, priority: int, key: int) -> int:
 
 def _read_entry(connection: sqlite3.Connection, entry_id: str) -> QueueEntry:
     row = connection.execute(
-        f"SELECT {_COLUMNS} FROM queued WHERE id = ?",  # noqa: S608  (constants)
+        f"SELECT {QUEUE_COLUMNS} FROM queued WHERE id = ?",  # noqa: S608  (constants)
         (entry_id,),
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no queue entry {entry_id!r}; it may have left the queue days ago")
-    entry = _entry(row, 0)
+    entry = queue_entry(row, 0)
     if entry.state != "waiting" or entry.held:
         return entry
-    return _entry(row, _position(connection, entry.run.priority, row[-1]))
+    return queue_entry(row, _position(connection, entry.run.priority, row[-1]))
 
 
 def _read_entries(connection: sqlite3.Connection, limit: int) -> list[QueueEntry]:
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM queued WHERE state IN ('waiting', 'taken')"  # noqa: S608  (constants)
+        f"SELECT {QUEUE_COLUMNS} FROM queued WHERE state IN ('waiting', 'taken')"  # noqa: S608  (constants)
         " ORDER BY state, held, priority DESC, key LIMIT ?",
         (limit,),
     ).fetchall()
-    found = [_entry(row, 0) for row in rows]
+    found = [queue_entry(row, 0) for row in rows]
     positions = count(1)
     return [
         replace(entry, position=next(positions))
@@ -436,25 +429,3 @@ def _read_entries(connection: sqlite3.Connection, limit: int) -> list[QueueEntry
         else entry
         for entry in found
     ]
-
-
-def _entry(row: tuple[Any, ...], position: int) -> QueueEntry:
-    entry_id, run_id, workflow, correlation, cause, priority, key, queued_at, *rest, body, _ = row
-    state, owner, reason, held, requires, max_concurrent, definition = rest
-    content: dict[str, JsonObject] = msgspec.json.decode(unpack(body))
-    run = QueuedRun(
-        id=entry_id,
-        run_id=run_id,
-        workflow_id=workflow,
-        inputs=content.get("inputs", {}),
-        correlation_id=correlation,
-        queued_at=queued_at,
-        cause=_cause(cause),
-        priority=priority,
-        idempotency_key=key,
-        extra=content.get("extra", {}),
-        requires=tuple(json.loads(requires)),
-        max_concurrent=max_concurrent,
-        definition=definition,
-    )
-    return QueueEntry(run, state, position, owner, reason, bool(held))
