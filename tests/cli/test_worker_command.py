@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,7 @@ def test_a_worker_that_was_taken_for_dead_ends_its_runs_and_registers_anew(tmp_p
         before = asyncio.run(events_of(data, taken, forgotten))
         one.process.send_signal(signal.SIGCONT)
         for pid in children:
-            eventually(lambda pid=pid: not is_running(pid))
+            eventually(partial(is_gone, pid))
         eventually(lambda: "registered anew as i-" in one.log)
         assert f"run {taken} belongs to another process now" in one.log
         assert asyncio.run(events_of(data, taken, forgotten)) == before
@@ -144,6 +145,10 @@ def test_a_worker_that_was_taken_for_dead_ends_its_runs_and_registers_anew(tmp_p
         assert mine["id"] != one.id
         assert mine["id"] in one.log
         assert one.end() == 0
+
+
+def is_gone(pid: int) -> bool:
+    return not is_running(pid)
 
 
 def listed(client: Client) -> list[dict[str, Any]]:
