@@ -5,6 +5,8 @@ Promises of every implementation:
 - A process is `alive` from `register` until it ends, however it ends, or closes its instance.
 - A process that ended is `dead`. The answer never depends on its cooperation.
 - A process that exists and has not sent a heartbeat for `FROZEN_AFTER_MS` is `frozen`.
+- A store that several machines share cannot see whether a silent process exists. There it is `dead`
+  after `LOST_AFTER_MS` without a heartbeat. It stays dead: its heartbeats raise `Fenced`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ RunStatus: TypeAlias = Literal["stalled", "interrupted"] | StoredStatus
 
 FROZEN_AFTER_MS = 15_000
 """How old the last heartbeat of a live process may be; it sends several in that time."""
+
+LOST_AFTER_MS = 30_000
+"""How old the last heartbeat may be where the process itself cannot be seen."""
 
 
 def derive_status(stored: StoredStatus, owner: OwnerState) -> RunStatus:
@@ -63,7 +68,10 @@ class Instance(ABC):
 
     @abstractmethod
     async def heartbeat(self) -> None:
-        """Store that this process is running normally."""
+        """Store that this process is running normally.
+
+        Raises `Fenced` if it was declared dead meanwhile: its runs may belong to somebody else.
+        """
 
     @abstractmethod
     async def close(self) -> None:

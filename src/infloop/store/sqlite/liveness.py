@@ -6,10 +6,7 @@ directory beside it (see `lowlevel/lock_file`).
 
 from __future__ import annotations
 
-import os
-import secrets
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infloop.errors import NotFound
@@ -24,10 +21,12 @@ from infloop.store.interfaces.liveness import (
     OwnerState,
     StopRequest,
 )
+from infloop.store.this_process import describe_process, new_instance_id
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Collection
+    from pathlib import Path
 
     from infloop.store.sqlite.readers import Readers
     from infloop.store.sqlite.writer import Writer
@@ -70,20 +69,12 @@ class SqliteLiveness(Liveness):
         self._own: list[SqliteInstance] = []
 
     async def register(self) -> Instance:
-        instance_id = f"i-{secrets.token_hex(8)}"
+        instance_id = new_instance_id()
         path = self._path(instance_id)
         private_directory(path.parent)
         lock = LockFile(path)
         now = self._clock()
-        row = InstanceRow(
-            id=instance_id,
-            pid=os.getpid(),
-            process_started=_process_started(),
-            boot_id=_boot_id(),
-            host=os.uname().nodename,
-            started_at=now,
-            heartbeat_at=now,
-        )
+        row = describe_process(instance_id, now)
         await self._writer.submit(partial(_insert_instance, instance=row))
         instance = SqliteInstance(self._writer, row, lock, self._clock)
         self._own.append(instance)
@@ -186,19 +177,3 @@ def _read_stop_requests(connection: sqlite3.Connection, instance_id: str) -> lis
         (instance_id,),
     )
     return [StopRequest(*row) for row in rows]
-
-
-def _process_started() -> str:
-    """Return the kernel's start time of this process; with the pid it identifies a process."""
-    try:
-        stat = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # not Linux; the value is only shown to people
-        return ""
-    return stat.rpartition(")")[2].split()[19]
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
