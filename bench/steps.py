@@ -14,13 +14,11 @@ keepers.
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,9 +66,7 @@ def agent_step(name: str) -> Node:
     return node(name, "agent", providerId="bot", prompt="go")
 
 
-def infloop(
-    make: Callable[[str], Node], **chosen: str | bool
-) -> Callable[[int, Path], Sample]:
+def infloop(make: Callable[[str], Node], **chosen: str | bool) -> Callable[[int, Path], Sample]:
     """Return how steps of a kind are measured."""
     return lambda steps, folder: run_async(_measure(make, steps, folder, chosen))
 
