@@ -1,7 +1,7 @@
 """`infloop dev`: from a change on disk to the command that it starts, among 20,000 files.
 
-The command is a shell that becomes `date`, which writes down the time: the start of both programs is
-part of the figure. None waits for more changes. The peers are measured where they are installed:
+The command is a shell that becomes `date`, which writes down the time, so the start of two programs
+is part of the figure. None waits for more changes. The peers are measured where they are installed:
 `entr` (apt-get install entr) and `nodemon` (npm install -g nodemon). `idle` is a loop that has
 nothing to do for some seconds.
 """
