@@ -64,6 +64,7 @@ class Recovery:
             _log.warning("run %s was interrupted by a crash and is recorded as failed", run_id)
         for run_id in found.resumable:
             await self._resume(run_id)
+        await liveness.sweep()  # those whose runs were resumed
         self._dispatcher.wake()
 
     async def _resume(self, run_id: str) -> None:

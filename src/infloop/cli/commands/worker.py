@@ -78,6 +78,8 @@ async def _work(chosen: Settings, *, drain: bool) -> int:
                 print(f"infloop worker {row.id}: {row.capacity} runs at once{labels}", flush=True)
                 await stopping.wait()
                 if drain:
+                    live = len(worker.service.live())
+                    print(f"takes no more runs; waits for {live} of them", flush=True)
                     await _first(worker.daemon.drain(), impatient.wait())
     return 0
 
