@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from infloop.store.postgresql.connections import Connection, Database
 
 _CHANNEL = "infloop_changes"
+_PAUSE_SECONDS = 1.0
 
 
 class PostgresqlChanges(Changes):
@@ -85,8 +86,10 @@ class PostgresqlChanges(Changes):
 
     async def _serve(self) -> None:
         while True:
-            with suppress(StoreError):  # unreachable for long: whoever writes or reads says so
+            try:
                 await self._serve_connection()
+            except StoreError:  # unreachable for long: whoever writes or reads says so
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _serve_connection(self) -> None:
         if self._connection is None:

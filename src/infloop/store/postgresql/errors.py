@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import psycopg
 from psycopg import errors
 
 from infloop.errors import StoreError
-
-if TYPE_CHECKING:
-    from infloop.store.postgresql.connections import Connection
 
 _ADVICE: tuple[tuple[type[psycopg.Error], str], ...] = (
     (errors.DiskFull, "the disk of the database is full; free some space, then resume the run"),
@@ -42,7 +39,7 @@ def store_error(error: psycopg.Error, shown: str) -> StoreError:
     return explained
 
 
-def is_lost(error: BaseException, connection: Connection) -> bool:
+def is_lost(error: BaseException, connection: psycopg.AsyncConnection[Any]) -> bool:
     """Return whether a connection ended; what was being done may or may not be committed."""
     return isinstance(error, _ENDING) or (
         isinstance(error, psycopg.OperationalError) and connection.closed
