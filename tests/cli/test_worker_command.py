@@ -46,19 +46,38 @@ def sleeper(name: str, folder: Path, **more: Any) -> dict[str, Any]:
     return workflow(name, line, **more)
 
 
+def echoing_agent(providers: Path) -> dict[str, Any]:
+    """A workflow whose agent is a program of the server's operator."""
+    providers.mkdir()
+    manifest = {"id": "mine", "label": "Mine", "description": "-", "bin": "echo"}
+    (providers / "mine.json").write_text(json.dumps({**manifest, "args": ["{prompt}"]}))
+    config = {"providerId": "mine", "prompt": "hello"}
+    return {
+        "id": "agent",
+        "name": "agent",
+        "nodes": [
+            {"id": "start", "type": "start"},
+            {"id": "a", "type": "agent", "config": config},
+        ],
+        "edges": [{"source": "start", "target": "a"}],
+    }
+
+
 def test_a_worker_takes_what_a_server_accepts_and_nobody_else_can_run(
     tmp_path: Path, shared: dict[str, str]
 ) -> None:
     put_workflow(tmp_path / "data", workflow("any", "true"))
     put_workflow(tmp_path / "data", workflow("dear", "true", requires=["gpu", "repo:web"]))
+    put_workflow(tmp_path / "data", echoing_agent(tmp_path / "data" / "providers"))
     with process(tmp_path, "--no-runs", **shared) as served:
         client = served.client
-        plain, dear = ask(client, "any"), ask(client, "dear")
+        plain, dear, agent = ask(client, "any"), ask(client, "dear"), ask(client, "agent")
         why = "no server or worker takes runs"
         assert run_of(client, plain)["reason"].startswith(why)
         with worker(tmp_path, "one", "--label", "gpu", "--capacity", "2", **shared) as one:
             assert "2 runs at once, labels gpu" in one.said
             assert client.finished(plain)["status"] == "succeeded"
+            assert client.finished(agent)["scope"]["a"]["stdout"].strip() == "hello"
             items = client.get("/api/triggers/queue").json()["items"]
             assert [(item["runId"], item["requires"]) for item in items] == [
                 (dear, ["gpu", "repo:web"])
