@@ -43,7 +43,8 @@ async def open_store(chosen: Settings) -> AsyncIterator[Store]:
     from infloop.store.data_directory import refuse_shared
 
     refuse_shared(chosen.data_dir)
-    async with await opening.open_store(chosen.data_dir, SystemClock().now_ms) as store:
+    opened = await opening.open_store(chosen.data_dir, SystemClock().now_ms, chosen.database)
+    async with opened as store:
         yield store
 
 
