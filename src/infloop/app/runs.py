@@ -76,7 +76,7 @@ async def open_service(
     clock = SystemClock()
     passthrough = parse_passthrough(chosen.child_env_passthrough)
     async with (
-        nullcontext(audit) if audit else open_audit(chosen, inline=True) as log,
+        nullcontext(audit) if audit else open_audit(chosen) as log,
         nullcontext(opened_store) if opened_store else open_store(chosen) as store,
         open_sandbox(chosen) as opened,
     ):
