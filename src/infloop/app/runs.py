@@ -13,8 +13,10 @@ from infloop.app.interpreters import find_interpreters
 from infloop.app.process import (
     by_commas,
     child_source_environment,
+    git_credentials,
     git_environment,
     home_of,
+    repository_prefixes,
 )
 from infloop.app.providers import provider_finder
 from infloop.app.sandbox import OpenedSandbox, children_user, open_sandbox
@@ -87,6 +89,8 @@ async def open_service(
             user=user,
             shortage=reserve.shortage,
             git_environment=git_environment(),
+            repositories=repository_prefixes(chosen),
+            credentials=git_credentials(chosen),
         )
         instance = await store.liveness.register()
         records = ChildRecords(chosen.data_dir / "pids", instance.id)
@@ -246,6 +250,8 @@ async def open_workspaces(chosen: Settings) -> AsyncIterator[Workspaces]:
             confine=confined_in(_open_when_needed(chosen, stack)),
             user=user,
             git_environment=git_environment(),
+            repositories=repository_prefixes(chosen),
+            credentials=git_credentials(chosen),
         )
         stack.callback(workspaces.close)
         yield workspaces

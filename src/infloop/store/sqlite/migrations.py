@@ -329,6 +329,23 @@ END;
 CREATE INDEX run_to_index ON run (key) WHERE status <> 'running' AND indexed_seq < last_seq;
 """
 
+_RESULTS = """
+CREATE TABLE result_pack (
+    run INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (run, number)
+) STRICT;
+CREATE TABLE result_part (
+    run INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    part INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (run, number, part)
+) STRICT;
+"""
+
 MIGRATIONS = (
     _JOURNAL,
     _SEARCH,
@@ -343,6 +360,7 @@ MIGRATIONS = (
     _REFUSED_FIRINGS,
     _ACTIONS,
     _NEWEST_FIRST,
+    _RESULTS,
 )
 
 

@@ -1,0 +1,148 @@
+"""Runs whose workspace is a repository: fetched by whoever starts them, seen from any machine.
+
+Another machine is a data directory of its own with the same database and nothing else.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from support.eventually import eventually
+from support.repositories import git, repository
+from support.user_machine import Machine, machine, script
+
+FILES = {"a.txt": "one\ntwo\n", "src/b.txt": "b\n", ".gitignore": "*.log\n"}
+
+
+def first_machine(folder: Path) -> Machine:
+    """A machine with a repository that its operator allows."""
+    here = machine(folder / "one")
+    repository(folder / "git/web", FILES)
+    here.variables["INFLOOP_REPOSITORIES"] = str(folder / "git")
+    return here
+
+
+def another_machine(here: Machine, name: str = "two") -> Machine:
+    """A machine that shares the database of `here`, and no other file."""
+    there = Machine(here.folder.parent / name, dict(here.variables))
+    for folder in (there.home, there.data, there.repo):
+        folder.mkdir(parents=True)
+    there.data.chmod(0o700)
+    for file in here.data.glob("journal.db*"):
+        shutil.copy2(file, there.data)
+    return there
+
+
+def in_repository(here: Machine, *nodes: Any, ref: str = "main", **more: Any) -> str:
+    source = {"repository": str(here.folder.parent / "git/web"), "ref": ref}
+    chain = "start next " + " next ".join(each["id"] for each in nodes)
+    return here.file("w", list(nodes), chain, workspace=source, **more)
+
+
+CHANGE = """
+import pathlib
+pathlib.Path('a.txt').write_text('one\\nTWO\\n')
+pathlib.Path('new.txt').write_text('new\\n')
+pathlib.Path('build.log').write_text('ignored\\n')
+"""
+
+
+def test_a_run_works_in_a_checkout_of_its_own_and_any_machine_shows_and_applies_the_changes(
+    tmp_path: Path,
+) -> None:
+    here = first_machine(tmp_path)
+    origin = tmp_path / "git/web"
+    commit = git("rev-parse", "HEAD", cwd=origin)
+    before = git("status", "--porcelain", cwd=origin)
+    here.infloop("run", in_repository(here, script("change", CHANGE)))
+    (run,) = here.run_ids()
+    fetched = [m for m in here.messages() if m["type"] == "workspace_fetched"]
+    assert [(m["repository"], m["ref"], m["commit"]) for m in fetched] == [
+        (str(origin), "main", commit)
+    ]
+    shown = here.infloop("show", run).stdout
+    assert f"{origin} at main" in shown
+    assert commit in shown
+    assert git("status", "--porcelain", cwd=origin) == before  # nobody worked in the source
+    assert here.worktrees() == []  # the checkout is removed
+    local = here.infloop("diff", run).stdout
+    assert "+TWO" in local
+    assert "build.log" not in local
+
+    there = another_machine(here)
+    assert there.infloop("diff", run).stdout == local
+    assert "new.txt" in there.infloop("diff", run, "change", "--stat").stdout
+    clone = tmp_path / "clone"
+    git("clone", "-q", str(origin), str(clone), cwd=tmp_path)
+    assert "--into" in there.infloop("apply", run, code=2).stderr
+    there.infloop("apply", run, cwd=clone)
+    assert (clone / "a.txt").read_text() == "one\nTWO\n"
+    assert (clone / "new.txt").read_text() == "new\n"
+    assert not (clone / "build.log").exists()
+    there.infloop("apply", run, "--into", str(clone), "--to", "agents/x")
+    assert git("show", "agents/x:a.txt", cwd=clone) == "one\nTWO"
+
+
+def test_a_run_whose_machine_died_goes_on_elsewhere_with_its_stored_files(tmp_path: Path) -> None:
+    here = first_machine(tmp_path)
+    go = tmp_path / "go"
+    wait = script(
+        "wait",
+        f"""
+import os, pathlib, time
+pathlib.Path('lost-' + os.path.basename(os.getcwd())).touch()
+pathlib.Path('{go}.reached').touch()
+while not os.path.exists('{go}'):
+    time.sleep(0.02)
+pathlib.Path('{go}').write_text(repr([os.getcwd(), *os.listdir('.')]))
+pathlib.Path('last.txt').write_text('last\\n')
+""",
+    )
+    flow = in_repository(here, script("change", CHANGE), wait, onCrash="resume")
+    with here.begin("run", flow) as running:
+        eventually(lambda: Path(f"{go}.reached").exists())
+        running.kill()
+        running.wait(60)
+    git("commit", "-q", "--allow-empty", "-m", "second", cwd=tmp_path / "git/web")
+    there = another_machine(here)
+    go.touch()
+    (run,) = there.run_ids()
+    there.infloop("resume", run)
+    messages = there.messages(run)
+    first, second = [m["commit"] for m in messages if m["type"] == "workspace_fetched"]
+    assert first == second  # not the newest commit of the branch
+    found = go.read_text()
+    assert "new.txt" in found
+    assert found.count("lost-") == 1  # that of the first machine is not here
+    assert str(there.data) in found
+    said = [m["message"] for m in messages if m["type"] == "notice"]
+    assert any("new checkout" in each and "another machine" in each for each in said)
+    assert there.worktrees() == []
+    local = there.infloop("diff", run, "--stat").stdout
+    assert all(name in local for name in ("a.txt", "new.txt", "last.txt"))
+    assert another_machine(there, "three").infloop("diff", run, "--stat").stdout == local
+    # The first machine has what was left over, and removes it when it starts again.
+    assert len(here.worktrees()) == 1
+
+
+def test_a_rewind_on_another_machine_begins_with_the_files_of_that_moment(tmp_path: Path) -> None:
+    here = first_machine(tmp_path)
+    seen = tmp_path / "seen"
+    look = script("look", f"import os\nopen('{seen}', 'a').write(f'{{os.listdir()}};')")
+    spoil = script("spoil", "import os\nos.unlink('new.txt')\nopen('spoilt', 'w').close()")
+    here.infloop("run", in_repository(here, script("change", CHANGE), look, spoil))
+    there = another_machine(here)
+    (run,) = there.run_ids()
+    there.infloop("rewind", run, "--to", "look", "--yes")
+    new = there.run_ids()[0]
+    assert new != run
+    first, second, _ = seen.read_text().split(";")
+    assert sorted(second) == sorted(first)
+    assert "new.txt" in second
+    changed = there.infloop("diff", new, "change", "--stat").stdout
+    assert (
+        another_machine(there, "three").infloop("diff", new, "change", "--stat").stdout == changed
+    )
+    assert "new.txt" in changed
