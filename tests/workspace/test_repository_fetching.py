@@ -283,7 +283,7 @@ async def test_what_is_too_large_or_damaged_is_refused(tmp_path: Path) -> None:
 
 def test_a_call_opens_one_protocol_and_only_the_credentials_of_that_one() -> None:
     known = Credentials("/run/agent", "store", "/home/me")
-    by = {name: Remote(name, known) for name in ("https", "ssh", "file")}  # type: ignore[arg-type]
+    by = {name: Remote(name, known) for name in ("https", "ssh", "file")}
     assert {name: each.environment()["GIT_ALLOW_PROTOCOL"] for name, each in by.items()} == {
         name: name for name in by
     }

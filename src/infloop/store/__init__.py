@@ -2,6 +2,7 @@
 
     interfaces/     what a database must implement, and the records it exchanges
     opening         opens the store: the one place that chooses a database
+    encoding/       how events, output and texts are stored, the same in every database
     sqlite/         the interfaces on SQLite
     audit/          the audit log: plain files with a hash chain
     run_records     a finished run as Infinite Loop's JSON, out and in

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infloop.errors import SettingsError
 from infloop.store.sqlite.store import database_error, open_sqlite_store
 
 if TYPE_CHECKING:
@@ -13,11 +14,16 @@ if TYPE_CHECKING:
     from infloop.store.interfaces.store import Store
 
 
-async def open_store(data_dir: Path, clock: Callable[[], int]) -> Store:
+async def open_store(data_dir: Path, clock: Callable[[], int], database: str = "") -> Store:
     """Open the store of a data directory, creating both if they are missing.
 
-    `clock` returns the time in milliseconds, for heartbeats.
+    `clock` returns the time in milliseconds, for heartbeats. `database` is the address of a
+    database that several machines share.
     """
+    if database:
+        raise SettingsError(
+            "INFLOOP_DATABASE: this infloop supports no other database than SQLite; unset it"
+        )
     return await open_sqlite_store(data_dir, clock)
 
 

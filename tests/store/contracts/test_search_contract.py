@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from infloop.model.events import Notice, RunFinished, StepStarted
+from infloop.store.encoding.documents import RUN_DOCUMENTS
 from infloop.store.interfaces.run_log import (
     RunLog,
 )
-from infloop.store.sqlite import search
 from support.stores import (
     OpenStore,
     at,
@@ -196,7 +196,7 @@ async def test_a_run_with_very_many_steps_is_indexed_in_part_and_by_its_error(
         assert await found(store.run_log, "word3999") == []
         assert await found(store.run_log, "straw") == ["r1"]
         (hit,) = await store.run_log.search("n")
-        assert hit.matches <= search.RUN_DOCUMENTS
+        assert hit.matches <= RUN_DOCUMENTS
 
 
 async def test_snippets_hold_no_control_characters(open_store: OpenStore, tmp_path: Path) -> None:

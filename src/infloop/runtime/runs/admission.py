@@ -54,6 +54,10 @@ class Admission:
         if source := workspace_of(definition.workflow):
             self.check_workspace(source)
             return
+        await self.check_directory(workdir)
+
+    async def check_directory(self, workdir: str) -> None:
+        """Raise GuardError if there is no directory at a path in which a run may work."""
         if (await self.enter(workdir)).id is None:
             raise GuardError(f"there is no directory {workdir!r} in which a run could work")
 

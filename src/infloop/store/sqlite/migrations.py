@@ -329,6 +329,17 @@ END;
 CREATE INDEX run_to_index ON run (key) WHERE status <> 'running' AND indexed_seq < last_seq;
 """
 
+# Which process takes an entry, how many runs of its workflow may be live, and what it executes.
+_CLUSTER = """
+ALTER TABLE queued ADD COLUMN requires TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE queued ADD COLUMN max_concurrent INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE queued ADD COLUMN definition TEXT;
+CREATE INDEX queued_by_definition ON queued (definition) WHERE definition IS NOT NULL;
+ALTER TABLE instance ADD COLUMN kind TEXT NOT NULL DEFAULT 'run';
+ALTER TABLE instance ADD COLUMN labels TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE instance ADD COLUMN capacity INTEGER NOT NULL DEFAULT 0;
+"""
+
 _RESULTS = """
 CREATE TABLE result_pack (
     run INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
@@ -360,6 +371,7 @@ MIGRATIONS = (
     _REFUSED_FIRINGS,
     _ACTIONS,
     _NEWEST_FIRST,
+    _CLUSTER,
     _RESULTS,
 )
 

@@ -16,18 +16,18 @@ from infloop.model.events import (
     step_path,
 )
 from infloop.model.values import JsonObject, JsonValue, compact_json
-from infloop.store.interfaces.run_log import Checkpoint, EarlierEvents, LoadedRun, TextPage
-from infloop.store.sqlite.batches import MAX_SEQ, Kind, decode_batch, row_id
-from infloop.store.sqlite.blobs import (
+from infloop.store.encoding.batches import MAX_SEQ, Row, decode_batch, stored_size
+from infloop.store.encoding.compression import unpack
+from infloop.store.encoding.large_texts import (
     Reference,
     decode_references,
-    read_page,
     restore_texts,
     slice_page,
-    text_reader,
 )
-from infloop.store.sqlite.compression import unpack
+from infloop.store.interfaces.run_log import Checkpoint, EarlierEvents, LoadedRun, TextPage
+from infloop.store.sqlite.blobs import read_page, text_reader
 from infloop.store.sqlite.listing import read_run
+from infloop.store.sqlite.row_ids import row_id
 
 if TYPE_CHECKING:
     import sqlite3
@@ -85,7 +85,7 @@ def read_events_before(
                 found.append(item)
                 if len(found) == limit:
                     return EarlierEvents(found[::-1], item.seq)
-        size += _size(row)
+        size += stored_size(row)
         if size > ANSWER_BYTES:
             return EarlierEvents(found[::-1], row[0])
     return EarlierEvents(found[::-1], None)
@@ -121,13 +121,7 @@ def _batches(
         items = decode_batch(run_id, row, text_reader(connection))
         if not include_output:
             items = [item for item in items if type(item.event) is not Output]
-        yield _size(row), items
-
-
-def _size(row: tuple[int, Kind, str, str | None, bytes]) -> int:
-    blobs = row[3]
-    texts = 0 if blobs is None else sum(text.characters for text in decode_references(blobs))
-    return len(row[4]) + texts
+        yield stored_size(row), items
 
 
 def load_run(connection: sqlite3.Connection, run_id: str, until_seq: int | None) -> LoadedRun:
@@ -191,7 +185,7 @@ def output_page(
 def _output_of(
     connection: sqlite3.Connection,
     run_id: str,
-    row: tuple[int, Kind, str, str | None, bytes],
+    row: Row,
     path: str,
     field: str,
 ) -> str | Reference | None:

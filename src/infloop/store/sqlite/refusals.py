@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from infloop.store.encoding.values import replace_surrogates
 from infloop.store.interfaces.refusals import MAX_REFUSALS, RefusedFiring, RefusedFirings
-from infloop.store.sqlite.encoding import replace_surrogates
 
 if TYPE_CHECKING:
     import sqlite3
