@@ -6,12 +6,21 @@ Another machine is a data directory of its own with the same database and nothin
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from infloop.errors import GuardError, StepError
+from infloop.workspace.repositories.mirrors import Mirrors
+from infloop.workspace.repositories.packs import import_packs, make_pack
+from infloop.workspace.snapshots.store import SnapshotStore
 from support.eventually import eventually
-from support.repositories import git, repository
+from support.repositories import git, programs, repository, write
+from support.runs import world
 from support.user_machine import Machine, machine, script
+from support.workflows import edges, node, workflow
 
 FILES = {"a.txt": "one\ntwo\n", "src/b.txt": "b\n", ".gitignore": "*.log\n"}
 
@@ -125,6 +134,10 @@ pathlib.Path('last.txt').write_text('last\\n')
     assert another_machine(there, "three").infloop("diff", run, "--stat").stdout == local
     # The first machine has what was left over, and removes it when it starts again.
     assert len(here.worktrees()) == 1
+    for file in there.data.glob("journal.db*"):
+        shutil.copy2(file, here.data)
+    here.infloop("run", here.file("other", [], "start"))
+    assert here.worktrees() == []
 
 
 def test_a_rewind_on_another_machine_begins_with_the_files_of_that_moment(tmp_path: Path) -> None:
@@ -146,3 +159,102 @@ def test_a_rewind_on_another_machine_begins_with_the_files_of_that_moment(tmp_pa
         another_machine(there, "three").infloop("diff", new, "change", "--stat").stdout == changed
     )
     assert "new.txt" in changed
+
+
+def flow(*nodes: Any, repository: Path | str, ref: str = "main", **more: Any) -> dict[str, Any]:
+    chain = "start next " + " next ".join(each["id"] for each in nodes)
+    source = {"repository": str(repository), "ref": ref}
+    return workflow([node("start", "start"), *nodes], edges(chain), "w", workspace=source, **more)
+
+
+@pytest.mark.parametrize("level", ["host", "sandbox"])
+async def test_git_works_in_the_checkout_and_no_run_touches_the_mirror(
+    tmp_path: Path, level: str
+) -> None:
+    origin = repository(tmp_path / "git/web", FILES)
+    cmd = (
+        "git log --oneline | grep -q first && git status --porcelain | wc -l | grep -qx 0"
+        " && echo more >> a.txt && git -c user.name=B -c user.email=b@x commit -qam second"
+        " && git log --oneline | wc -l | grep -qx 2"
+    )
+    async with world(tmp_path, isolation=level, repositories=str(tmp_path / "git")) as here:
+        done = await here.run(
+            flow(script("work", f"import os\nassert not os.system('''{cmd}''')"), repository=origin)
+        )
+        assert done.status == "succeeded", (done.result, done.said(), done.said("stderr"))
+        (mirror,) = (here.settings.data_dir / "repositories").iterdir()
+        assert git("for-each-ref", "refs/heads", "--format=%(refname)", cwd=mirror) == ""
+        # A commit is not in a snapshot, so it is kept in the mirror of the machine.
+        if level == "sandbox":
+            assert "refs/infloop/" in git("for-each-ref", "--format=%(refname)", cwd=mirror)
+        assert list((here.settings.data_dir / "worktrees").glob("*-workspace-*/")) == []
+    assert git("log", "--oneline", cwd=origin).count("\n") == 0
+
+
+async def test_a_repository_that_cannot_be_fetched_fails_the_run_and_says_why(
+    tmp_path: Path,
+) -> None:
+    origin = repository(tmp_path / "git/web", FILES)
+    touch = script("touch", f"open('{tmp_path}/ran', 'w').close()")
+    async with world(tmp_path, repositories=str(tmp_path / "git")) as here:
+        done = await here.run(flow(touch, repository=origin, ref="nope"))
+        assert done.status == "failed"
+        assert "no branch and no tag 'nope'" in done.result.error
+        for address, why in (
+            ("https://example.com/x", "INFLOOP_REPOSITORIES"),
+            ("https://me:hunter2@example.com/x", "must not hold a user or password"),
+            (str(tmp_path / "git/../elsewhere"), r"must not have"),
+        ):
+            with pytest.raises(GuardError, match=why) as refused:
+                await here.start(flow(touch, repository=address))
+            assert "hunter2" not in str(refused.value)
+        assert await here.service.store.run_log.count() == 1
+    async with world(tmp_path, snapshots=False, repositories=str(tmp_path / "git")) as here:
+        with pytest.raises(GuardError, match="INFLOOP_SNAPSHOTS"):
+            await here.start(flow(touch, repository=origin))
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_a_person_chooses_another_repository_and_ref_for_one_run(tmp_path: Path) -> None:
+    here = first_machine(tmp_path)
+    other = repository(tmp_path / "git/other", {"only.txt": "here\n"})
+    git("branch", "side", cwd=other)
+    file = in_repository(here, script("look", "import os\nassert os.path.exists('only.txt')"))
+    here.infloop("run", file, code=1)
+    here.infloop("run", file, "--repository", str(other), "--ref", "side")
+    (fetched,) = [m for m in here.messages() if m["type"] == "workspace_fetched"]
+    assert (fetched["repository"], fetched["ref"]) == (str(other), "side")
+    assert "--cwd" in here.infloop("run", file, "--cwd", str(tmp_path), code=2).stderr
+
+
+async def test_packs_from_the_store_are_untrusted(tmp_path: Path) -> None:
+    origin = repository(tmp_path / "git/web", FILES)
+    async with programs() as run:
+        store = SnapshotStore(tmp_path / "one", run)
+        made = Mirrors(tmp_path / "mirrors", store.git, allowed=(str(tmp_path / "git"),))
+        mirror, commit = await made.fetch(str(origin), "main")
+        write(origin / "a.txt", "changed\n")
+        snapshot = (await store.take(origin, ask_git=False)).id
+        pack = await make_pack(store, mirror, commit, [snapshot], [])
+        assert len(pack) < 1000  # what did not change is not in it
+        evil = repository(tmp_path / "evil", {"a": "x\n"})
+        blob = git("rev-parse", "HEAD:a", cwd=evil)
+        raw = b"100644 .git\0" + bytes.fromhex(blob)
+        name = git("hash-object", "-t", "tree", "-w", "--literally", "--stdin", cwd=evil, input=raw)
+        hostile = subprocess.run(
+            ["git", "pack-objects", "--revs", "--stdout", "-q"],
+            cwd=evil, input=f"{name}\n".encode(), capture_output=True, check=True,
+        ).stdout  # fmt: skip
+        huge = bytearray(b"PACK\0\0\0\2\xff\xff\xff\xff")
+        there = SnapshotStore(tmp_path / "two", run)
+        for bad in (pack[:-30], b"", b"garbage", bytes(huge), hostile, pack[:40] + b"\0" * 40):
+            with pytest.raises(StepError):
+                await import_packs(there, mirror, commit, [bad], [snapshot, name], "r1")
+            assert there.owners() == []
+        assert await import_packs(there, mirror, commit, [pack], [snapshot, "0" * 40], "r1") == [
+            snapshot
+        ]
+        assert there.owners() == ["r1"]
+        assert not list((tmp_path / "two").glob("scratch-*"))
+        await there.prune(())  # it is complete without the mirror
+        assert [each.path for each in await there.diff(snapshot, snapshot)] == []
