@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 
 from infloop.errors import GuardError, StepError
+from infloop.model.events import StepFinished
 from infloop.workspace.repositories.mirrors import Mirrors
 from infloop.workspace.repositories.packs import import_packs, make_pack
 from infloop.workspace.snapshots.store import SnapshotStore
 from support.eventually import eventually
 from support.repositories import git, programs, repository, write
 from support.runs import world
-from support.user_machine import Machine, machine, script
+from support.service_user import SERVICE_USER, folder_for_children
+from support.user_machine import Machine, command, machine, script
 from support.workflows import edges, node, workflow
 
 FILES = {"a.txt": "one\ntwo\n", "src/b.txt": "b\n", ".gitignore": "*.log\n"}
@@ -167,28 +169,28 @@ def flow(*nodes: Any, repository: Path | str, ref: str = "main", **more: Any) ->
     return workflow([node("start", "start"), *nodes], edges(chain), "w", workspace=source, **more)
 
 
-@pytest.mark.parametrize("level", ["host", "sandbox"])
-async def test_git_works_in_the_checkout_and_no_run_touches_the_mirror(
-    tmp_path: Path, level: str
-) -> None:
-    origin = repository(tmp_path / "git/web", FILES)
+@pytest.mark.parametrize("level", ["host", "guard", "sandbox"])
+async def test_git_works_in_the_checkout_and_no_run_touches_the_mirror(level: str) -> None:
     cmd = (
         "git log --oneline | grep -q first && git status --porcelain | wc -l | grep -qx 0"
         " && echo more >> a.txt && git -c user.name=B -c user.email=b@x commit -qam second"
         " && git log --oneline | wc -l | grep -qx 2"
     )
-    async with world(tmp_path, isolation=level, repositories=str(tmp_path / "git")) as here:
-        done = await here.run(
-            flow(script("work", f"import os\nassert not os.system('''{cmd}''')"), repository=origin)
-        )
-        assert done.status == "succeeded", (done.result, done.said(), done.said("stderr"))
-        (mirror,) = (here.settings.data_dir / "repositories").iterdir()
-        assert git("for-each-ref", "refs/heads", "--format=%(refname)", cwd=mirror) == ""
-        # A commit is not in a snapshot, so it is kept in the mirror of the machine.
-        if level == "sandbox":
-            assert "refs/infloop/" in git("for-each-ref", "--format=%(refname)", cwd=mirror)
-        assert list((here.settings.data_dir / "worktrees").glob("*-workspace-*/")) == []
-    assert git("log", "--oneline", cwd=origin).count("\n") == 0
+    work = command("work", cmd)
+    user = {"service_user": SERVICE_USER} if level == "guard" else {}
+    with folder_for_children("work") as folder:
+        origin = repository(folder / "git/web", FILES)
+        async with world(folder, isolation=level, repositories=str(folder / "git"), **user) as here:
+            done = await here.run(flow(work, repository=origin))
+            (ended,) = [each for each in done.events if isinstance(each, StepFinished)]
+            assert ended.handle == "met", (done.result, done.said(), done.said("stderr"))
+            (mirror,) = (here.settings.data_dir / "repositories").iterdir()
+            refs = git("for-each-ref", "--format=%(refname)", cwd=mirror)
+            assert "refs/heads" not in refs
+            # A commit is not in a snapshot, so it is kept in the mirror of the machine.
+            assert ("refs/infloop/" in refs) == (level != "host")
+            assert not list((here.settings.data_dir / "worktrees").glob("*-workspace-*/.git"))
+        assert git("log", "--oneline", cwd=origin).count("\n") == 0
 
 
 async def test_a_repository_that_cannot_be_fetched_fails_the_run_and_says_why(
