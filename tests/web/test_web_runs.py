@@ -91,6 +91,10 @@ async def test_the_api_tells_all_about_a_run(tmp_path: Path) -> None:
         (restored,) = plan["directories"]
         assert plan["step"] == "fix[2]"
         assert restored["files"] is None  # the worktree is made again
+        leaves = [step["path"] for step in steps if step["path"] != "fix"]
+        first = leaves.index("fix[2]/agent")
+        assert plan["kept"] == {"count": first, "paths": leaves[:first]}
+        assert plan["again"] == {"count": len(leaves) - first, "paths": leaves[first:]}
         stats = await ended.served.ask("GET", "/api/runs/stats?since=2020-01-01&by=workflow")
         (row,) = stats.json()["rows"]
         assert (row["key"], row["succeeded"], row["failed"]) == ("rounds", 1, 0)

@@ -1,7 +1,7 @@
 import { Link, useParams } from "wouter";
 import { call } from "../../api/client";
 import type { DevStatus, ProcessStatus } from "../../api/generated";
-import { refresh, useApi } from "../../api/query";
+import { refresh } from "../../api/query";
 import { Page } from "../../app/shell/Page";
 import { Button } from "../../ui/Button/Button";
 import { Empty } from "../../ui/Empty/Empty";
@@ -14,11 +14,12 @@ import { complain, say } from "../../ui/Toast/toast";
 import css from "./Dev.module.css";
 import { lookOfProcess } from "./looks";
 import { ProcessLog } from "./ProcessLog";
+import { useDevLoops } from "./useDevLoops";
 
 /** The processes of development loops that run beside the server. */
 export default function Dev() {
   const { process = "" } = useParams();
-  const read = useApi("GET /api/dev", {}, { refetchInterval: 1_000 });
+  const read = useDevLoops();
   const loops = read.data?.loops ?? [];
   const names = loops.flatMap((loop) => (loop.processes ?? []).map((each) => each.name));
   const shown = process ? decodeURIComponent(process) : names[0];

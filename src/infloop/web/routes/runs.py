@@ -217,7 +217,7 @@ async def rewind_run(run_id: RunId, body: RewindRequest, app: App, who: Who) -> 
 
 @ROUTER.get("/api/runs/{run_id}/rewind", responses=documented(404, 409))
 async def plan_rewind(run_id: RunId, app: App, step: StepPath) -> RewindPlan:
-    """Return what a rewind to a step would change in the directories of the run."""
+    """Return what a rewind to a step would keep, run again, and change in directories."""
     return await app.runs.plan_rewind(run_id, step)
 
 
