@@ -350,7 +350,7 @@ def _age_heartbeats(server: Process) -> None:
     """Let the last heartbeats of all processes but the server be old, as if time had passed."""
     with closing(sqlite3.connect(next(server.data.glob("*.db")))) as database, database:
         database.execute(
-            "UPDATE instances SET heartbeat_at = heartbeat_at - 600000 WHERE pid != ?",
+            "UPDATE instance SET beat_at = beat_at - 600000 WHERE pid != ?",
             (server.process.pid,),
         )
 

@@ -101,6 +101,9 @@ async def test_the_api_tells_all_about_a_run(tmp_path: Path) -> None:
         assert row["medianMs"] >= 0
         by_day = await ended.served.ask("GET", "/api/runs/stats?since=2020-01-01")
         assert [each["succeeded"] for each in by_day.json()["rows"]] == [1]
+        path = "/api/runs/stats?since=2020-01-01&workflowId="
+        own, other = [await ended.served.ask("GET", path + name) for name in ("rounds", "other")]
+        assert (own.json(), other.json()["rows"]) == (by_day.json(), [])
         later = await ended.served.ask("GET", "/api/runs/stats?since=2999-01-01")
         assert later.json()["rows"] == []
         verified = await ended.served.ask("GET", "/api/audit/verify")

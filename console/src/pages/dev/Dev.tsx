@@ -8,6 +8,7 @@ import { Empty } from "../../ui/Empty/Empty";
 import { Failure } from "../../ui/Failure/Failure";
 import { plural } from "../../ui/format";
 import { Panel } from "../../ui/Panel/Panel";
+import { Split } from "../../ui/Split/Split";
 import { StateMark } from "../../ui/StateMark/StateMark";
 import { safeText } from "../../ui/safeText";
 import { complain, say } from "../../ui/Toast/toast";
@@ -35,20 +36,22 @@ export default function Dev() {
   }
   return (
     <Page crumbs={["Dev loop"]} full>
-      <div className={css.split} data-one={process ? "" : undefined}>
-        <div className={css.side}>
-          {read.error && !read.data && <Failure error={read.error} />}
-          {loops.map((loop) => (
-            <Loop key={loop.stateFile} loop={loop} shown={shown} />
-          ))}
-        </div>
-        <section className={css.log} aria-label="Log">
-          <Link href="/dev" className={css.back}>
-            ‹ All processes
-          </Link>
-          {shown && <ProcessLog key={shown} name={shown} />}
-        </section>
-      </div>
+      <Split
+        side={
+          <>
+            {read.error && !read.data && <Failure error={read.error} />}
+            {loops.map((loop) => (
+              <Loop key={loop.stateFile} loop={loop} shown={shown} />
+            ))}
+          </>
+        }
+        isChosen={Boolean(process)}
+        back={{ href: "/dev", label: "All processes" }}
+        look="log"
+        label="Log"
+      >
+        {shown && <ProcessLog key={shown} name={shown} />}
+      </Split>
     </Page>
   );
 }

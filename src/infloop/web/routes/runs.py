@@ -99,9 +99,10 @@ async def read_statistics(
     app: App,
     since: Annotated[date, Query(description="Runs that began on or after this day.")],
     by: Grouping = "day",
+    workflow_id: Annotated[str | None, Query(alias="workflowId", max_length=200)] = None,
 ) -> RunStatistics:
     """Return how runs ended and what they cost, by day or by workflow."""
-    return await app.history.statistics(by, since)
+    return await app.history.statistics(by, since, workflow_id)
 
 
 @ROUTER.get("/api/runs/{run_id}", responses=documented(404))
