@@ -151,18 +151,22 @@ class Runs:
     async def plan_rewind(
         self, run_id: str, step: str, workflow: Bundle | None = None
     ) -> RewindPlan:
-        """Return what a rewind to `step` would change in the run's directories.
+        """Return what a rewind to `step` would keep, run again, and change in directories.
 
         Raises UsageError if the run cannot go on from there with `workflow`.
         """
         from infloop.application.runs.file_changes import file_changes
+        from infloop.application.runs.rewound_steps import rewound_steps
 
         definition = definition_of(workflow) if workflow else None
         plan = await (await self._resources.service()).plan_rewind(run_id, step, definition)
         changed = None if workflow else await changed_file(self._resources, run_id)
+        kept, again = await rewound_steps(self._resources.store.run_log, run_id, step)
         return RewindPlan(
             run_id=run_id,
             step=step,
+            kept=kept,
+            again=again,
             workflow_file=changed or UNSET,
             directories=[
                 DirectoryRestore(
