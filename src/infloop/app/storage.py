@@ -73,7 +73,7 @@ def audit_dir(chosen: Settings) -> Path:
     return chosen.data_dir / DIRECTORY
 
 
-def make_audit(chosen: Settings, *, inline: bool = False) -> AuditLog:
+def make_audit(chosen: Settings) -> AuditLog:
     """Return the audit log for writing; its directory is made with its first entry."""
     from infloop.runtime.clock import SystemClock
     from infloop.store.audit.log import AuditLog
@@ -85,12 +85,11 @@ def make_audit(chosen: Settings, *, inline: bool = False) -> AuditLog:
         SystemClock().now_ms,
         max_bytes=chosen.audit_max_bytes,
         max_files=chosen.audit_max_files,
-        inline=inline,
     )
 
 
 @asynccontextmanager
-async def open_audit(chosen: Settings, *, inline: bool = False) -> AsyncIterator[AuditLog]:
-    """Open the audit log for writing, and close it again; for `inline` see `AuditLog`."""
-    async with make_audit(chosen, inline=inline) as log:
+async def open_audit(chosen: Settings) -> AsyncIterator[AuditLog]:
+    """Open the audit log for writing, and close it again."""
+    async with make_audit(chosen) as log:
         yield log
