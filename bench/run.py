@@ -28,6 +28,7 @@ from benchmark import Benchmark, Contender, Rounds, Sample
 NAMES = (
     "control",
     "effects",
+    "postgresql",
     "commands",
     "spawn",
     "memory",
