@@ -124,6 +124,7 @@ def workflow(
     on_crash: Literal["fail", "resume"] | None = None,
     on_budget: Literal["fail", "pause"] | None = None,
     strict: bool | None = None,
+    requires: list[str] | tuple[str, ...] | None = None,
     limits: Limits | None = None,
     isolation: Literal["container", "sandbox", "guard", "host", "auto"] | None = None,
     untrusted: Untrusted | None = None,
@@ -144,6 +145,7 @@ def workflow(
     on_crash           Record an interrupted run as failed, or resume it.
     on_budget          Fail when money runs out, or pause and wait for `infloop resume`.
     strict             Fail when a loop uses up its rounds, or when nothing follows a `not_met`.
+    requires           Labels that a server or worker must have to run it: gpu, repo:web.
     limits             The limits of a run.
     isolation          The weakest level at which children may run.
     untrusted          What an untrusted value may reach.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import json
 import os
@@ -11,6 +12,8 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from itertools import pairwise
@@ -296,11 +299,12 @@ class Syncs:
         monkeypatch.setattr(os, "fsync", counting)
 
 
+@pytest.mark.parametrize("inline", [False, True], ids=["in a thread", "inline"])
 async def test_what_matters_for_security_is_durable_and_the_rest_comes_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, inline: bool
 ) -> None:
     syncs = Syncs(monkeypatch)
-    async with open_audit_log(tmp_path) as log:
+    async with open_audit_log(tmp_path, inline=inline) as log:
         for _ in range(5):
             await log.record("webhook.ignored", Actor("webhook"))
         assert (len(lines(tmp_path)), syncs.count) == (5, 0)
@@ -309,6 +313,38 @@ async def test_what_matters_for_security_is_durable_and_the_rest_comes_with_it(
         await log.record("run.started", SYSTEM)
         assert syncs.count == 1
     assert syncs.count == 2
+
+
+async def test_inline_an_entry_that_cannot_be_made_durable_does_not_count_as_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: int) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    async with open_audit_log(tmp_path, inline=True) as log:
+        await log.record("login.failed", SYSTEM)
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "fsync", failing)
+            with pytest.raises(AuditError, match="the disk is broken"):
+                await log.record("login.failed", SYSTEM)
+
+
+async def test_a_slow_disk_is_waited_for_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, threads = os.fsync, list[bool]()
+
+    def slow(descriptor: int) -> None:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        time.sleep(0.02)
+        real(descriptor)
+
+    async with open_audit_log(tmp_path, inline=True) as log:
+        await log.record("webhook.ignored", SYSTEM)
+        monkeypatch.setattr(os, "fsync", slow)
+        for _ in range(2):
+            await log.record("login.failed", SYSTEM)
+    assert threads == [False, True]
 
 
 async def test_what_is_recorded_meanwhile_is_made_durable_together(

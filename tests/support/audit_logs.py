@@ -12,8 +12,14 @@ from infloop.store.audit.log import AuditLog
 
 @asynccontextmanager
 async def open_audit_log(
-    folder: Path, *, max_bytes: int = 1 << 20, max_files: int = 5, clock: SetClock | None = None
+    folder: Path,
+    *,
+    max_bytes: int = 1 << 20,
+    max_files: int = 5,
+    clock: SetClock | None = None,
+    inline: bool = False,
 ) -> AsyncIterator[AuditLog]:
-    now = clock or SetClock()
-    async with AuditLog(folder, now.now_ms, max_bytes=max_bytes, max_files=max_files) as log:
+    now = (clock or SetClock()).now_ms
+    log = AuditLog(folder, now, max_bytes=max_bytes, max_files=max_files, inline=inline)
+    async with log:
         yield log

@@ -93,7 +93,7 @@ export type ProviderEntry = { id: string; label: string; description: string; tr
 export type ProviderList = { providers: (ProviderEntry)[] };
 export type ProviderStatus = { id: string; label: string; transport: string; installed?: boolean; program?: string; install?: string; version?: string; login: LoginStatus; may: string };
 export type ProviderStatusList = { level: string; reason: string; providers: (ProviderStatus)[] };
-export type QueueItem = { queueId: string; runId: string; workflowId: string; workflowName: string; triggerId: string; cause: Cause; inputs: { [key: string]: Json }; receivedAt: number; position: number; state: "dropped" | "removed" | "started" | "taken" | "waiting"; priority: number; held: string };
+export type QueueItem = { queueId: string; runId: string; workflowId: string; workflowName: string; triggerId: string; cause: Cause; inputs: { [key: string]: Json }; receivedAt: number; position: number; state: "dropped" | "removed" | "started" | "taken" | "waiting"; priority: number; held: string; requires: (string)[]; waitsFor: string };
 export type QueueList = { size: number; head: QueueItem | null; items: (QueueItem)[]; held: string };
 export type QueuedRun = { kind: "queued"; runId: string; queueId: string; workflowId: string; status: "dropped" | "queued" | "removed" | "started"; position: number; queuedAt: number; reason: string; cause: Cause; correlationId: string };
 export type QueuedState = { status?: "queued"; runId: string; workflowId: string; iterationByLoopId: { [key: string]: number }; scope: { [key: string]: Json }; events: (RunStarted | RunResumed | RunFinished | RunStopRequested | RunBudgetExceeded | RunGuardFailed | NodeStarted | NodeFinished | NodeWaiting | StdoutChunk | ConditionChecked | ErrorMessage | TemplateWarning | Notice | TreeSaved | TreeRestored)[] };
@@ -150,6 +150,8 @@ export type UnusableConnection = { id: string; problems: (ShownProblem)[] };
 export type Verification = { intact: boolean; entries: number; files: number; last: string; flaw: BrokenLine | null };
 export type WatchedFiles = { directory: string; globs: (string)[]; ignore: (string)[]; debounceMs: number };
 export type WebhookAccepted = { queued: true; queueId: string; position: number; correlationId: string };
+export type Worker = { id: string; kind: "mcp" | "run" | "serve" | "worker"; state: "alive" | "dead" | "frozen"; host: string; pid: number; labels: (string)[]; capacity: number; liveRuns: number; startedAt: number; heartbeatAt: number };
+export type WorkerList = { workers: (Worker)[] };
 export type WorkflowDetail = { workflow: { [key: string]: Json }; problems: (ShownProblem)[] };
 export type WorkflowFile = { file: string; state: "broken" | "changed" | "gone" };
 export type WorkflowOverviewList = { workflows: (ListedWorkflow)[] };
@@ -195,6 +197,7 @@ export interface Responses {
   "GET /api/runs/{workflow_id}/{run_id}": RunAnswer;
   "GET /api/triggers/queue": QueueList;
   "DELETE /api/triggers/queue/{queue_id}": null;
+  "GET /api/workers": WorkerList;
   "GET /api/approvals": ApprovalList;
   "GET /api/approvals/{approval_id}": ApprovalAnswer;
   "POST /api/approvals/{approval_id}": ApprovalAnswer;

@@ -6,6 +6,7 @@ import {
   handleOf,
   type Point,
   placedById,
+  type Size,
   type Workflow,
   type WorkflowEdge,
   type WorkflowNode,
@@ -31,6 +32,8 @@ export interface FlowNode {
   parentId?: string;
   data: FlowData;
   selected?: boolean;
+  zIndex?: number;
+  measured?: Size;
 }
 
 export interface FlowEdge {

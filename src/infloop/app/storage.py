@@ -43,7 +43,8 @@ async def open_store(chosen: Settings) -> AsyncIterator[Store]:
     from infloop.store.data_directory import refuse_shared
 
     refuse_shared(chosen.data_dir)
-    async with await opening.open_store(chosen.data_dir, SystemClock().now_ms) as store:
+    opened = await opening.open_store(chosen.data_dir, SystemClock().now_ms, chosen.database)
+    async with opened as store:
         yield store
 
 
@@ -54,7 +55,7 @@ def audit_dir(chosen: Settings) -> Path:
     return chosen.data_dir / DIRECTORY
 
 
-def make_audit(chosen: Settings) -> AuditLog:
+def make_audit(chosen: Settings, *, inline: bool = False) -> AuditLog:
     """Return the audit log for writing; its directory is made with its first entry."""
     from infloop.runtime.clock import SystemClock
     from infloop.store.audit.log import AuditLog
@@ -66,11 +67,12 @@ def make_audit(chosen: Settings) -> AuditLog:
         SystemClock().now_ms,
         max_bytes=chosen.audit_max_bytes,
         max_files=chosen.audit_max_files,
+        inline=inline,
     )
 
 
 @asynccontextmanager
-async def open_audit(chosen: Settings) -> AsyncIterator[AuditLog]:
-    """Open the audit log for writing, and close it again."""
-    async with make_audit(chosen) as log:
+async def open_audit(chosen: Settings, *, inline: bool = False) -> AsyncIterator[AuditLog]:
+    """Open the audit log for writing, and close it again; for `inline` see `AuditLog`."""
+    async with make_audit(chosen, inline=inline) as log:
         yield log

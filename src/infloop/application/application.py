@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from infloop.application.runs.records import RunRecords
     from infloop.application.runs.worktrees import Worktrees
     from infloop.application.triggers import Triggers
+    from infloop.application.workers import Workers
     from infloop.application.workflow_drafts import WorkflowDrafts
     from infloop.application.workflow_overview import WorkflowOverview
     from infloop.application.workflows import Workflows
@@ -249,6 +250,12 @@ class Application(FileApplication):
         from infloop.application.runs.worktrees import Worktrees
 
         return Worktrees(self._resources)
+
+    @cached_property
+    def workers(self) -> Workers:
+        from infloop.application.workers import Workers
+
+        return Workers(self._resources)
 
     @cached_property
     def health(self) -> HealthChecks:

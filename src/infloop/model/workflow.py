@@ -20,7 +20,7 @@ from infloop.model.schema import (
     field,
     publish,
 )
-from infloop.model.texts import HostPattern
+from infloop.model.texts import HostPattern, Label
 from infloop.model.values import JsonObject, JsonValue
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class RunLimits(FileModel):
     max_duration_ms: Milliseconds | None = field(None, "Time (ms)", "The longest a run may take.")
     max_cost_usd: Number | None = field(None, "Cost (USD)", "The most its agents may spend.")
     max_concurrent_runs: Whole | None = field(
-        None, "Runs at once", "How many runs of this workflow a server executes at the same time."
+        None, "Runs at once", "How many runs of this workflow are live, in all processes together."
     )
 
 
@@ -129,6 +129,9 @@ class Workflow(Document):
         default=False,
         title="Strict",
         description="Fail when a loop uses up its rounds, or when nothing follows a `not_met`.",
+    )
+    requires: tuple[Label, ...] = field(
+        (), "Requires", "Labels that a server or worker must have to run it: gpu, repo:web."
     )
     limits: RunLimits | None = field(None, "Limits", "The limits of a run.")
     isolation: RequestedLevel | None = field(

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from infloop.store.interfaces.liveness import InstanceRow
+from infloop.store.interfaces.liveness import InstanceRow, ProcessKind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 def new_instance_id() -> str:
@@ -14,16 +18,21 @@ def new_instance_id() -> str:
     return f"i-{secrets.token_hex(8)}"
 
 
-def describe_process(instance_id: str, time: int) -> InstanceRow:
-    """Return the description of this process, registered at `time`."""
+def describe_process(
+    time: int, kind: ProcessKind, labels: Collection[str], capacity: int
+) -> InstanceRow:
+    """Return the description of this process, registered at `time` under a new id."""
     return InstanceRow(
-        id=instance_id,
+        id=new_instance_id(),
         pid=os.getpid(),
         process_started=_process_started(),
         boot_id=_boot_id(),
         host=os.uname().nodename,
         started_at=time,
         heartbeat_at=time,
+        kind=kind,
+        labels=tuple(labels),
+        capacity=capacity,
     )
 
 

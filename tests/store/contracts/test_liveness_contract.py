@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.errors import NotFound
+from infloop.errors import Fenced, NotFound
 from infloop.model.events import RunFinished
 from infloop.store.interfaces.liveness import FROZEN_AFTER_MS, derive_status
 from infloop.store.interfaces.store import Store
@@ -156,6 +156,40 @@ async def test_a_process_is_alive_until_it_says_goodbye(
         assert await store.liveness.state("i-unknown") == "dead"
         await other.close()
         assert await store.liveness.instances() == []
+
+
+async def test_a_process_says_what_it_is_and_what_it_takes(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store, open_store(tmp_path) as other:
+        plain = await store.liveness.register()
+        worker = await store.liveness.register("worker", labels=["gpu", "ü"], capacity=3)
+        rows = {row.id: row for row in await other.liveness.instances()}
+        assert rows == {plain.id: plain.row, worker.id: worker.row}
+        assert (plain.row.kind, plain.row.labels, plain.row.capacity) == ("run", (), 0)
+        assert (worker.row.kind, worker.row.labels) == ("worker", ("gpu", "ü"))
+        assert await other.liveness.instance(worker.id) == worker.row
+        await worker.close()
+        await plain.close()
+
+
+async def test_a_process_that_was_forgotten_learns_it_and_registers_anew(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store, open_store(tmp_path) as other:
+        me = await store.liveness.register("worker", labels=["gpu"], capacity=2)
+        before = me.id
+        await me.close()  # as after a sweep by those who took it for dead
+        with pytest.raises(Fenced):
+            await me.heartbeat()
+        again = await store.liveness.register("worker", labels=["gpu"], capacity=2)
+        old = again.id
+        await again.renew()
+        assert len({before, old, again.id}) == 3
+        assert await other.liveness.states([old, again.id]) == {old: "dead", again.id: "alive"}
+        assert (again.row.kind, again.row.labels, again.row.capacity) == ("worker", ("gpu",), 2)
+        await again.heartbeat()
+        await again.close()
 
 
 async def test_sweeping_forgets_dead_processes_but_not_the_owners_of_unsettled_runs(

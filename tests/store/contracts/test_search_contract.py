@@ -50,7 +50,7 @@ async def test_inputs_outputs_errors_and_logs_are_found_with_their_place(
             assert [hit.snippet[begin:end] for begin, end in hit.marks] == [word]
 
 
-async def test_runs_come_newest_first_each_with_its_best_place(
+async def test_runs_come_newest_first_each_with_its_shortest_match(
     open_store: OpenStore, tmp_path: Path
 ) -> None:
     async with open_store(tmp_path) as store:

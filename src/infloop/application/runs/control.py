@@ -292,6 +292,7 @@ class Runs:
             inputs=filled,
             cause=cause,
             workdir=workdir,
+            is_default_workdir=directory is None,
             correlation_id=caller.correlation_id,
             trigger_id=trigger_id,
             workflow_name=bundle.root.name,

@@ -49,6 +49,10 @@ class Admission:
         """Raise what the start of a run would be refused for now, except a used-up budget."""
         self._dependencies.disk_reserve.check_data_disk()
         self.check_confinement(definition, cause)
+        await self.check_directory(workdir)
+
+    async def check_directory(self, workdir: str) -> None:
+        """Raise GuardError if there is no directory at a path in which a run may work."""
         if (await self.enter(workdir)).id is None:
             raise GuardError(f"there is no directory {workdir!r} in which a run could work")
 

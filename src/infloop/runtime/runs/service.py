@@ -90,6 +90,10 @@ class RunService:
         """Raise what `start` would refuse this run for now, except a used-up budget."""
         await self._admission.check_start(definition, workdir, cause)
 
+    async def check_directory(self, workdir: str) -> None:
+        """Raise GuardError if this machine has no directory at a path in which a run may work."""
+        await self._admission.check_directory(workdir)
+
     async def start(
         self,
         definition: Definition | PreparedDefinition,

@@ -167,6 +167,7 @@ class StepPowers:
             reserve=usage.reserve,
             leaks=dependencies.redactor.secrets,
             hosts=run.fence.tool_hosts(),
+            manifests=run.loop.manifests,
         )
         found = dependencies.find_provider(provider_id, services)
         bounded = found if isinstance(found, BoundedProvider) else None

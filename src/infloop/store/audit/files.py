@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 from contextlib import ExitStack, contextmanager, suppress
+from stat import S_IMODE
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import AuditError, StoreError
@@ -90,23 +91,27 @@ class AuditFiles:
                     own, lines, last = self._lines(end, facts)
                 self._write(descriptor, end, lines, last)
             if durable or own:
-                os.fsync(descriptor)
-                self._durable = True
+                self._sync(descriptor)
 
-    def append_without_waiting(self, facts: Sequence[AuditEvent]) -> bool:
-        """Append entries, not durably, if that takes no waiting; return whether it was done.
+    def append_if_free(self, facts: Sequence[AuditEvent], *, durable: bool) -> bool:
+        """Append entries as `append` does, unless that takes more; return whether it was done.
 
         It is not done when another process is writing or has written, or when the file is full.
         """
         with _audit_errors(self._directory), ExitStack() as opened:
-            if self._end is None or not opened.enter_context(try_lock_directory(self._directory)):
+            if self._end is None:
                 return False
-            descriptor = self._open(opened)
-            end = self._find_end(descriptor)
-            _, lines, last = self._lines(end, facts)
-            if end is not self._end or end.size + len(lines) > self._max_bytes:
-                return False
-            self._write(descriptor, end, lines, last)
+            with try_lock_directory(self._directory) as is_free:
+                if not is_free:
+                    return False
+                descriptor = self._open(opened)
+                end = self._find_end(descriptor)
+                _, lines, last = self._lines(end, facts)
+                if end is not self._end or end.size + len(lines) > self._max_bytes:
+                    return False
+                self._write(descriptor, end, lines, last)
+            if durable:
+                self._sync(descriptor)
         return True
 
     def sync(self) -> None:
@@ -116,10 +121,15 @@ class AuditFiles:
         with _audit_errors(self._directory), ExitStack() as opened, suppress(FileNotFoundError):
             os.fsync(_open_to_read(self._current, opened))
 
+    def _sync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
+        self._durable = True
+
     def _open(self, opened: ExitStack) -> int:
         descriptor = os.open(self._current, _FLAGS, FILE_MODE)
         opened.callback(os.close, descriptor)
-        os.fchmod(descriptor, FILE_MODE)
+        if S_IMODE(os.fstat(descriptor).st_mode) != FILE_MODE:
+            os.fchmod(descriptor, FILE_MODE)
         return descriptor
 
     def _lines(self, end: _End, facts: Sequence[AuditEvent]) -> tuple[bool, bytes, str]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from infloop.errors import AuditError
+from infloop.lowlevel.worker_thread import WorkerThread
 from infloop.model.audit import EVENTS, Actor, AuditEvent, EventName, audit_event
 from infloop.store.audit.files import AuditFiles
 
@@ -39,6 +41,9 @@ class AuditLog:
 
     Entries that are recorded in one iteration of the loop, or while others are being made durable,
     are written together.
+
+    Routine entries are written on the loop's thread. With `inline` the others are too: the process
+    has nothing else to do meanwhile.
     """
 
     def __init__(
@@ -48,13 +53,15 @@ class AuditLog:
         *,
         max_bytes: int,
         max_files: int,
+        inline: bool = False,
     ) -> None:
         self._files = AuditFiles(directory, max_bytes=max_bytes, max_files=max_files)
         self._clock = clock
+        self._inline = inline
         self._waiting: deque[_Waiting] = deque()
         self._writing: asyncio.Task[None] | None = None
         self._suspended_until = 0.0
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit-writer")
+        self._thread = WorkerThread("audit-writer")
         self._closed = False
 
     async def record(
@@ -102,9 +109,9 @@ class AuditLog:
         try:
             if self._writing is not None:
                 await self._writing
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._files.sync)
+            await self._thread.run(self._files.sync)
         finally:
-            self._thread.shutdown(wait=False)
+            self._thread.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -119,14 +126,14 @@ class AuditLog:
 
     async def _write(self) -> None:
         """Write pending entries, also those whose callers were cancelled."""
-        loop = asyncio.get_running_loop()
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH_SIZE))]
             facts = [each for waiting in batch for each in waiting.facts]
+            durable = not all(map(_is_routine, facts))
             error = None
             try:
-                if not self._write_inline(facts, loop.time):
-                    await loop.run_in_executor(self._thread, self._append, facts)
+                if not self._write_inline(facts, durable=durable):
+                    await self._thread.run(partial(self._files.append, facts, durable=durable))
             except Exception as raised:  # noqa: BLE001  (none of them was written)
                 error = str(raised)
             for each in batch:
@@ -138,21 +145,19 @@ class AuditLog:
                     each.written.set_exception(AuditError(error))
         self._writing = None
 
-    def _write_inline(self, facts: list[AuditEvent], now: Callable[[], float]) -> bool:
-        """Write routine entries on the event loop's thread, if that takes no waiting.
+    def _write_inline(self, facts: list[AuditEvent], *, durable: bool) -> bool:
+        """Write entries on the event loop's thread, if no other process is writing.
 
         Switching threads takes longer than writing them. A slow disk suspends this for a while.
         """
-        began = now()
-        if began < self._suspended_until or not all(map(_is_routine, facts)):
+        began = monotonic()  # the loop's own time stands still during an iteration
+        if began < self._suspended_until or (durable and not self._inline):
             return False
-        written = self._files.append_without_waiting(facts)
-        if now() - began > _SLOW_SECONDS:
-            self._suspended_until = now() + _SUSPENDED_SECONDS
+        written = self._files.append_if_free(facts, durable=durable)
+        ended = monotonic()
+        if ended - began > _SLOW_SECONDS:
+            self._suspended_until = ended + _SUSPENDED_SECONDS
         return written
-
-    def _append(self, facts: list[AuditEvent]) -> None:
-        self._files.append(facts, durable=not all(map(_is_routine, facts)))
 
 
 def _is_routine(happened: AuditEvent) -> bool:

@@ -14,6 +14,7 @@ from infloop.model.audit import Actor
 from infloop.model.events import Cause
 from infloop.model.values import JsonObject
 from infloop.store.encoding.compression import unpack
+from infloop.store.interfaces.liveness import InstanceRow
 from infloop.store.interfaces.queue import QueuedRun, QueueEntry
 from infloop.store.interfaces.run_log import RunRow
 
@@ -28,7 +29,7 @@ APPROVAL_COLUMNS = (
 )
 QUEUE_COLUMNS = (
     "id, run, workflow, correlation_id, cause, priority, coalesce(idempotency_key, ''), queued_at,"
-    " state, owner, reason, held, body, key"
+    " state, owner, reason, held, requires, max_concurrent, coalesce(definition, ''), body, key"
 )
 
 _cause = msgspec.json.Decoder(Cause).decode
@@ -64,10 +65,16 @@ def approval(row: Sequence[Any]) -> Approval:
     )
 
 
+def instance_row(row: Sequence[Any]) -> InstanceRow:
+    """Return a process; its labels are JSON, and the columns are the fields of `InstanceRow`."""
+    known = dict(zip(InstanceRow.__struct_fields__, row, strict=True))
+    return InstanceRow(**{**known, "labels": tuple(msgspec.json.decode(known["labels"]))})
+
+
 def queue_entry(row: Sequence[Any], position: int) -> QueueEntry:
     """Return the entry in a row selected as `QUEUE_COLUMNS`."""
     entry_id, run_id, workflow, correlation, cause, priority, key, queued_at, *rest, body, _ = row
-    state, owner, reason, held = rest
+    state, owner, reason, held, requires, max_concurrent, definition = rest
     content: dict[str, JsonObject] = msgspec.json.decode(unpack(body))
     run = QueuedRun(
         id=entry_id,
@@ -80,5 +87,8 @@ def queue_entry(row: Sequence[Any], position: int) -> QueueEntry:
         priority=priority,
         idempotency_key=key,
         extra=content.get("extra", {}),
+        requires=tuple(msgspec.json.decode(requires)),
+        max_concurrent=max_concurrent,
+        definition=definition,
     )
     return QueueEntry(run, state, position, owner, reason, bool(held))

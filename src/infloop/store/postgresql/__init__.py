@@ -25,10 +25,12 @@ Parts of the run log
     append             the fenced writes of a run: events, output, checkpoints
     creation           creates a run, or forks one
     ownership          taking over a run
+    definitions        definitions, stored once by hash
     known_directories  directories in which runs have worked
     reading            events in order, what a state is rebuilt from, pages of a long output
     listing            runs, newest first
     search             full-text search
+    words              texts as words, for the index and for a query
     pruning            deletes old runs
     blobs              large texts, stored once by hash
 

@@ -27,6 +27,7 @@ stricter by `MARGIN_MS`. A process that is refused has lost its id: `Instance.he
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, LiteralString, NoReturn
@@ -35,6 +36,8 @@ import psycopg
 from msgspec.structs import replace
 
 from infloop.errors import Fenced, NotFound, StoreError
+from infloop.model.values import compact_json
+from infloop.store.encoding.records import instance_row
 from infloop.store.interfaces.liveness import (
     FROZEN_AFTER_MS,
     LOST_AFTER_MS,
@@ -42,6 +45,7 @@ from infloop.store.interfaces.liveness import (
     InstanceRow,
     Liveness,
     OwnerState,
+    ProcessKind,
     StopRequest,
 )
 from infloop.store.postgresql.connections import close_quietly
@@ -85,11 +89,15 @@ _STATE = (
 )
 _EPOCH_MS = "(extract(epoch FROM {}) * 1000)::bigint"
 _BEAT_MS = _EPOCH_MS.format("beat_at")
-_COLUMNS = f"id, pid, process_started, boot_id, host, {_EPOCH_MS.format('started_at')}, {_BEAT_MS}"
+_COLUMNS = (
+    f"id, pid, process_started, boot_id, host, {_EPOCH_MS.format('started_at')}, {_BEAT_MS},"
+    " kind, labels, capacity"
+)
 
 _REGISTER = (
-    "INSERT INTO instance (id, pid, process_started, boot_id, host) VALUES (%s, %s, %s, %s, %s)"  # noqa: S608
-    f" RETURNING key, {_BEAT_MS}"
+    "INSERT INTO instance (id, pid, process_started, boot_id, host, kind, labels, capacity)"  # noqa: S608
+    " VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
+    f" RETURNING key, {_EPOCH_MS.format('started_at')}, {_BEAT_MS}"
 )
 _HEARTBEAT = (
     f"UPDATE instance SET beat_at = {_NOW}, held_at = {_NOW}"  # noqa: S608  (constants)
@@ -113,14 +121,31 @@ class PostgresqlInstance(Instance):
         self._writer = writer
         self._connection: Connection | None = connection
         self._turn = asyncio.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
         self._lost = False
+        self._last_heartbeat = _now_ms()
         self._task = asyncio.create_task(self._keep(), name="postgresql-instance")
 
+    def is_late(self) -> bool:
+        return _now_ms() > self._last_heartbeat + FROZEN_AFTER_MS
+
     async def heartbeat(self) -> None:
+        sent = _now_ms()
         await self._execute(_HEARTBEAT)
+        self._last_heartbeat = sent
+
+    async def renew(self) -> None:
+        await self._stop()
+        old, renewed = self.id, replace(self.row, id=new_instance_id())
+        self._connection, self.row = await _register(self._database, renewed)
+        self._begin()
+        await self._writer.submit(partial(_close_instance, instance_id=old))
 
     async def close(self) -> None:
         await self._stop()
+        self._lost = True
         await self._writer.submit(partial(_close_instance, instance_id=self.id))
 
     async def _stop(self) -> None:
@@ -201,19 +226,11 @@ class PostgresqlLiveness(Liveness):
         self._readers = readers
         self._own: list[PostgresqlInstance] = []
 
-    async def register(self) -> Instance:
-        row = describe_process(new_instance_id(), 0)
-        connection = await self._database.connect(synced=False)
-        try:
-            cursor = await connection.execute(
-                _REGISTER.encode(), (row.id, row.pid, row.process_started, row.boot_id, row.host)
-            )
-            key, time = await cursor.fetchone() or (0, 0)
-            await connection.execute("SELECT pg_advisory_lock(%s, %s)", (LOCK_CLASS, key))
-        except psycopg.Error as error:
-            await close_quietly(connection)
-            raise store_error(error, self._database.shown) from error
-        row = replace(row, started_at=time, heartbeat_at=time)
+    async def register(
+        self, kind: ProcessKind = "run", *, labels: Collection[str] = (), capacity: int = 0
+    ) -> Instance:
+        described = describe_process(0, kind, labels, capacity)
+        connection, row = await _register(self._database, described)
         instance = PostgresqlInstance(self._database, self._writer, connection, row)
         self._own.append(instance)
         return instance
@@ -247,6 +264,30 @@ class PostgresqlLiveness(Liveness):
         return await self._readers.run(_read_stop_requests, instance_id)
 
 
+async def _register(database: Database, row: InstanceRow) -> tuple[Connection, InstanceRow]:
+    """Store a process; return a connection that holds its lock, and its row."""
+    connection = await database.connect(synced=False)
+    labels = compact_json(row.labels)
+    process = (row.id, row.pid, row.process_started, row.boot_id, row.host)
+    try:
+        cursor = await connection.execute(
+            _REGISTER.encode(), (*process, row.kind, labels, row.capacity)
+        )
+        found = await cursor.fetchone()
+        assert found is not None
+        key, started_at, heartbeat_at = found
+        await connection.execute("SELECT pg_advisory_lock(%s, %s)", (LOCK_CLASS, key))
+    except psycopg.Error as error:
+        await close_quietly(connection)
+        raise store_error(error, database.shown) from error
+    return connection, replace(row, started_at=started_at, heartbeat_at=heartbeat_at)
+
+
+def _now_ms() -> float:
+    """Return the time since the machine started, time in which it slept included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) * 1000
+
+
 async def _read_states(connection: Connection, instance_ids: list[str]) -> dict[str, OwnerState]:
     cursor = await connection.execute(
         f"SELECT id, {_STATE} FROM instance WHERE id = ANY(%s)".encode(),  # noqa: S608  (constants)
@@ -262,7 +303,7 @@ async def _read_instances(connection: Connection, instance_id: str | None) -> li
         " ORDER BY started_at, key".encode(),
         {"id": instance_id},
     )
-    return [InstanceRow(*row) for row in await cursor.fetchall()]
+    return [instance_row(row) for row in await cursor.fetchall()]
 
 
 _OWNS_NOTHING = "NOT EXISTS (SELECT 1 FROM run WHERE status = 'running' AND owner = instance.id)"

@@ -152,6 +152,9 @@ CREATE TABLE instance (
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     beat_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     held_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    kind text NOT NULL,
+    labels text NOT NULL,
+    capacity bigint NOT NULL,
     closed boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 
@@ -210,9 +213,14 @@ CREATE TABLE queued (
     held boolean NOT NULL DEFAULT false,
     owner text COLLATE "C" NOT NULL DEFAULT '',
     reason text NOT NULL DEFAULT '',
+    requires text NOT NULL,
+    max_concurrent bigint NOT NULL,
+    definition text COLLATE "C" REFERENCES definition (hash),
     body bytea NOT NULL
 );
+CREATE INDEX queued_by_definition ON queued (definition) WHERE definition IS NOT NULL;
 CREATE INDEX queued_in_order ON queued (priority DESC, key) WHERE state = 'waiting';
+CREATE INDEX queued_limited ON queued (workflow) WHERE state = 'waiting' AND max_concurrent > 0;
 CREATE INDEX queued_taken ON queued (owner) WHERE state = 'taken';
 CREATE INDEX queued_by_idempotency_key ON queued (idempotency_key)
     WHERE idempotency_key IS NOT NULL;

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infloop.store.postgresql.definitions import drop_unused_definition
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -52,9 +54,5 @@ async def delete_run(connection: Connection, run_id: str) -> bool:
             (hashes,),
         )
     await connection.execute("DELETE FROM run WHERE key = %s", (key,))
-    await connection.execute(
-        "DELETE FROM definition WHERE hash = %(hash)s"
-        " AND NOT EXISTS (SELECT 1 FROM run WHERE definition = %(hash)s)",
-        {"hash": definition},
-    )
+    await drop_unused_definition(connection, definition)
     return True

@@ -29,9 +29,14 @@ from infloop.store.interfaces.queue import (
     RunQueue,
 )
 from infloop.store.postgresql import creation
+from infloop.store.postgresql.definitions import (
+    drop_unused_definition,
+    keep_definition,
+    read_definition,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from infloop.model.events import Recorded
     from infloop.store.interfaces.run_log import NewRun
@@ -56,16 +61,18 @@ SELECT
     (SELECT count(*) FROM queued WHERE state = 'waiting' AND (held OR priority < %(priority)s))
 """
 
-_TAKE_ONE = f"""
-UPDATE queued SET state = 'taken', owner = %(owner)s WHERE key = (
-    SELECT key FROM queued WHERE state = 'waiting' AND NOT held
-        AND workflow <> ALL(%(full)s::text[])
-        AND (%(only)s::text[] IS NULL OR id = ANY(%(only)s))
-        AND NOT EXISTS (SELECT 1 FROM queue_hold WHERE owner = %(owner)s)
-    ORDER BY priority DESC, key LIMIT 1
-    FOR UPDATE SKIP LOCKED
-) RETURNING {QUEUE_COLUMNS}
+# Rows that another process is about to take are skipped.
+_NEXT = f"""
+SELECT {QUEUE_COLUMNS} FROM queued WHERE state = 'waiting' AND NOT held
+    AND workflow <> ALL(%(full)s::text[])
+    AND (requires = '[]' OR requires::jsonb <@ %(labels)s::jsonb)
+    AND (%(only)s::text[] IS NULL OR id = ANY(%(only)s))
+ORDER BY priority DESC, key LIMIT 1
+FOR UPDATE SKIP LOCKED
 """.encode()  # noqa: S608  (constants)
+
+_WORKFLOW_LOCK = 0x696E66_04
+"""The first number of the advisory locks of workflows that limit their runs."""
 
 
 class PostgresqlQueue(RunQueue):
@@ -75,18 +82,24 @@ class PostgresqlQueue(RunQueue):
         self._writer = writer
         self._readers = readers
 
-    async def put(self, run: QueuedRun, *, limit: int) -> Enqueued | QueueFull | Replayed:
-        return await self._writer.submit(partial(_put, run=run, limit=limit), lock="queue")
+    async def put(
+        self, run: QueuedRun, *, limit: int, definition: bytes = b""
+    ) -> Enqueued | QueueFull | Replayed:
+        work = partial(_put, run=run, limit=limit, definition=definition)
+        return await self._writer.submit(work, lock="queue")
+
+    async def definition(self, name: str) -> bytes:
+        return await self._readers.run(read_definition, name)
 
     async def take(
         self,
         owner: str,
         limit: int = 1,
         *,
-        slots: Mapping[str, int] | None = None,
+        labels: Collection[str] = (),
         only: Collection[str] | None = None,
     ) -> list[QueueEntry]:
-        work = partial(_take, owner=owner, limit=limit, slots=slots or {}, only=only)
+        work = partial(_take, owner=owner, limit=limit, labels=labels, only=only)
         return await self._writer.submit(work)
 
     async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
@@ -145,7 +158,7 @@ class PostgresqlQueue(RunQueue):
 
 
 async def _put(
-    connection: Connection, run: QueuedRun, limit: int
+    connection: Connection, run: QueuedRun, limit: int, definition: bytes
 ) -> Enqueued | QueueFull | Replayed:
     oldest_kept = run.queued_at - KEPT_MS
     await _prune(connection, oldest_kept)
@@ -169,6 +182,8 @@ async def _put(
     if waiting + taken >= limit:
         return QueueFull(limit)
     position = waiting - behind + 1
+    if run.definition:
+        await keep_definition(connection, run.definition, definition)
     await _insert(connection, run, position)
     return Enqueued(run.id, run.run_id, position)
 
@@ -186,8 +201,9 @@ async def _insert(connection: Connection, run: QueuedRun, position: int) -> None
     try:
         await connection.execute(
             "INSERT INTO queued (id, run, workflow, correlation_id, cause, priority,"
-            " idempotency_key, fingerprint, queued_at, first_position, body)"
-            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            " idempotency_key, fingerprint, queued_at, first_position, requires, max_concurrent,"
+            " definition, body)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
             (
                 run.id,
                 run.run_id,
@@ -199,6 +215,9 @@ async def _insert(connection: Connection, run: QueuedRun, position: int) -> None
                 run.fingerprint or None,
                 run.queued_at,
                 position,
+                compact_json(run.requires),
+                run.max_concurrent,
+                run.definition or None,
                 pack(to_json({"inputs": run.inputs, "extra": run.extra})),
             ),
         )
@@ -216,36 +235,68 @@ async def _take(
     connection: Connection,
     owner: str,
     limit: int,
-    slots: Mapping[str, int],
+    labels: Collection[str],
     only: Collection[str] | None,
 ) -> list[QueueEntry]:
-    left = dict(slots)
     taken: list[QueueEntry] = []
+    held = await connection.execute("SELECT 1 FROM queue_hold WHERE owner = %s", (owner,))
+    if await held.fetchone() is not None:
+        return taken
+    full = await _busy_workflows(connection)
+    values = {
+        "full": full,
+        "labels": compact_json([*labels]),
+        "only": None if only is None else [*only],
+    }
     while len(taken) < limit:
-        full = [name for name, free in left.items() if free < 1]
-        entry = await _take_one(connection, owner, full, only)
-        if entry is None:
+        cursor = await connection.execute(_NEXT, values, binary=True)
+        row = await cursor.fetchone()
+        if row is None:
             break
-        taken.append(entry)
-        workflow = entry.run.workflow_id
-        left[workflow] = left.get(workflow, 1) - 1
+        entry = queue_entry(row, 0)
+        if not await _has_room(connection, entry.run):
+            full.append(entry.run.workflow_id)
+            continue
+        await connection.execute(
+            "UPDATE queued SET state = 'taken', owner = %s WHERE key = %s", (owner, row[-1])
+        )
+        taken.append(replace(entry, state="taken", owner=owner))
     return taken
 
 
-async def _take_one(
-    connection: Connection, owner: str, full: list[str], only: Collection[str] | None
-) -> QueueEntry | None:
-    """Take the next entry, none of the workflows in `full`."""
-    values = {"owner": owner, "full": full, "only": None if only is None else [*only]}
-    cursor = await connection.execute(_TAKE_ONE, values, binary=True)
-    row = await cursor.fetchone()
-    return None if row is None else queue_entry(row, 0)
+async def _busy_workflows(connection: Connection) -> list[str]:
+    """Return the workflows with a limit of which another process is just taking entries.
+
+    Their entries are not even looked at: who has locked one keeps it from the other. The commit of
+    that process wakes us. The other workflows with a limit are ours until we commit.
+    """
+    cursor = await connection.execute(
+        "SELECT workflow FROM (SELECT DISTINCT workflow FROM queued"
+        " WHERE state = 'waiting' AND max_concurrent > 0 ORDER BY workflow) AS limited"
+        " WHERE NOT pg_try_advisory_xact_lock(%s, hashtext(workflow))",
+        (_WORKFLOW_LOCK,),
+    )
+    return [workflow for (workflow,) in await cursor.fetchall()]
+
+
+async def _has_room(connection: Connection, run: QueuedRun) -> bool:
+    """Return whether another run of a workflow may be live, of all processes together."""
+    if not run.max_concurrent:
+        return True
+    cursor = await connection.execute(
+        "SELECT (SELECT count(*) FROM run WHERE status = 'running' AND workflow_id = %(id)s)"
+        " + (SELECT count(*) FROM queued WHERE state = 'taken' AND workflow = %(id)s)",
+        {"id": run.workflow_id},
+    )
+    live = await cursor.fetchone()
+    assert live is not None
+    return bool(live[0] < run.max_concurrent)
 
 
 async def _finish(connection: Connection, entry_id: str, owner: str) -> str:
     """End an entry that `owner` took and that becomes a run; return the id of the run."""
     finished = await connection.execute(
-        "UPDATE queued SET state = 'started', reason = '', body = %s"
+        "UPDATE queued SET state = 'started', reason = '', body = %s, definition = NULL"
         " WHERE id = %s AND state = 'taken' AND owner = %s RETURNING run",
         (_NOTHING, entry_id, owner),
     )
@@ -298,17 +349,28 @@ def _not_taken(entry_id: str, owner: str) -> Fenced:
 
 
 async def _remove(connection: Connection, entry_id: str) -> bool:
+    definition = await _definition_of(connection, entry_id)
     removed = await connection.execute(
-        "UPDATE queued SET state = 'removed', body = %s WHERE id = %s AND state = 'waiting'",
+        "UPDATE queued SET state = 'removed', body = %s, definition = NULL"
+        " WHERE id = %s AND state = 'waiting'",
         (_NOTHING, entry_id),
     )
+    await drop_unused_definition(connection, definition)
     return removed.rowcount > 0
 
 
+async def _definition_of(connection: Connection, entry_id: str) -> str:
+    cursor = await connection.execute("SELECT definition FROM queued WHERE id = %s", (entry_id,))
+    row = await cursor.fetchone()
+    return str(row[0]) if row and row[0] else ""
+
+
 async def _withdraw(connection: Connection, entry_id: str) -> bool:
+    definition = await _definition_of(connection, entry_id)
     withdrawn = await connection.execute(
         "DELETE FROM queued WHERE id = %s AND state IN ('waiting', 'taken')", (entry_id,)
     )
+    await drop_unused_definition(connection, definition)
     return withdrawn.rowcount > 0
 
 

@@ -24,6 +24,7 @@ Parts of the run log
 
     append             the fenced writes of a run: events, output, checkpoints
     creation           creates a run, or forks one
+    definitions        what runs and queue entries execute, stored once by hash
     ownership          taking over a run
     known_directories  directories in which runs have worked
     reading            events in order, what a state is rebuilt from, pages of a long output

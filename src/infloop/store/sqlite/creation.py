@@ -10,11 +10,11 @@ from infloop.model.events import Recorded
 from infloop.model.values import compact_json
 from infloop.store.encoding.appends import check_first
 from infloop.store.encoding.batches import MAX_SEQ, decode_batch, encode_batches
-from infloop.store.encoding.compression import pack
 from infloop.store.encoding.values import replace_surrogates
 from infloop.store.interfaces.run_log import NewRun, Ownership, definition_hash
 from infloop.store.sqlite.append import Totals, insert_batches, store_items
 from infloop.store.sqlite.blobs import text_reader
+from infloop.store.sqlite.definitions import keep_definition
 from infloop.store.sqlite.row_ids import row_id
 
 if TYPE_CHECKING:
@@ -86,9 +86,7 @@ def _totals(connection: sqlite3.Connection, key: int) -> Totals:
 
 
 def _insert_run(connection: sqlite3.Connection, run: NewRun, definition: str) -> int:
-    connection.execute(
-        "INSERT OR IGNORE INTO definition VALUES (?, ?)", (definition, pack(run.definition))
-    )
+    keep_definition(connection, definition, run.definition)
     try:
         key = connection.execute(
             "INSERT INTO run (id, workflow_id, workflow_name, definition, correlation_id, cause,"

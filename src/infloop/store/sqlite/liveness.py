@@ -6,11 +6,15 @@ directory beside it (see `lowlevel/lock_file`).
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING
 
-from infloop.errors import NotFound
+from msgspec.structs import replace
+
+from infloop.errors import Fenced, NotFound
 from infloop.lowlevel.lock_file import LockFile, is_held, remove_if_free
+from infloop.store.encoding.records import instance_row
 from infloop.store.encoding.values import replace_surrogates
 from infloop.store.files import private_directory
 from infloop.store.interfaces.liveness import (
@@ -19,6 +23,7 @@ from infloop.store.interfaces.liveness import (
     InstanceRow,
     Liveness,
     OwnerState,
+    ProcessKind,
     StopRequest,
 )
 from infloop.store.this_process import describe_process, new_instance_id
@@ -36,19 +41,34 @@ class SqliteInstance(Instance):
     """This process: its row and its lock file."""
 
     def __init__(
-        self, writer: Writer, row: InstanceRow, lock: LockFile, clock: Callable[[], int]
+        self, writer: Writer, row: InstanceRow, locks: Path, clock: Callable[[], int]
     ) -> None:
         self.row = row
         self.heartbeat_at = row.heartbeat_at
         self.is_closed = False
         self._writer = writer
-        self._lock = lock
+        self._locks = locks
+        self._lock = LockFile(lock_path(locks, row.id))
         self._clock = clock
+
+    async def store(self) -> None:
+        await self._writer.submit(partial(_insert_instance, instance=self.row))
+
+    def is_late(self) -> bool:
+        return self.heartbeat_at < self._clock() - FROZEN_AFTER_MS
 
     async def heartbeat(self) -> None:
         now = self._clock()
         await self._writer.submit(partial(_heartbeat, instance_id=self.id, time=now))
         self.heartbeat_at = now
+
+    async def renew(self) -> None:
+        old, now = self._lock, self._clock()
+        self.row = replace(self.row, id=new_instance_id(), started_at=now, heartbeat_at=now)
+        self.heartbeat_at = now
+        self._lock = LockFile(lock_path(self._locks, self.id))
+        await self.store()
+        old.release()
 
     async def close(self) -> None:
         self.is_closed = True
@@ -68,15 +88,14 @@ class SqliteLiveness(Liveness):
         self._clock = clock
         self._own: list[SqliteInstance] = []
 
-    async def register(self) -> Instance:
-        instance_id = new_instance_id()
-        path = self._path(instance_id)
-        private_directory(path.parent)
-        lock = LockFile(path)
+    async def register(
+        self, kind: ProcessKind = "run", *, labels: Collection[str] = (), capacity: int = 0
+    ) -> Instance:
+        private_directory(self._locks)
         now = self._clock()
-        row = describe_process(instance_id, now)
-        await self._writer.submit(partial(_insert_instance, instance=row))
-        instance = SqliteInstance(self._writer, row, lock, self._clock)
+        row = describe_process(now, kind, labels, capacity)
+        instance = SqliteInstance(self._writer, row, self._locks, self._clock)
+        await instance.store()
         self._own.append(instance)
         return instance
 
@@ -114,7 +133,11 @@ class SqliteLiveness(Liveness):
         return await self._readers.run(_read_stop_requests, instance_id)
 
     def _path(self, instance_id: str) -> Path:
-        return self._locks / f"{instance_id}.lock"
+        return lock_path(self._locks, instance_id)
+
+
+def lock_path(locks: Path, instance_id: str) -> Path:
+    return locks / f"{instance_id}.lock"
 
 
 def _state(heartbeat_at: int | None, oldest: int) -> OwnerState:
@@ -125,7 +148,8 @@ def _state(heartbeat_at: int | None, oldest: int) -> OwnerState:
 
 def _insert_instance(connection: sqlite3.Connection, instance: InstanceRow) -> None:
     connection.execute(
-        "INSERT OR REPLACE INTO instance VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO instance (id, pid, process_started, boot_id, host, started_at,"
+        " beat_at, kind, labels, capacity) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             instance.id,
             instance.pid,
@@ -134,22 +158,29 @@ def _insert_instance(connection: sqlite3.Connection, instance: InstanceRow) -> N
             instance.host,
             instance.started_at,
             instance.heartbeat_at,
+            instance.kind,
+            json.dumps(instance.labels),
+            instance.capacity,
         ),
     )
 
 
 def _heartbeat(connection: sqlite3.Connection, instance_id: str, time: int) -> None:
-    connection.execute("UPDATE instance SET beat_at = ? WHERE id = ?", (time, instance_id))
+    known = connection.execute(
+        "UPDATE instance SET beat_at = ? WHERE id = ?", (time, instance_id)
+    ).rowcount
+    if not known:
+        raise Fenced(f"{instance_id!r} was taken for dead; its runs belong to other processes now")
 
 
 def _read_instances(connection: sqlite3.Connection, instance_id: str | None) -> list[InstanceRow]:
     """Return one process, or all of them, oldest first."""
     rows = connection.execute(
-        "SELECT id, pid, process_started, boot_id, host, started_at, beat_at FROM instance"
-        " WHERE ?1 IS NULL OR id = ?1 ORDER BY started_at, id",
+        "SELECT id, pid, process_started, boot_id, host, started_at, beat_at, kind, labels,"
+        " capacity FROM instance WHERE ?1 IS NULL OR id = ?1 ORDER BY started_at, id",
         (instance_id,),
     )
-    return [InstanceRow(*row) for row in rows]
+    return [instance_row(row) for row in rows]
 
 
 def _delete_instance(connection: sqlite3.Connection, instance_id: str) -> None:
