@@ -49,24 +49,14 @@ class Family(ToolFamily):
 
 
 def measure_gate(calls: int, folder: Path) -> Sample:
-    """Call the tool through the gate, one call after the other, as a command does."""
-    return _through_the_gate(calls, folder, inline=True)
-
-
-def measure_in_server(calls: int, folder: Path) -> Sample:
-    """Do the same in a server, which serves others while the disk writes."""
-    return _through_the_gate(calls, folder, inline=False)
-
-
-def _through_the_gate(calls: int, folder: Path, *, inline: bool) -> Sample:
+    """Call the tool through the gate, one call after the other."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as infloop does
-        return runner.run(_call_often(calls, folder / "audit", inline=inline))
+        return runner.run(_through_the_gate(calls, folder))
 
 
-async def _call_often(calls: int, directory: Path, *, inline: bool) -> Sample:
+async def _through_the_gate(calls: int, folder: Path) -> Sample:
     actor = Actor("system")
-    log = AuditLog(directory, lambda: 0, max_bytes=16 << 20, max_files=12, inline=inline)
-    async with log as audit:
+    async with AuditLog(folder / "audit", lambda: 0, max_bytes=16 << 20, max_files=12) as audit:
 
         async def record(event: ToolEvent, outcome: str, details: JsonObject) -> None:
             await audit.record(event, actor, outcome=outcome, details=details)
@@ -93,20 +83,13 @@ def measure_direct(calls: int, folder: Path) -> Sample:
     return asyncio.run(call())
 
 
-GATE, SERVER = "infloop, through the gate", "infloop, in a server"
+GATE = "infloop, through the gate"
 
 BENCHMARK = Benchmark(
     title="A tool call without the work of a tool",
     unit="call",
-    contenders=(
-        Contender(GATE, measure_gate),
-        Contender(SERVER, measure_in_server),
-        Contender("the tool alone", measure_direct),
-    ),
-    targets=(
-        Target("a call through the gate", each(GATE, wall, 1000), 1, "ms"),
-        Target("a call through the gate, in a server", each(SERVER, wall, 1000), 1, "ms"),
-    ),
+    contenders=(Contender(GATE, measure_gate), Contender("the tool alone", measure_direct)),
+    targets=(Target("a call through the gate", each(GATE, wall, 1000), 1, "ms"),),
     size=2_000,
     quick_size=500,
 )

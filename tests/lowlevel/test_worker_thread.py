@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
@@ -17,7 +18,7 @@ async def test_functions_run_one_after_the_other_in_one_other_thread() -> None:
         seen.append((number, threading.current_thread().name))
         return number
 
-    found = await asyncio.gather(*(worker.run(lambda n=n: note(n)) for n in range(20)))
+    found = await asyncio.gather(*(worker.run(partial(note, number)) for number in range(20)))
     worker.close()
     assert found == list(range(20))
     assert seen == [(number, "worker") for number in range(20)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import hashlib
 import json
 import os
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import uvloop
 
 from infloop.app.storage import open_audit
 from infloop.errors import AuditError, StoreError
@@ -299,12 +299,11 @@ class Syncs:
         monkeypatch.setattr(os, "fsync", counting)
 
 
-@pytest.mark.parametrize("inline", [False, True], ids=["in a thread", "inline"])
 async def test_what_matters_for_security_is_durable_and_the_rest_comes_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, inline: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     syncs = Syncs(monkeypatch)
-    async with open_audit_log(tmp_path, inline=inline) as log:
+    async with open_audit_log(tmp_path) as log:
         for _ in range(5):
             await log.record("webhook.ignored", Actor("webhook"))
         assert (len(lines(tmp_path)), syncs.count) == (5, 0)
@@ -313,38 +312,6 @@ async def test_what_matters_for_security_is_durable_and_the_rest_comes_with_it(
         await log.record("run.started", SYSTEM)
         assert syncs.count == 1
     assert syncs.count == 2
-
-
-async def test_inline_an_entry_that_cannot_be_made_durable_does_not_count_as_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(_: int) -> None:
-        raise OSError(errno.EIO, "the disk is broken")
-
-    async with open_audit_log(tmp_path, inline=True) as log:
-        await log.record("login.failed", SYSTEM)
-        with monkeypatch.context() as broken:
-            broken.setattr(os, "fsync", failing)
-            with pytest.raises(AuditError, match="the disk is broken"):
-                await log.record("login.failed", SYSTEM)
-
-
-async def test_a_slow_disk_is_waited_for_in_a_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, threads = os.fsync, list[bool]()
-
-    def slow(descriptor: int) -> None:
-        threads.append(threading.current_thread() is not threading.main_thread())
-        time.sleep(0.02)
-        real(descriptor)
-
-    async with open_audit_log(tmp_path, inline=True) as log:
-        await log.record("webhook.ignored", SYSTEM)
-        monkeypatch.setattr(os, "fsync", slow)
-        for _ in range(2):
-            await log.record("login.failed", SYSTEM)
-    assert threads == [False, True]
 
 
 async def test_what_is_recorded_meanwhile_is_made_durable_together(
@@ -945,3 +912,26 @@ async def test_a_file_that_is_full_is_followed_by_another_for_routine_entries_to
     assert len(list(tmp_path.glob("audit-*.jsonl"))) > 2
     assert verify(tmp_path).flaw is None
     assert numbers(entries(tmp_path)) == list(range(30))
+
+
+def test_routine_entries_are_written_in_a_thread_while_the_disk_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, threads = os.write, list[bool]()
+
+    def slow(descriptor: int, data: bytes) -> int:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        time.sleep(0.02)
+        return real(descriptor, data)
+
+    async def record() -> None:
+        async with open_audit_log(tmp_path) as log:
+            await log.record("webhook.ignored", SYSTEM)
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "write", slow)
+                for _ in range(2):
+                    await log.record("webhook.ignored", SYSTEM)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as infloop does
+        runner.run(record())
+    assert threads == [False, True]

@@ -12,14 +12,8 @@ from infloop.store.audit.log import AuditLog
 
 @asynccontextmanager
 async def open_audit_log(
-    folder: Path,
-    *,
-    max_bytes: int = 1 << 20,
-    max_files: int = 5,
-    clock: SetClock | None = None,
-    inline: bool = False,
+    folder: Path, *, max_bytes: int = 1 << 20, max_files: int = 5, clock: SetClock | None = None
 ) -> AsyncIterator[AuditLog]:
-    now = (clock or SetClock()).now_ms
-    log = AuditLog(folder, now, max_bytes=max_bytes, max_files=max_files, inline=inline)
-    async with log:
+    now = clock or SetClock()
+    async with AuditLog(folder, now.now_ms, max_bytes=max_bytes, max_files=max_files) as log:
         yield log

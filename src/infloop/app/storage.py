@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from infloop.store.audit.log import AuditLog
     from infloop.store.interfaces.store import Store
+    from infloop.store.opening import Moved
 
 
 SESSIONS_DIR = "sessions"
@@ -48,6 +49,23 @@ async def open_store(chosen: Settings) -> AsyncIterator[Store]:
         yield store
 
 
+async def move_store(chosen: Settings, target: str) -> list[Moved]:
+    """Copy the store of the data directory into an empty database; see `store.moving`."""
+    from infloop.runtime.clock import SystemClock
+    from infloop.store import opening
+    from infloop.store.data_directory import refuse_shared
+
+    refuse_shared(chosen.data_dir)
+    return await opening.move_store(chosen.data_dir, SystemClock().now_ms, target)
+
+
+async def why_no_store(chosen: Settings) -> str:
+    """Return why the store cannot be used; empty if it can or is new."""
+    from infloop.store.opening import why_unreadable
+
+    return await why_unreadable(chosen.data_dir, chosen.database)
+
+
 def audit_dir(chosen: Settings) -> Path:
     """Return where the audit log is."""
     from infloop.store.audit.log import DIRECTORY
@@ -55,7 +73,7 @@ def audit_dir(chosen: Settings) -> Path:
     return chosen.data_dir / DIRECTORY
 
 
-def make_audit(chosen: Settings, *, inline: bool = False) -> AuditLog:
+def make_audit(chosen: Settings) -> AuditLog:
     """Return the audit log for writing; its directory is made with its first entry."""
     from infloop.runtime.clock import SystemClock
     from infloop.store.audit.log import AuditLog
@@ -67,12 +85,11 @@ def make_audit(chosen: Settings, *, inline: bool = False) -> AuditLog:
         SystemClock().now_ms,
         max_bytes=chosen.audit_max_bytes,
         max_files=chosen.audit_max_files,
-        inline=inline,
     )
 
 
 @asynccontextmanager
-async def open_audit(chosen: Settings, *, inline: bool = False) -> AsyncIterator[AuditLog]:
-    """Open the audit log for writing, and close it again; for `inline` see `AuditLog`."""
-    async with make_audit(chosen, inline=inline) as log:
+async def open_audit(chosen: Settings) -> AsyncIterator[AuditLog]:
+    """Open the audit log for writing, and close it again."""
+    async with make_audit(chosen) as log:
         yield log

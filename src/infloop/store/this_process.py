@@ -7,10 +7,12 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infloop.store.interfaces.liveness import InstanceRow, ProcessKind
+from infloop.store.interfaces.liveness import InstanceRow
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from infloop.store.interfaces.liveness import ProcessKind
 
 
 def new_instance_id() -> str:
@@ -21,7 +23,7 @@ def new_instance_id() -> str:
 def describe_process(
     time: int, kind: ProcessKind, labels: Collection[str], capacity: int
 ) -> InstanceRow:
-    """Return the description of this process, registered at `time` under a new id."""
+    """Return the description of this process under a new id, registered at `time`."""
     return InstanceRow(
         id=new_instance_id(),
         pid=os.getpid(),

@@ -91,27 +91,23 @@ class AuditFiles:
                     own, lines, last = self._lines(end, facts)
                 self._write(descriptor, end, lines, last)
             if durable or own:
-                self._sync(descriptor)
+                os.fsync(descriptor)
+                self._durable = True
 
-    def append_if_free(self, facts: Sequence[AuditEvent], *, durable: bool) -> bool:
-        """Append entries as `append` does, unless that takes more; return whether it was done.
+    def append_without_waiting(self, facts: Sequence[AuditEvent]) -> bool:
+        """Append entries, not durably, if that takes no waiting; return whether it was done.
 
         It is not done when another process is writing or has written, or when the file is full.
         """
         with _audit_errors(self._directory), ExitStack() as opened:
-            if self._end is None:
+            if self._end is None or not opened.enter_context(try_lock_directory(self._directory)):
                 return False
-            with try_lock_directory(self._directory) as is_free:
-                if not is_free:
-                    return False
-                descriptor = self._open(opened)
-                end = self._find_end(descriptor)
-                _, lines, last = self._lines(end, facts)
-                if end is not self._end or end.size + len(lines) > self._max_bytes:
-                    return False
-                self._write(descriptor, end, lines, last)
-            if durable:
-                self._sync(descriptor)
+            descriptor = self._open(opened)
+            end = self._find_end(descriptor)
+            _, lines, last = self._lines(end, facts)
+            if end is not self._end or end.size + len(lines) > self._max_bytes:
+                return False
+            self._write(descriptor, end, lines, last)
         return True
 
     def sync(self) -> None:
@@ -120,10 +116,6 @@ class AuditFiles:
             return
         with _audit_errors(self._directory), ExitStack() as opened, suppress(FileNotFoundError):
             os.fsync(_open_to_read(self._current, opened))
-
-    def _sync(self, descriptor: int) -> None:
-        os.fsync(descriptor)
-        self._durable = True
 
     def _open(self, opened: ExitStack) -> int:
         descriptor = os.open(self._current, _FLAGS, FILE_MODE)

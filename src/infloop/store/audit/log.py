@@ -41,9 +41,6 @@ class AuditLog:
 
     Entries that are recorded in one iteration of the loop, or while others are being made durable,
     are written together.
-
-    Routine entries are written on the loop's thread. With `inline` the others are too: the process
-    has nothing else to do meanwhile.
     """
 
     def __init__(
@@ -53,11 +50,9 @@ class AuditLog:
         *,
         max_bytes: int,
         max_files: int,
-        inline: bool = False,
     ) -> None:
         self._files = AuditFiles(directory, max_bytes=max_bytes, max_files=max_files)
         self._clock = clock
-        self._inline = inline
         self._waiting: deque[_Waiting] = deque()
         self._writing: asyncio.Task[None] | None = None
         self._suspended_until = 0.0
@@ -129,11 +124,10 @@ class AuditLog:
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH_SIZE))]
             facts = [each for waiting in batch for each in waiting.facts]
-            durable = not all(map(_is_routine, facts))
             error = None
             try:
-                if not self._write_inline(facts, durable=durable):
-                    await self._thread.run(partial(self._files.append, facts, durable=durable))
+                if not self._write_inline(facts):
+                    await self._thread.run(partial(self._append, facts))
             except Exception as raised:  # noqa: BLE001  (none of them was written)
                 error = str(raised)
             for each in batch:
@@ -145,19 +139,22 @@ class AuditLog:
                     each.written.set_exception(AuditError(error))
         self._writing = None
 
-    def _write_inline(self, facts: list[AuditEvent], *, durable: bool) -> bool:
-        """Write entries on the event loop's thread, if no other process is writing.
+    def _write_inline(self, facts: list[AuditEvent]) -> bool:
+        """Write routine entries on the event loop's thread, if that takes no waiting.
 
         Switching threads takes longer than writing them. A slow disk suspends this for a while.
         """
-        began = monotonic()  # the loop's own time stands still during an iteration
-        if began < self._suspended_until or (durable and not self._inline):
+        began = monotonic()  # the time of uvloop stands still during an iteration
+        if began < self._suspended_until or not all(map(_is_routine, facts)):
             return False
-        written = self._files.append_if_free(facts, durable=durable)
+        written = self._files.append_without_waiting(facts)
         ended = monotonic()
         if ended - began > _SLOW_SECONDS:
             self._suspended_until = ended + _SUSPENDED_SECONDS
         return written
+
+    def _append(self, facts: list[AuditEvent]) -> None:
+        self._files.append(facts, durable=not all(map(_is_routine, facts)))
 
 
 def _is_routine(happened: AuditEvent) -> bool:

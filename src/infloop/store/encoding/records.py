@@ -14,7 +14,6 @@ from infloop.model.audit import Actor
 from infloop.model.events import Cause
 from infloop.model.values import JsonObject
 from infloop.store.encoding.compression import unpack
-from infloop.store.interfaces.liveness import InstanceRow
 from infloop.store.interfaces.queue import QueuedRun, QueueEntry
 from infloop.store.interfaces.run_log import RunRow
 
@@ -63,12 +62,6 @@ def approval(row: Sequence[Any]) -> Approval:
         note=note,
         action=action,
     )
-
-
-def instance_row(row: Sequence[Any]) -> InstanceRow:
-    """Return a process; its labels are JSON, and the columns are the fields of `InstanceRow`."""
-    known = dict(zip(InstanceRow.__struct_fields__, row, strict=True))
-    return InstanceRow(**{**known, "labels": tuple(msgspec.json.decode(known["labels"]))})
 
 
 def queue_entry(row: Sequence[Any], position: int) -> QueueEntry:

@@ -83,7 +83,7 @@ class Instance(ABC):
     async def heartbeat(self) -> None:
         """Store that this process is running normally.
 
-        Raises `Fenced` if it was taken for dead: others may have its runs and entries.
+        Raises `Fenced` if it was taken for dead and forgotten: others have its runs and entries.
         """
 
     @abstractmethod

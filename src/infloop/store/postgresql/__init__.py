@@ -8,6 +8,7 @@ The interfaces
     queue              the run queue: an entry becomes a run in one transaction
     refusals           triggers that fired and were refused
     approvals          questions that wait for a person
+    results            what runs made, as packs of git objects
     liveness           processes that own runs, stop requests
     changes            change notification
 
@@ -23,9 +24,9 @@ The database
 Parts of the run log
 
     append             the fenced writes of a run: events, output, checkpoints
+    definitions        what runs and queue entries execute, stored once by hash
     creation           creates a run, or forks one
     ownership          taking over a run
-    definitions        definitions, stored once by hash
     known_directories  directories in which runs have worked
     reading            events in order, what a state is rebuilt from, pages of a long output
     listing            runs, newest first

@@ -1,8 +1,4 @@
-"""Definitions, stored once under their hash for all runs and queue entries that have them.
-
-Those refer to it by a foreign key. If one of them starts to at the moment in which the definition
-is deleted, one of the two transactions fails, and the writer repeats it.
-"""
+"""Definitions, stored once under their hash for all runs and queue entries that have them."""
 
 from __future__ import annotations
 
@@ -17,17 +13,17 @@ if TYPE_CHECKING:
 
 async def keep_definition(connection: Connection, name: str, definition: bytes) -> None:
     """Store a definition under its hash, unless it is stored already."""
-    await connection.execute(
-        "INSERT INTO definition VALUES (%s, %s) ON CONFLICT DO NOTHING", (name, pack(definition))
-    )
+    found = await connection.execute("SELECT 1 FROM definition WHERE hash = %s", (name,))
+    if await found.fetchone() is None:
+        await connection.execute(
+            "INSERT INTO definition VALUES (%s, %s) ON CONFLICT DO NOTHING",
+            (name, pack(definition)),
+        )
 
 
 async def read_definition(connection: Connection, name: str) -> bytes:
-    """Return a definition, or raise `NotFound`."""
-    cursor = await connection.execute(
-        "SELECT body FROM definition WHERE hash = %s", (name,), binary=True
-    )
-    row = await cursor.fetchone()
+    found = await connection.execute("SELECT body FROM definition WHERE hash = %s", (name,))
+    row = await found.fetchone()
     if row is None:
         raise NotFound(f"there is no definition {name!r}; its run or queue entry was deleted")
     return unpack(row[0])

@@ -34,7 +34,7 @@ def store_error(error: psycopg.Error, shown: str) -> StoreError:
         (text for kind, text in _ADVICE if isinstance(error, kind)),
         "this is a defect; please report it",
     )
-    explained = StoreError(f"{shown}: {str(error).strip()}: {advice}")
+    explained = StoreError(f"{shown}: {' '.join(str(error).split())}: {advice}")
     explained.__cause__ = error
     return explained
 

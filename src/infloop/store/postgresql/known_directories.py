@@ -15,7 +15,7 @@ MOST_PATHS = 10_000
 
 
 @cache
-def _machine() -> str:
+def this_machine() -> str:
     """Return the name of this machine: its id if it has one, else its host name."""
     try:
         name = Path("/etc/machine-id").read_text(encoding="ascii").strip()
@@ -27,7 +27,7 @@ def _machine() -> str:
 async def is_known(connection: Connection, path: str) -> bool:
     """Return whether a path was added."""
     found = await connection.execute(
-        "SELECT 1 FROM place WHERE machine = %s AND path = %s", (_machine(), os.fsencode(path))
+        "SELECT 1 FROM place WHERE machine = %s AND path = %s", (this_machine(), os.fsencode(path))
     )
     return await found.fetchone() is not None
 
@@ -36,10 +36,10 @@ async def add(connection: Connection, path: str) -> None:
     """Add a path."""
     await connection.execute(
         "INSERT INTO place (machine, path) VALUES (%s, %s) ON CONFLICT DO NOTHING",
-        (_machine(), os.fsencode(path)),
+        (this_machine(), os.fsencode(path)),
     )
     await connection.execute(
         "DELETE FROM place WHERE machine = %(machine)s AND key < (SELECT key FROM place"
         " WHERE machine = %(machine)s ORDER BY key DESC OFFSET %(most)s LIMIT 1)",
-        {"machine": _machine(), "most": MOST_PATHS - 1},
+        {"machine": this_machine(), "most": MOST_PATHS - 1},
     )

@@ -32,12 +32,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, LiteralString, NoReturn
 
+import msgspec
 import psycopg
 from msgspec.structs import replace
 
 from infloop.errors import Fenced, NotFound, StoreError
 from infloop.model.values import compact_json
-from infloop.store.encoding.records import instance_row
 from infloop.store.interfaces.liveness import (
     FROZEN_AFTER_MS,
     LOST_AFTER_MS,
@@ -96,8 +96,7 @@ _COLUMNS = (
 
 _REGISTER = (
     "INSERT INTO instance (id, pid, process_started, boot_id, host, kind, labels, capacity)"  # noqa: S608
-    " VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
-    f" RETURNING key, {_EPOCH_MS.format('started_at')}, {_BEAT_MS}"
+    f" VALUES (%s, %s, %s, %s, %s, %s, %s, %s) RETURNING key, {_BEAT_MS}"
 )
 _HEARTBEAT = (
     f"UPDATE instance SET beat_at = {_NOW}, held_at = {_NOW}"  # noqa: S608  (constants)
@@ -113,45 +112,55 @@ _LOCK_AGAIN = (
 class PostgresqlInstance(Instance):
     """This process: its row, and the connection that holds its lock."""
 
-    def __init__(
-        self, database: Database, writer: Writer, connection: Connection, row: InstanceRow
-    ) -> None:
+    def __init__(self, database: Database, writer: Writer, row: InstanceRow) -> None:
         self.row = row
         self._database = database
         self._writer = writer
-        self._connection: Connection | None = connection
+        self._connection: Connection | None = None
         self._turn = asyncio.Lock()
-        self._begin()
-
-    def _begin(self) -> None:
         self._lost = False
-        self._last_heartbeat = _now_ms()
+        self._heard = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    async def register(self) -> None:
+        """Store the row, and take the lock."""
+        row = self.row
+        about = (row.id, row.pid, row.process_started, row.boot_id, row.host)
+        takes = (row.kind, compact_json(row.labels), row.capacity)
+        connection = await self._database.connect(synced=False)
+        try:
+            cursor = await connection.execute(_REGISTER.encode(), (*about, *takes))
+            key, now = await cursor.fetchone() or (0, 0)
+            await connection.execute("SELECT pg_advisory_lock(%s, %s)", (LOCK_CLASS, key))
+        except psycopg.Error as error:
+            await close_quietly(connection)
+            raise store_error(error, self._database.shown) from error
+        self.row = replace(row, started_at=now, heartbeat_at=now)
+        self._connection, self._lost, self._heard = connection, False, _uptime()
         self._task = asyncio.create_task(self._keep(), name="postgresql-instance")
 
     def is_late(self) -> bool:
-        return _now_ms() > self._last_heartbeat + FROZEN_AFTER_MS
+        return self._lost or _uptime() - self._heard > FROZEN_AFTER_MS / 1000
 
     async def heartbeat(self) -> None:
-        sent = _now_ms()
+        asked = _uptime()
         await self._execute(_HEARTBEAT)
-        self._last_heartbeat = sent
+        self._heard = asked
 
     async def renew(self) -> None:
-        await self._stop()
-        old, renewed = self.id, replace(self.row, id=new_instance_id())
-        self._connection, self.row = await _register(self._database, renewed)
-        self._begin()
-        await self._writer.submit(partial(_close_instance, instance_id=old))
+        await self.close()
+        self.row = replace(self.row, id=new_instance_id())
+        await self.register()
 
     async def close(self) -> None:
         await self._stop()
-        self._lost = True
         await self._writer.submit(partial(_close_instance, instance_id=self.id))
 
     async def _stop(self) -> None:
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
         await close_quietly(self._connection)
         self._connection = None
 
@@ -229,9 +238,9 @@ class PostgresqlLiveness(Liveness):
     async def register(
         self, kind: ProcessKind = "run", *, labels: Collection[str] = (), capacity: int = 0
     ) -> Instance:
-        described = describe_process(0, kind, labels, capacity)
-        connection, row = await _register(self._database, described)
-        instance = PostgresqlInstance(self._database, self._writer, connection, row)
+        row = describe_process(0, kind, labels, capacity)
+        instance = PostgresqlInstance(self._database, self._writer, row)
+        await instance.register()
         self._own.append(instance)
         return instance
 
@@ -264,30 +273,6 @@ class PostgresqlLiveness(Liveness):
         return await self._readers.run(_read_stop_requests, instance_id)
 
 
-async def _register(database: Database, row: InstanceRow) -> tuple[Connection, InstanceRow]:
-    """Store a process; return a connection that holds its lock, and its row."""
-    connection = await database.connect(synced=False)
-    labels = compact_json(row.labels)
-    process = (row.id, row.pid, row.process_started, row.boot_id, row.host)
-    try:
-        cursor = await connection.execute(
-            _REGISTER.encode(), (*process, row.kind, labels, row.capacity)
-        )
-        found = await cursor.fetchone()
-        assert found is not None
-        key, started_at, heartbeat_at = found
-        await connection.execute("SELECT pg_advisory_lock(%s, %s)", (LOCK_CLASS, key))
-    except psycopg.Error as error:
-        await close_quietly(connection)
-        raise store_error(error, database.shown) from error
-    return connection, replace(row, started_at=started_at, heartbeat_at=heartbeat_at)
-
-
-def _now_ms() -> float:
-    """Return the time since the machine started, time in which it slept included."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) * 1000
-
-
 async def _read_states(connection: Connection, instance_ids: list[str]) -> dict[str, OwnerState]:
     cursor = await connection.execute(
         f"SELECT id, {_STATE} FROM instance WHERE id = ANY(%s)".encode(),  # noqa: S608  (constants)
@@ -303,7 +288,17 @@ async def _read_instances(connection: Connection, instance_id: str | None) -> li
         " ORDER BY started_at, key".encode(),
         {"id": instance_id},
     )
-    return [instance_row(row) for row in await cursor.fetchall()]
+    return [_instance(row) for row in await cursor.fetchall()]
+
+
+def _instance(row: tuple[Any, ...]) -> InstanceRow:
+    known = dict(zip(InstanceRow.__struct_fields__, row, strict=True))
+    return InstanceRow(**{**known, "labels": tuple(msgspec.json.decode(known["labels"]))})
+
+
+def _uptime() -> float:
+    """Return seconds that also pass while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 _OWNS_NOTHING = "NOT EXISTS (SELECT 1 FROM run WHERE status = 'running' AND owner = instance.id)"

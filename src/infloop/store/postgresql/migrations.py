@@ -152,9 +152,6 @@ CREATE TABLE instance (
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     beat_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     held_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    kind text NOT NULL,
-    labels text NOT NULL,
-    capacity bigint NOT NULL,
     closed boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 
@@ -213,14 +210,9 @@ CREATE TABLE queued (
     held boolean NOT NULL DEFAULT false,
     owner text COLLATE "C" NOT NULL DEFAULT '',
     reason text NOT NULL DEFAULT '',
-    requires text NOT NULL,
-    max_concurrent bigint NOT NULL,
-    definition text COLLATE "C" REFERENCES definition (hash),
     body bytea NOT NULL
 );
-CREATE INDEX queued_by_definition ON queued (definition) WHERE definition IS NOT NULL;
 CREATE INDEX queued_in_order ON queued (priority DESC, key) WHERE state = 'waiting';
-CREATE INDEX queued_limited ON queued (workflow) WHERE state = 'waiting' AND max_concurrent > 0;
 CREATE INDEX queued_taken ON queued (owner) WHERE state = 'taken';
 CREATE INDEX queued_by_idempotency_key ON queued (idempotency_key)
     WHERE idempotency_key IS NOT NULL;
@@ -279,6 +271,35 @@ CREATE TABLE refused_firing (
 );
 """
 
+# Which process takes an entry, how many runs of its workflow may be live, and what it executes.
+_CLUSTER = """
+ALTER TABLE queued ADD COLUMN requires text NOT NULL DEFAULT '[]';
+ALTER TABLE queued ADD COLUMN max_concurrent bigint NOT NULL DEFAULT 0;
+ALTER TABLE queued ADD COLUMN definition text COLLATE "C" REFERENCES definition (hash);
+CREATE INDEX queued_by_definition ON queued (definition) WHERE definition IS NOT NULL;
+ALTER TABLE instance ADD COLUMN kind text NOT NULL DEFAULT 'run';
+ALTER TABLE instance ADD COLUMN labels text NOT NULL DEFAULT '[]';
+ALTER TABLE instance ADD COLUMN capacity bigint NOT NULL DEFAULT 0;
+"""
+
+_RESULTS = """
+CREATE TABLE result_pack (
+    run bigint NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    number bigint NOT NULL,
+    size bigint NOT NULL,
+    digest text NOT NULL,
+    PRIMARY KEY (run, number)
+);
+CREATE TABLE result_part (
+    run bigint NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    number bigint NOT NULL,
+    part bigint NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (run, number, part)
+);
+ALTER TABLE result_part ALTER body SET STORAGE EXTERNAL;
+"""
+
 MIGRATIONS = (
     _JOURNAL,
     _SEARCH,
@@ -287,6 +308,8 @@ MIGRATIONS = (
     _QUEUE,
     _APPROVALS,
     _REFUSED_FIRINGS,
+    _CLUSTER,
+    _RESULTS,
 )
 
 

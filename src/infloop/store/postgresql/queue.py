@@ -1,12 +1,13 @@
 """The run queue in the database.
 
 Whoever adds an entry takes a lock until that is committed, so that the limit and the idempotency
-keys hold between processes. Whoever takes entries locks their rows and skips those that somebody
-else has locked (`SKIP LOCKED`), so that takers do not wait for each other.
+keys hold between processes. Whoever takes entries takes the same lock, so that the limit of a
+workflow holds between processes.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
@@ -61,18 +62,21 @@ SELECT
     (SELECT count(*) FROM queued WHERE state = 'waiting' AND (held OR priority < %(priority)s))
 """
 
-# Rows that another process is about to take are skipped.
+# The next entries, each with the live runs of its workflow if that is limited.
 _NEXT = f"""
-SELECT {QUEUE_COLUMNS} FROM queued WHERE state = 'waiting' AND NOT held
+SELECT CASE WHEN max_concurrent = 0 THEN 0 ELSE
+        (SELECT count(*) FROM run WHERE status = 'running' AND workflow_id = queued.workflow)
+        + (SELECT count(*) FROM queued AS other
+            WHERE other.state = 'taken' AND other.workflow = queued.workflow) END,
+    {QUEUE_COLUMNS}
+FROM queued WHERE state = 'waiting' AND NOT held
     AND workflow <> ALL(%(full)s::text[])
-    AND (requires = '[]' OR requires::jsonb <@ %(labels)s::jsonb)
+    AND (requires = '[]' OR NOT EXISTS (SELECT 1 FROM json_array_elements_text(requires::json) AS it
+        WHERE it <> ALL(%(labels)s::text[])))
     AND (%(only)s::text[] IS NULL OR id = ANY(%(only)s))
-ORDER BY priority DESC, key LIMIT 1
-FOR UPDATE SKIP LOCKED
+    AND NOT EXISTS (SELECT 1 FROM queue_hold WHERE owner = %(owner)s)
+ORDER BY priority DESC, key LIMIT %(limit)s FOR UPDATE
 """.encode()  # noqa: S608  (constants)
-
-_WORKFLOW_LOCK = 0x696E66_04
-"""The first number of the advisory locks of workflows that limit their runs."""
 
 
 class PostgresqlQueue(RunQueue):
@@ -99,8 +103,8 @@ class PostgresqlQueue(RunQueue):
         labels: Collection[str] = (),
         only: Collection[str] | None = None,
     ) -> list[QueueEntry]:
-        work = partial(_take, owner=owner, limit=limit, labels=labels, only=only)
-        return await self._writer.submit(work)
+        work = partial(_take, owner=owner, limit=limit, labels=[*labels], only=only)
+        return await self._writer.submit(work, lock="queue")
 
     async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
         async def work(connection: Connection) -> int:
@@ -235,62 +239,38 @@ async def _take(
     connection: Connection,
     owner: str,
     limit: int,
-    labels: Collection[str],
+    labels: list[str],
     only: Collection[str] | None,
 ) -> list[QueueEntry]:
-    taken: list[QueueEntry] = []
-    held = await connection.execute("SELECT 1 FROM queue_hold WHERE owner = %s", (owner,))
-    if await held.fetchone() is not None:
-        return taken
-    full = await _busy_workflows(connection)
     values = {
-        "full": full,
-        "labels": compact_json([*labels]),
+        "owner": owner,
+        "labels": labels,
         "only": None if only is None else [*only],
+        "full": (full := list[str]()),
     }
-    while len(taken) < limit:
-        cursor = await connection.execute(_NEXT, values, binary=True)
-        row = await cursor.fetchone()
-        if row is None:
-            break
-        entry = queue_entry(row, 0)
-        if not await _has_room(connection, entry.run):
-            full.append(entry.run.workflow_id)
-            continue
+    taken: list[QueueEntry] = []
+    while left := limit - len(taken):
+        # What is full is found one workflow at a time: passing over it makes room for others.
+        cursor = await connection.execute(_NEXT, {**values, "limit": left}, binary=True)
+        rows = await cursor.fetchall()
+        live: Counter[str] = Counter()
+        chosen: list[QueueEntry] = []
+        for before, *row in rows:
+            entry = queue_entry(row, 0)
+            name, most = entry.run.workflow_id, entry.run.max_concurrent
+            if name in full or (most and before + live[name] >= most):
+                full.append(name)
+                continue
+            live[name] += 1
+            chosen.append(replace(entry, state="taken", owner=owner))
         await connection.execute(
-            "UPDATE queued SET state = 'taken', owner = %s WHERE key = %s", (owner, row[-1])
+            "UPDATE queued SET state = 'taken', owner = %s WHERE id = ANY(%s)",
+            (owner, [entry.run.id for entry in chosen]),
         )
-        taken.append(replace(entry, state="taken", owner=owner))
+        taken += chosen
+        if len(chosen) == len(rows):  # nothing was passed over: there is no more
+            break
     return taken
-
-
-async def _busy_workflows(connection: Connection) -> list[str]:
-    """Return the workflows with a limit of which another process is just taking entries.
-
-    Their entries are not even looked at: who has locked one keeps it from the other. The commit of
-    that process wakes us. The other workflows with a limit are ours until we commit.
-    """
-    cursor = await connection.execute(
-        "SELECT workflow FROM (SELECT DISTINCT workflow FROM queued"
-        " WHERE state = 'waiting' AND max_concurrent > 0 ORDER BY workflow) AS limited"
-        " WHERE NOT pg_try_advisory_xact_lock(%s, hashtext(workflow))",
-        (_WORKFLOW_LOCK,),
-    )
-    return [workflow for (workflow,) in await cursor.fetchall()]
-
-
-async def _has_room(connection: Connection, run: QueuedRun) -> bool:
-    """Return whether another run of a workflow may be live, of all processes together."""
-    if not run.max_concurrent:
-        return True
-    cursor = await connection.execute(
-        "SELECT (SELECT count(*) FROM run WHERE status = 'running' AND workflow_id = %(id)s)"
-        " + (SELECT count(*) FROM queued WHERE state = 'taken' AND workflow = %(id)s)",
-        {"id": run.workflow_id},
-    )
-    live = await cursor.fetchone()
-    assert live is not None
-    return bool(live[0] < run.max_concurrent)
 
 
 async def _finish(connection: Connection, entry_id: str, owner: str) -> str:
@@ -360,8 +340,8 @@ async def _remove(connection: Connection, entry_id: str) -> bool:
 
 
 async def _definition_of(connection: Connection, entry_id: str) -> str:
-    cursor = await connection.execute("SELECT definition FROM queued WHERE id = %s", (entry_id,))
-    row = await cursor.fetchone()
+    found = await connection.execute("SELECT definition FROM queued WHERE id = %s", (entry_id,))
+    row = await found.fetchone()
     return str(row[0]) if row and row[0] else ""
 
 

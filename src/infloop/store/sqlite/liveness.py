@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from infloop.errors import Fenced, NotFound
 from infloop.lowlevel.lock_file import LockFile, is_held, remove_if_free
-from infloop.store.encoding.records import instance_row
 from infloop.store.encoding.values import replace_surrogates
 from infloop.store.files import private_directory
 from infloop.store.interfaces.liveness import (
@@ -63,12 +62,13 @@ class SqliteInstance(Instance):
         self.heartbeat_at = now
 
     async def renew(self) -> None:
-        old, now = self._lock, self._clock()
+        old_id, old, now = self.id, self._lock, self._clock()
         self.row = replace(self.row, id=new_instance_id(), started_at=now, heartbeat_at=now)
         self.heartbeat_at = now
         self._lock = LockFile(lock_path(self._locks, self.id))
         await self.store()
         old.release()
+        await self._writer.submit(partial(_delete_instance, instance_id=old_id))
 
     async def close(self) -> None:
         self.is_closed = True
@@ -92,8 +92,7 @@ class SqliteLiveness(Liveness):
         self, kind: ProcessKind = "run", *, labels: Collection[str] = (), capacity: int = 0
     ) -> Instance:
         private_directory(self._locks)
-        now = self._clock()
-        row = describe_process(now, kind, labels, capacity)
+        row = describe_process(self._clock(), kind, labels, capacity)
         instance = SqliteInstance(self._writer, row, self._locks, self._clock)
         await instance.store()
         self._own.append(instance)
@@ -180,7 +179,12 @@ def _read_instances(connection: sqlite3.Connection, instance_id: str | None) -> 
         " capacity FROM instance WHERE ?1 IS NULL OR id = ?1 ORDER BY started_at, id",
         (instance_id,),
     )
-    return [instance_row(row) for row in rows]
+    return [_instance(row) for row in rows]
+
+
+def _instance(row: tuple[Any, ...]) -> InstanceRow:
+    known = dict(zip(InstanceRow.__struct_fields__, row, strict=True))
+    return InstanceRow(**{**known, "labels": tuple(json.loads(known["labels"]))})
 
 
 def _delete_instance(connection: sqlite3.Connection, instance_id: str) -> None:
