@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import original
-from application import Node, line, node, run_to_end, settings
+from application import Node, application, line, node, run_to_end, settings
 from benchmark import Benchmark, Contender, Sample, Target, each, stopwatch, wall
 from infloop.app import run_async
 from infloop.app.interpreters import find_interpreters
-from infloop.app.runs import open_service
 
 if TYPE_CHECKING:
     from benchmark import Rounds
@@ -78,9 +77,9 @@ async def _measure(
         here = Path(name)
         write_project(here / "work")
         write_agent(here)
-        update = {"isolation": "host", "python_bin": sys.executable, **chosen}
+        chosen = {"isolation": "host", "python_bin": sys.executable, **chosen}
         children = _children_cpu()
-        async with open_service(settings(here).model_copy(update=update)) as service:
+        async with application(here, **chosen) as service:
             warm_up = [make(f"step-{number}") for number in range(WARM_UP)]
             await run_to_end(service, line(warm_up, "next"), here)
             tree = line([make(f"step-{number}") for number in range(steps)], "next")

@@ -90,6 +90,10 @@ if TYPE_CHECKING:
         agents: Literal["never", "sandboxed-only", "text", "any"]
         commands: Literal["never", "env", "any"]
 
+    class Workspace(TypedDict, total=False):
+        repository: str
+        ref: str
+
     # -- end --
 
 
@@ -133,6 +137,7 @@ def workflow(
     allow_local: list[int] | tuple[int, ...] | None = None,
     read_paths: list[str] | tuple[str, ...] | None = None,
     write_paths: list[str] | tuple[str, ...] | None = None,
+    workspace: Workspace | None = None,
 ) -> Workflow:
     """A whole workflow.
 
@@ -154,6 +159,7 @@ def workflow(
     allow_local        Services of this machine that confined children may use: 5432.
     read_paths         Paths that confined children may read besides their directory.
     write_paths        Paths that confined children may change besides their directory.
+    workspace          The repository in which a run works, in a checkout of its own.
     """
     return _workflow(locals())
 

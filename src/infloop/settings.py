@@ -203,6 +203,21 @@ class Settings(Record):
             "step, for `infloop diff` and `infloop rewind`; `off` takes none."
         ),
     )
+    repositories: str = _setting(
+        "",
+        description=(
+            "The beginnings of addresses, separated by commas, of repositories that workflows may "
+            "name as their workspace: `https://host/team`, `ssh://git@host/team`, or a directory "
+            "of repositories on this machine. Default: none."
+        ),
+    )
+    repository_credential_helper: str = _setting(
+        "",
+        description=(
+            "The git credential helper with which repositories are fetched over https, as in "
+            "git's `credential.helper`. ssh uses the keys and the agent of your user."
+        ),
+    )
     leaks_mode: LeakMode = _setting(
         "redact",
         description=(

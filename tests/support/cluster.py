@@ -5,16 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from support import forkserver
 from support.server import PATIENCE, environment
 
+DatabaseKind = Literal["sqlite", "postgresql"]
+
+
+def shared_database(kind: DatabaseKind, folder: Path) -> dict[str, str]:
+    """Return the settings with which all processes of a test use the same store."""
+    if kind == "sqlite":
+        return {}
+    from support.postgresql import database_for
+
+    return {"database": database_for(folder)}
+
 
 class WorkerProcess:
-    """`infloop worker`, ready to take runs; `data` is its own data directory."""
+    """`infloop worker`, ready to take runs.
+
+    Beside a database it has a data directory of its own: it shares no file with the server.
+    """
 
     def __init__(self, folder: Path, name: str, *arguments: str, **settings: str) -> None:
         self.stderr = folder / f"{name}.stderr"
+        if "database" in settings:
+            settings = {"data_dir": str(folder / f"data-of-{name}"), **settings}
         with self.stderr.open("w") as complaints:
             self.process = forkserver.Command(
                 ("worker", *arguments),

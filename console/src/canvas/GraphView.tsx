@@ -56,10 +56,10 @@ export function GraphView(props: Props) {
   const chosen = flow.nodes.find((node) => node.selected)?.id ?? order[0] ?? "";
   useEffect(() => current.replace(new Map([[chosen, true]])), [current, chosen]);
   const far = useStore(farness);
-  const { states, problems, canEdit } = facts;
+  const { states, problems, canEdit, onRound, onFold } = facts;
   const value = useMemo(
-    () => ({ states, problems, canEdit, current }),
-    [states, problems, canEdit, current],
+    () => ({ states, problems, canEdit, current, onRound, onFold }),
+    [states, problems, canEdit, current, onRound, onFold],
   );
   const reach = (event: KeyboardEvent, id: string | undefined, extend = false) => {
     if (!id) return;

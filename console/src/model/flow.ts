@@ -21,6 +21,7 @@ export interface FlowData extends Record<string, unknown> {
   hasError: boolean;
   isFrame: boolean;
   isEmpty: boolean;
+  isFolded?: boolean;
 }
 
 export interface FlowNode {

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from infloop.app.sandbox import with_some_isolation
     from infloop.app.server import Server, open_mcp, open_server, open_worker, server_exposure
+    from infloop.app.storage import move_store
     from infloop.app.use_cases import open_application, open_files
     from infloop.lowlevel.own_ports import OwnPorts
 
@@ -44,6 +45,7 @@ __all__ = [
     "Server",
     "ignores_hangup",
     "load_dev_file",
+    "move_store",
     "no_colour",
     "open_application",
     "open_dev",
@@ -72,6 +74,7 @@ _PARTS = {
         *("Server", "open_mcp", "open_server"),
         *("open_worker", "server_exposure"),
     ),
+    "infloop.app.storage": ("move_store",),
     "infloop.app.use_cases": ("open_application", "open_files"),
     "infloop.lowlevel.own_ports": ("OwnPorts",),
 }

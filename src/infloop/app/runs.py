@@ -13,8 +13,10 @@ from infloop.app.interpreters import find_interpreters
 from infloop.app.process import (
     by_commas,
     child_source_environment,
+    git_credentials,
     git_environment,
     home_of,
+    repository_prefixes,
 )
 from infloop.app.providers import provider_finder
 from infloop.app.sandbox import OpenedSandbox, children_user, open_sandbox
@@ -93,6 +95,8 @@ async def open_service(
             user=user,
             shortage=reserve.shortage,
             git_environment=git_environment(),
+            repositories=repository_prefixes(chosen),
+            credentials=git_credentials(chosen),
         )
         takes = capacity_of(chosen) if kind != "run" else Capacity(0)
         instance = await store.liveness.register(
@@ -268,6 +272,8 @@ async def open_workspaces(chosen: Settings) -> AsyncIterator[Workspaces]:
             confine=confined_in(_open_when_needed(chosen, stack)),
             user=user,
             git_environment=git_environment(),
+            repositories=repository_prefixes(chosen),
+            credentials=git_credentials(chosen),
         )
         stack.callback(workspaces.close)
         yield workspaces

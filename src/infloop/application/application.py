@@ -77,6 +77,10 @@ class FileApplication:
         """Why the settings could not be read and are the defaults; empty if they were."""
         return self._file_resources.config_error
 
+    async def store_error(self) -> str:
+        """Return why runs cannot be stored; empty if they can."""
+        return await self._file_resources.store_error()
+
     def is_set(self, variable: str) -> bool:
         """Tell whether a variable has a value."""
         return self._file_resources.is_set(variable)

@@ -65,6 +65,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("mcp", "let an MCP client start workflows and follow them"),
     ("export", "write a run's record as JSON"),
     ("import", "import run records, or a whole installation"),
+    ("migrate", "move an installation with its history to PostgreSQL"),
     ("providers", "list agents and models: installed, logged in, what they may do"),
     ("connections", "list, add or remove machines with model servers"),
     ("triggers", "list, add or try out triggers, which start workflows without a person"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from infloop.model.isolation import RequestedLevel
 from infloop.model.nodes import Node
+from infloop.model.repository_address import HEAD, Ref, Repository
 from infloop.model.schema import (
     Document,
     FileModel,
@@ -92,6 +93,23 @@ class Untrusted(FileModel):
     )
 
 
+class Workspace(FileModel):
+    """The repository in which a run works: whoever starts the run fetches it."""
+
+    required_keys = ("repository",)
+    protects = True
+
+    repository: Repository = field(
+        "",
+        "Repository",
+        "Its address: https://host/path, ssh://user@host/path, or the full path of a repository. "
+        "The operator must allow it (INFLOOP_REPOSITORIES).",
+    )
+    ref: Ref = field(
+        HEAD, "Ref", "The branch, tag or commit with which it starts; HEAD is the default branch."
+    )
+
+
 class Workflow(Document):
     """A graph of nodes that a run executes."""
 
@@ -101,7 +119,7 @@ class Workflow(Document):
     protective_fields = frozenset(
         {
             *("egress", "egressAllowlist", "isolation", "limits", "strict", "untrusted"),
-            *("allowLocal", "readPaths", "writePaths"),
+            *("allowLocal", "readPaths", "writePaths", "workspace"),
         }
     )
 
@@ -154,6 +172,10 @@ class Workflow(Document):
     )
     write_paths: tuple[str, ...] = field(
         (), "Paths to write", "Paths that confined children may change besides their directory."
+    )
+
+    workspace: Workspace | None = field(
+        None, "Workspace", "The repository in which a run works, in a checkout of its own."
     )
 
     def to_json(self) -> JsonObject:

@@ -25,6 +25,7 @@ from infloop.store.interfaces.run_log import (
     definition_hash,
 )
 from infloop.store.interfaces.store import Store
+from support.eventually import eventually_async
 from support.stores import (
     DEFINITION,
     NOW,
@@ -523,7 +524,10 @@ async def test_what_a_process_took_is_handed_out_again_once_it_is_dead(
             assert await requeue_from_dead_owners(store.queue, store.liveness) == 0
             assert await waiting(store) == ["b"]
             child.kill()
-        assert await requeue_from_dead_owners(store.queue, store.liveness) == 1
+        requeued = await eventually_async(
+            lambda: requeue_from_dead_owners(store.queue, store.liveness)
+        )
+        assert requeued == 1
         assert await store.queue.owners() == []
         assert await take_all(store) == ["a", "b"]
         with pytest.raises(Fenced):

@@ -392,11 +392,13 @@ class RunHistory:
         )
         return replace(page, held=held, refused=refused)
 
-    async def statistics(self, by: Grouping, since: date) -> RunStatistics:
+    async def statistics(
+        self, by: Grouping, since: date, workflow_id: str | None = None
+    ) -> RunStatistics:
         """Return how the runs since a day ended and what they cost."""
         from infloop.application.runs.statistics import run_statistics
 
-        return await run_statistics(self._resources, by, since)
+        return await run_statistics(self._resources, by, since, workflow_id)
 
     async def held(self, workflow_id: str | None = None) -> list[QueuedRun]:
         """Return the queued runs that cannot start, each with the reason."""

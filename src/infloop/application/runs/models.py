@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType, field
 from infloop.application.models import Model
 from infloop.application.runs.activity import OpenStep, StepWait
 from infloop.application.runs.cost import RunCost, Tokens
+from infloop.application.runs.rewound_steps import RewoundSteps
 from infloop.model.events import Cause
 from infloop.model.messages import Message
 from infloop.model.values import JsonObject
@@ -288,10 +289,12 @@ class DirectoryRestore(Model, kw_only=True):
 
 
 class RewindPlan(Model, kw_only=True):
-    """What a rewind to `step` changes in the directories of a run."""
+    """What a rewind to `step` keeps, runs again, and changes in the directories of a run."""
 
     run_id: str
     step: str
+    kept: RewoundSteps
+    again: RewoundSteps
     workflow_file: WorkflowFile | UnsetType = UNSET
     directories: list[DirectoryRestore]
 

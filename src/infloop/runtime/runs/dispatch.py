@@ -35,6 +35,7 @@ from infloop.errors import (
 )
 from infloop.model.audit import SYSTEM
 from infloop.model.inputs import resolve_inputs
+from infloop.runtime.runs.admission import workspace_of
 from infloop.runtime.runs.definitions import prepare
 from infloop.store.interfaces.queue import (
     Enqueued,
@@ -362,7 +363,7 @@ class Dispatcher:
         await self._service.start(
             definition,
             _inputs(definition.workflow, run.inputs),
-            workdir=await self._directory(run),
+            workdir="" if workspace_of(definition.workflow) else await self._directory(run),
             cause=run.cause,
             run_id=run.run_id,
             correlation_id=run.correlation_id,

@@ -146,6 +146,8 @@ class LiveRuns:
         """Build the loop, the feed and the recorder of a run."""
         shared, first, workspace = self._shared, launch.first, launch.workspace
         redactor, run_log = shared.dependencies.redactor, shared.store.run_log
+        if workspace is not None and workspace.checkout is not None:
+            workspace.checkout.epoch = launch.epoch
 
         async def close_workspace() -> None:
             if workspace is not None:

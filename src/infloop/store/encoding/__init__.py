@@ -7,6 +7,7 @@
     large_texts    replaces large texts in a value by references to blobs, and back
     appends        what an append must fulfil: order, no gap, the output limit
     documents      the texts of a run that can be searched, and the words of a query
+    step_outputs   finds an output of a step among decoded events
     records        rows as records of the interfaces
     money          amounts as whole billionths of a dollar, calls that are written later
 

@@ -6,6 +6,8 @@ Promises of every implementation:
 - A process that ended is `dead`. The answer never depends on its cooperation.
 - A process that exists and has not sent a heartbeat for `FROZEN_AFTER_MS` is `frozen`.
 - A process that was forgotten (`sweep`) learns it from its next heartbeat.
+- A store that several machines share cannot see whether a silent process exists. There it is `dead`
+  after `LOST_AFTER_MS` without a heartbeat. It stays dead: its heartbeats raise `Fenced`.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ RunStatus: TypeAlias = Literal["stalled", "interrupted"] | StoredStatus
 
 FROZEN_AFTER_MS = 15_000
 """How old the last heartbeat of a live process may be; it sends several in that time."""
+
+LOST_AFTER_MS = 30_000
+"""How old the last heartbeat may be where the process itself cannot be seen."""
 
 
 def derive_status(stored: StoredStatus, owner: OwnerState) -> RunStatus:

@@ -273,9 +273,13 @@ def _held(connection: sqlite3.Connection, calls: CallFilter) -> float:
 
 def _conditions(calls: CallFilter) -> tuple[str, list[object]]:
     where, values = "TRUE", list[object]()
-    for column, value in (("run = ?", calls.run_id), ("instance = ?", calls.instance)):
+    for condition, value in (
+        ("run = ?", calls.run_id),
+        ("workflow = ?", calls.workflow_id),
+        ("instance = ?", calls.instance),
+    ):
         if value:
-            where += f" AND {column}"
+            where += f" AND {condition}"
             values.append(value)
     if calls.run_ids:
         where += f" AND run IN ({', '.join('?' * len(calls.run_ids))})"

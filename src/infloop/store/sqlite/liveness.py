@@ -7,10 +7,7 @@ directory beside it (see `lowlevel/lock_file`).
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -28,10 +25,12 @@ from infloop.store.interfaces.liveness import (
     ProcessKind,
     StopRequest,
 )
+from infloop.store.this_process import describe_process, new_instance_id
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Collection
+    from pathlib import Path
 
     from infloop.store.sqlite.readers import Readers
     from infloop.store.sqlite.writer import Writer
@@ -63,12 +62,13 @@ class SqliteInstance(Instance):
         self.heartbeat_at = now
 
     async def renew(self) -> None:
-        old, now = self._lock, self._clock()
-        self.row = replace(self.row, id=_new_id(), started_at=now, heartbeat_at=now)
+        old_id, old, now = self.id, self._lock, self._clock()
+        self.row = replace(self.row, id=new_instance_id(), started_at=now, heartbeat_at=now)
         self.heartbeat_at = now
         self._lock = LockFile(lock_path(self._locks, self.id))
         await self.store()
         old.release()
+        await self._writer.submit(partial(_delete_instance, instance_id=old_id))
 
     async def close(self) -> None:
         self.is_closed = True
@@ -92,19 +92,7 @@ class SqliteLiveness(Liveness):
         self, kind: ProcessKind = "run", *, labels: Collection[str] = (), capacity: int = 0
     ) -> Instance:
         private_directory(self._locks)
-        now = self._clock()
-        row = InstanceRow(
-            id=_new_id(),
-            pid=os.getpid(),
-            process_started=_process_started(),
-            boot_id=_boot_id(),
-            host=os.uname().nodename,
-            started_at=now,
-            heartbeat_at=now,
-            kind=kind,
-            labels=tuple(labels),
-            capacity=capacity,
-        )
+        row = describe_process(self._clock(), kind, labels, capacity)
         instance = SqliteInstance(self._writer, row, self._locks, self._clock)
         await instance.store()
         self._own.append(instance)
@@ -149,10 +137,6 @@ class SqliteLiveness(Liveness):
 
 def lock_path(locks: Path, instance_id: str) -> Path:
     return locks / f"{instance_id}.lock"
-
-
-def _new_id() -> str:
-    return f"i-{secrets.token_hex(8)}"
 
 
 def _state(heartbeat_at: int | None, oldest: int) -> OwnerState:
@@ -228,19 +212,3 @@ def _read_stop_requests(connection: sqlite3.Connection, instance_id: str) -> lis
         (instance_id,),
     )
     return [StopRequest(*row) for row in rows]
-
-
-def _process_started() -> str:
-    """Return the kernel's start time of this process; with the pid it identifies a process."""
-    try:
-        stat = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # not Linux; the value is only shown to people
-        return ""
-    return stat.rpartition(")")[2].split()[19]
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""

@@ -340,6 +340,23 @@ ALTER TABLE instance ADD COLUMN labels TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE instance ADD COLUMN capacity INTEGER NOT NULL DEFAULT 0;
 """
 
+_RESULTS = """
+CREATE TABLE result_pack (
+    run INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (run, number)
+) STRICT;
+CREATE TABLE result_part (
+    run INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    part INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (run, number, part)
+) STRICT;
+"""
+
 MIGRATIONS = (
     _JOURNAL,
     _SEARCH,
@@ -355,6 +372,7 @@ MIGRATIONS = (
     _ACTIONS,
     _NEWEST_FIRST,
     _CLUSTER,
+    _RESULTS,
 )
 
 

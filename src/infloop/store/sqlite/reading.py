@@ -10,8 +10,6 @@ from infloop.errors import NotFound
 from infloop.model.events import (
     Output,
     Recorded,
-    StepFinished,
-    StepPassed,
     is_within,
     step_path,
 )
@@ -24,6 +22,7 @@ from infloop.store.encoding.large_texts import (
     restore_texts,
     slice_page,
 )
+from infloop.store.encoding.step_outputs import ANSWER_BYTES, large_output, output_of
 from infloop.store.interfaces.run_log import Checkpoint, EarlierEvents, LoadedRun, TextPage
 from infloop.store.sqlite.blobs import read_page, text_reader
 from infloop.store.sqlite.listing import read_run
@@ -32,9 +31,6 @@ from infloop.store.sqlite.row_ids import row_id
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
-
-ANSWER_BYTES = 16 << 20
-"""The approximate limit of one answer of `read_events`."""
 
 _END = 2**63 - 1
 
@@ -190,20 +186,7 @@ def _output_of(
     field: str,
 ) -> str | Reference | None:
     """Return the output, or the reference to it if it is a large text; None if it is elsewhere."""
-    wanted = ("outputs", field)
-    blobs = [] if row[3] is None else decode_references(row[3])
-    large = next((text for text in blobs if text.path == wanted and text.form == "text"), None)
+    large = large_output([] if row[3] is None else decode_references(row[3]), field)
     whole = text_reader(connection)
     items = decode_batch(run_id, row, lambda text: "" if text == large else whole(text))
-    for item in reversed(items):
-        event = item.event
-        if isinstance(event, StepFinished | StepPassed) and event.path == path:
-            return large or _text_of(event.outputs, path, field)
-    return None
-
-
-def _text_of(outputs: JsonObject, path: str, field: str) -> str:
-    if field not in outputs:
-        raise NotFound(f"step {path!r} has no output {field!r}; it has {sorted(outputs)}")
-    value = outputs[field]
-    return value if isinstance(value, str) else compact_json(value)
+    return output_of(items, path, field, large)
