@@ -30,10 +30,13 @@ def settings(folder: Path) -> Settings:
 
 
 @asynccontextmanager
-async def application(folder: Path) -> AsyncIterator[RunService]:
-    """Open infloop as its own commands do: the journal in WAL mode with `synchronous=FULL`."""
+async def application(folder: Path, **chosen: Any) -> AsyncIterator[RunService]:
+    """Open infloop as its own commands do: the journal in WAL mode with `synchronous=FULL`.
+
+    `chosen` are other settings.
+    """
     (folder / "work").mkdir(parents=True, exist_ok=True)
-    async with open_service(settings(folder)) as service:
+    async with open_service(settings(folder).model_copy(update=chosen)) as service:
         yield service
 
 

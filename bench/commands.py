@@ -12,10 +12,15 @@ import os
 import resource
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import original
 from application import Node, application, line, node, run_to_end
-from benchmark import Benchmark, Contender, Sample, Target, ratio, stopwatch, wall
+from benchmark import Benchmark, Contender, Sample, Target, each, ratio, stopwatch, wall
 from infloop.app import run_async
+
+if TYPE_CHECKING:
+    from benchmark import Rounds
 
 WARM_UP = 20
 ARGV = ["/bin/sh", "-c", "true"]
@@ -38,7 +43,7 @@ async def _measure_infloop(count: int, folder: Path) -> Sample:
     with tempfile.TemporaryDirectory(dir=folder) as name:
         here = Path(name)
         children = _children_cpu()
-        async with application(here) as service:
+        async with application(here, isolation="host") as service:
             await run_to_end(service, line(conditions(WARM_UP), "met"), here)
             tree = line(conditions(count), "met")
             with stopwatch(count) as sample:
@@ -84,3 +89,8 @@ BENCHMARK = Benchmark(
     quick_size=100,
     rounds=27,
 )
+
+
+def rows(rounds: Rounds) -> list[original.Row]:
+    """Return the rows of the table of the original that are measured here."""
+    return [original.row(original.COMMAND_CONDITION, each(OURS, wall, 1e3)(rounds))]

@@ -3,7 +3,8 @@
 Measured from `start()` until `wait()` returns: the definition is encoded, hashed and compiled,
 every step is a durable event (SQLite, `synchronous=FULL`), the run has settled, and its texts are
 indexed for the search. CPU counts all threads, so the journal's writer too. A node is a branch that
-compares an input with a text. Once as a loop of five branches, once as 10,000 branches in a row.
+compares an input with a text. Once as a loop of five branches, once as 10,000 branches in a row,
+and once more as a loop with one listener, for whom every event is encoded as for an event stream.
 
 There is no durable peer whose control flow costs nothing but a decision. LangGraph's cycle of a
 plain Python function with its SQLite saver is shown as an orientation: to it, every node is a step.
@@ -11,13 +12,22 @@ plain Python function with its SQLite saver is shown as an orientation: to it, e
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from application import Node, application, line, loop, node, run_to_end
+import original
+from application import Node, application, begin, line, loop, node, run_to_end
 from benchmark import Benchmark, Contender, Sample, Target, cpu, each, stopwatch, wall
 from infloop.app import run_async
+from infloop.web.streams import Frames
 from langgraph_cycle import measure_cycle
+
+if TYPE_CHECKING:
+    from benchmark import Rounds
+    from infloop.model.values import JsonObject
+    from infloop.runtime.runs.service import RunService
 
 BRANCHES = 5
 MOST_NODES = 10_000  # a workflow file may have no more
@@ -56,12 +66,45 @@ async def _measure(tree: Node, nodes: int, folder: Path) -> Sample:
     return sample
 
 
+def measure_heard(nodes: int, folder: Path) -> Sample:
+    """Run rounds of five branches while one listener gets every event."""
+    return run_async(_measure_heard(nodes, folder))
+
+
+async def _measure_heard(nodes: int, folder: Path) -> Sample:
+    tree = loop(branches(BRANCHES), "true", nodes // BRANCHES)
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        here = Path(name)
+        async with application(here) as service:
+            await run_to_end(service, loop(branches(BRANCHES), "true", 50), here, mode="fast")
+            with stopwatch(nodes) as sample:
+                run_id = await begin(service, tree, here, mode="fast")
+                heard = asyncio.create_task(_listen(service, run_id))
+                await service.wait(run_id)
+                if (got := await heard) < nodes:
+                    raise RuntimeError(f"the listener got {got} events of {nodes} nodes")
+    return sample
+
+
+async def _listen(service: RunService, run_id: str) -> int:
+    """Encode every event of a run as an event stream does; return their number."""
+
+    async def scope(run_id: str) -> JsonObject:
+        return await service.store.run_log.scope(run_id) or {}
+
+    frames, got = Frames(scope), 0
+    async for batch in service.listen(run_id):
+        b"".join([await frames.of_run(item) for item in batch])
+        got += len(batch)
+    return got
+
+
 def measure_langgraph(nodes: int, folder: Path) -> Sample:
     """Run fewer steps, for they take longer; the figures are per step."""
     return measure_cycle(min(nodes, LANGGRAPH_STEPS), folder)
 
 
-LOOP, CHAIN = "infloop, loop", "infloop, chain"
+LOOP, CHAIN, HEARD = "infloop, loop", "infloop, chain", "infloop, loop, one listener"
 
 BENCHMARK = Benchmark(
     title="Control nodes, journal on",
@@ -69,10 +112,12 @@ BENCHMARK = Benchmark(
     contenders=(
         Contender(LOOP, measure_loop),
         Contender(CHAIN, measure_chain),
+        Contender(HEARD, measure_heard),
         Contender("LangGraph, cycle", measure_langgraph),
     ),
     targets=(
-        Target("CPU a node, loop", each(LOOP, cpu, 1e6), 40, "µs"),
+        Target("CPU a node, loop", each(LOOP, cpu, 1e6), 15, "µs"),
+        Target("CPU a node, one listener", each(HEARD, cpu, 1e6), 25, "µs"),
         Target("CPU a node, chain", each(CHAIN, cpu, 1e6), 40, "µs"),
         Target("10,000 nodes, loop", each(LOOP, wall, 1e4), 0.5, "s"),
         Target("10,000 nodes, chain", each(CHAIN, wall, 1e4), 0.5, "s"),
@@ -81,3 +126,11 @@ BENCHMARK = Benchmark(
     quick_size=10_000,
     rounds=7,
 )
+
+
+def rows(rounds: Rounds) -> list[original.Row]:
+    """Return the rows of the table of the original that are measured here."""
+    return [
+        original.row(original.CONTROL_NODES, each(LOOP, cpu, 1e6)(rounds)),
+        original.row(original.CONTROL_NODES_HEARD, each(HEARD, cpu, 1e6)(rounds)),
+    ]

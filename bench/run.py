@@ -22,6 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import original
 import report
 from benchmark import Benchmark, Contender, Rounds, Sample
 
@@ -29,6 +30,7 @@ NAMES = (
     "control",
     "effects",
     "commands",
+    "steps",
     "spawn",
     "memory",
     "deltas",
@@ -170,6 +172,8 @@ def describe_machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
         "peers": ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PEERS),
+        "python -c pass": f"{original.machine_speed():.0f} ms (when the original was recorded:"
+        f" {original.RECORDED_SPEED_MS:.0f} ms)",
         "load before": load_average(),
     }
 

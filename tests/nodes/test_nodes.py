@@ -83,6 +83,7 @@ async def test_a_script_gets_its_inputs_in_order_and_returns_typed_and_text_outp
         (python("x = 1\n"), "must define a function named run"),
         (python("def run(:\n"), "SyntaxError"),
         (python("def run():\n    return {'x': float('nan')}\n"), "not JSON compliant"),
+        (python("def run():\n    return {'x': {1}}\n"), "set is not JSON serializable"),
         (typescript("function run() { throw new Error('no luck'); }"), "no luck"),
         (typescript("const x = 1;"), "must define a function named run"),
         (typescript("function run( {"), "script.mts"),
@@ -191,7 +192,8 @@ def test_typescript_runs_with_the_fastest_runtime_unless_one_is_named(
 LISTS_ITS_MODULES = """
 import sys
 def run():
-    return {"heavy": [one for one in ("asyncio", "inspect") if one in sys.modules]}
+    heavy = ("asyncio", "inspect", "json")
+    return {"heavy": [one for one in heavy if one in sys.modules]}
 """
 AWAITS_A_GENERATOR = """
 import types
@@ -210,6 +212,42 @@ async def test_a_python_script_waits_only_for_modules_that_it_needs(
 ) -> None:
     done = await one(tmp_path, python(code, outputs=["heavy"]))
     assert done.scope["n"].get("heavy") == heavy, done.result
+
+
+COMPARES_WITH_JSON = r"""
+import json
+import __main__ as harness
+
+VALUES = [
+    None, True, 0, -1, 10**30, 1.5, -0.0, 1e300, "", "a\"b\\c\n\u2028é\U0001f600\ud800", [], {},
+    (1, (2,)), {1: {None: [True]}, 2.5: False, "é": {}}, [[[[]]]], "\x00\x1f",
+]
+REFUSED = [float("nan"), float("inf"), {"a": object()}, {(1, 2): 3}, b"bytes", {1, 2}]
+
+def outcome(function, value):
+    try:
+        return function(value)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+def run(*given):
+    loop = []
+    loop.append(loop)
+    for value in [*VALUES, *REFUSED, loop]:
+        ours = outcome(harness.encode, value)
+        theirs = outcome(lambda value: json.dumps(value, allow_nan=False), value)
+        assert ours == theirs, (ours, theirs)
+        text = json.dumps(value) if value in VALUES else "[]"
+        assert repr(harness.decode(text)) == repr(json.loads(text))
+    return {"same": list(given)}
+"""
+
+
+async def test_what_a_python_script_takes_and_returns_is_what_json_says(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"a": "é\n\U0001f600", "b": 10**20, "c": [1.5, None, {"k": True}]}
+    done = await one(tmp_path, python(COMPARES_WITH_JSON, inputs=given))
+    assert done.status == "succeeded", done.result
+    assert done.scope["n"]["result"]["same"] == list(given.values())
 
 
 # -- commands -------------------------------------------------------------------------------------

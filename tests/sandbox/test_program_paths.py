@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +11,7 @@ import pytest
 
 from infloop.sandbox.access import Access
 from infloop.sandbox.base import ChildRequest
-from infloop.sandbox.view.program_paths import needed_paths
+from infloop.sandbox.view.program_paths import ProgramPaths, needed_paths
 from support.canaries import PATH, place
 from support.confinement import give, new_directory, sandbox_at
 
@@ -237,6 +239,71 @@ def test_certificates_in_a_home_are_shown_and_keys_are_not(tmp_path: Path) -> No
     for path, shown in ((bundle, True), (both, False), (key, False), (home / ".ssh", False)):
         env = {"PATH": "/usr/bin", "SSL_CERT_FILE": str(path), "SSL_CERT_DIR": str(path)}
         assert (str(path) in needed_paths("/bin/sh", env, {str(home)})) == shown
+
+
+def later() -> int:
+    """A clock by which everything was made long ago."""
+    return time.time_ns() + 60_000_000_000
+
+
+def same_size_and_times(path: Path, text: str) -> None:
+    """Overwrite a file so that only its change time tells."""
+    before = path.stat()
+    path.write_text(text.ljust(before.st_size)[: before.st_size])
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def link_again(path: Path, target: Path) -> None:
+    linked(path.with_name("new-link"), target).replace(path)
+
+
+def exchange(path: Path) -> None:
+    path.rename(path.with_name("moved"))
+    path.symlink_to(path.with_name("moved"))
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a link that leads elsewhere": lambda home: link_again(
+        home / ".local/bin/tool", made(home / ".local/share/claude/versions/2")
+    ),
+    "another interpreter": lambda home: same_size_and_times(
+        home / "tools/script", f"#!{made(home / 'lisp/bin/lisp')}"
+    ),
+    "a new program": lambda home: made(home / "tools/more"),
+    "a program that is gone": lambda home: (home / "tools/script").unlink(),
+    "a program that nobody may execute": lambda home: (home / "tools/script").chmod(0o600),
+    "an installation that begins": lambda home: made(home / "app/pyvenv.cfg"),
+    "a directory exchanged for a link": lambda home: exchange(home / "app"),
+    "a key among certificates": lambda home: same_size_and_times(
+        home / "ca.pem", "-----BEGIN CERTIFICATE-----\nPRIVATE KEY"
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_kept_answer_is_given_until_what_it_depends_on_changes(
+    tmp_path: Path, change: str
+) -> None:
+    home = tmp_path / "me"
+    native = claude_native(home)
+    script = made(home / "tools/script", f"#!{made(home / 'perl/bin/perl')}{' ' * 200}")
+    made(home / "app/bin/app")
+    ca = made(home / "ca.pem", f"-----BEGIN CERTIFICATE-----\n{' ' * 50}")
+    env = {"PATH": f"{native}:{home}/tools:{home}/app/bin", "SSL_CERT_FILE": str(ca)}
+    asked = (str(script), env, {str(home)})
+    paths = ProgramPaths(later)
+    first = paths.needed(*asked)
+    assert first == needed_paths(*asked)
+    assert paths.needed(*asked) is first
+    CHANGES[change](home)
+    assert needed_paths(*asked) != first
+    assert paths.needed(*asked) == needed_paths(*asked)
+
+
+def test_an_answer_about_files_that_were_just_changed_is_not_kept(tmp_path: Path) -> None:
+    asked = (str(made(tmp_path / "me/tools/script")), {"PATH": "/usr/bin"}, {str(tmp_path / "me")})
+    paths = ProgramPaths()
+    assert paths.needed(*asked) is not paths.needed(*asked)
 
 
 def test_a_directory_is_searched_again_when_it_has_changed(tmp_path: Path) -> None:

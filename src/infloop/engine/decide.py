@@ -52,7 +52,8 @@ def compare(lhs: str, op: str, rhs: str) -> bool:
 
 def branch(config: JsonObject) -> Decision:
     """Compare `lhs` with `rhs`."""
-    lhs, op, rhs = (as_text(config.get(key)) for key in ("lhs", "op", "rhs"))
+    get = config.get
+    lhs, op, rhs = as_text(get("lhs")), as_text(get("op")), as_text(get("rhs"))
     given: JsonObject = {"lhs": lhs, "rhs": rhs, "op": op}
     try:
         result = compare(lhs, op, rhs)

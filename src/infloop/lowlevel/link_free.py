@@ -27,6 +27,7 @@ OpenBeneath: TypeAlias = Callable[[int, bytes, int], int]
 _OPENAT2 = 437  # the same on every architecture
 _AT_FDCWD = -100
 _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x01, 0x02, 0x04, 0x08
+_NO_LINKS = _NO_SYMLINKS | _NO_MAGICLINKS
 _PARENT = b".."
 
 
@@ -46,11 +47,23 @@ class LinkInPathError(OSError):
 def open_link_free(path: str, flags: int = os.O_PATH) -> int:
     """Open an absolute path; raise LinkInPathError if any part of it is a link.
 
-    Each part is opened in the directory that was opened before, so a part that is exchanged during
-    the call is either opened as it is or refused.
+    A part that is exchanged during the call is either opened as it is or refused. Kernels before
+    5.6, and containers that forbid `openat2`, get `walk_link_free`.
     """
     if not path.startswith("/"):
         raise OSError(errno.EINVAL, "the path is not absolute", path)
+    if not _has_openat2():
+        return walk_link_free(path, flags)
+    try:
+        return _openat2(_AT_FDCWD, os.fsencode(os.path.normpath(path)), flags, _NO_LINKS)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise LinkInPathError(path) from None
+        raise OSError(error.errno, os.strerror(error.errno or 0), path) from None
+
+
+def walk_link_free(path: str, flags: int) -> int:
+    """Open an absolute path as `open_link_free` does, each part in the one before."""
     names = [name for name in os.path.normpath(path).split("/") if name]
     descriptor = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for position, name in enumerate(names, 1):
@@ -75,7 +88,7 @@ def open_beneath(directory: int, path: bytes, flags: int) -> int:
     """
     if not _has_openat2():
         return walk_beneath(directory, path, flags)
-    return _openat2(directory, path, flags)
+    return _openat2(directory, path, flags, _BENEATH | _NO_LINKS | _NO_XDEV)
 
 
 def walk_beneath(directory: int, path: bytes, flags: int) -> int:
@@ -108,38 +121,44 @@ def walk_beneath(directory: int, path: bytes, flags: int) -> int:
 @functools.cache
 def _has_openat2() -> bool:
     try:
-        os.close(_openat2(_AT_FDCWD, b".", os.O_PATH))
+        os.close(_openat2(_AT_FDCWD, b".", os.O_PATH, _BENEATH))
     except OSError:
         return False
     return True
 
 
-def _openat2(directory: int, path: bytes, flags: int) -> int:
-    import ctypes  # not at the top: most commands open nothing in this way
-
+def _openat2(directory: int, path: bytes, flags: int, resolve: int) -> int:
+    if b"\0" in path:
+        raise ValueError("embedded null byte")  # as os.open does; the kernel would stop reading
     # Without O_NOFOLLOW: with it, a link at the end is not an ELOOP but what the link is.
     flags = flags & ~os.O_NOFOLLOW | os.O_CLOEXEC
-    how = struct.pack("=QQQ", flags, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS | _NO_XDEV)
+    how = struct.pack("=QQQ", flags, 0, resolve)
     while True:
-        opened: int = _libc().syscall(
-            ctypes.c_long(_OPENAT2),
-            ctypes.c_int(directory),
-            ctypes.c_char_p(path),
-            ctypes.c_char_p(how),
-            ctypes.c_size_t(len(how)),
-        )
+        opened: int = _syscall()(_OPENAT2, directory, path, how, len(how))
         if opened >= 0:
             return opened
-        number = ctypes.get_errno()
+        number = _errno()
         if number != errno.EINTR:
             raise OSError(number, os.strerror(number))
 
 
 @functools.cache
-def _libc() -> ctypes.CDLL:
+def _syscall() -> ctypes._NamedFuncPointer:
+    import ctypes  # not at the top: most commands open nothing in this way
+
+    found = ctypes.CDLL(None, use_errno=True).syscall
+    found.argtypes = (
+        *(ctypes.c_long, ctypes.c_long, ctypes.c_char_p),
+        *(ctypes.c_char_p, ctypes.c_size_t),
+    )
+    found.restype = ctypes.c_long
+    return found
+
+
+def _errno() -> int:
     import ctypes
 
-    return ctypes.CDLL(None, use_errno=True)
+    return ctypes.get_errno()
 
 
 def visited_paths(path: str) -> Iterator[str]:

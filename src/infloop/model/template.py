@@ -95,6 +95,8 @@ class Template:
         out: list[str] = []
         size = 0
         for part in parts:
+            if not part:
+                continue
             if isinstance(part, str):
                 text = part
             else:

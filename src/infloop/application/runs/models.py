@@ -170,7 +170,8 @@ class OutputPage(Model, kw_only=True):
 class QueuedRun(Model, kw_only=True, tag_field="kind", tag="queued"):
     """A run that waits in the queue, or was removed from it.
 
-    `reason` says why a run that waits is held: it cannot start, and is tried again.
+    `reason` says why a run that waits cannot start: it is held and tried again, or no server or
+    worker has the labels that it requires.
     """
 
     run_id: str

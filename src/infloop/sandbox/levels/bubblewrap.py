@@ -63,7 +63,7 @@ from infloop.sandbox.view.mounts import (
 )
 from infloop.sandbox.view.opened_paths import OpenedPaths
 from infloop.sandbox.view.path_permissions import can_reach, can_write
-from infloop.sandbox.view.program_paths import needed_paths
+from infloop.sandbox.view.program_paths import ProgramPaths
 from infloop.sandbox.view.root_directory import read_root_layout
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ class BubblewrapSandbox(KeeperSandbox):
             )
         self._pool = KeeperPool(user=user, modules=("bubblewrap_child", "guard_child"))
         self._broker = ConnectBroker()
+        self._program_paths = ProgramPaths()
 
     @classmethod
     def open(cls, options: SandboxOptions) -> Self:
@@ -259,7 +260,7 @@ class BubblewrapSandbox(KeeperSandbox):
         """Return what is mounted for the child; the sources are opened."""
         home = _home(request.env)
         homes = {os.path.realpath(home), _real_home(self._uid)}
-        needed = needed_paths(program, request.env, homes, access.write)
+        needed = self._program_paths.needed(program, request.env, homes, access.write)
         programs = {
             path: source
             for path, source in needed.items()

@@ -46,7 +46,7 @@ from infloop.sandbox.spawn_request import SpawnRequest
 from infloop.sandbox.view.mounts import refusal
 from infloop.sandbox.view.opened_paths import OpenedPaths
 from infloop.sandbox.view.private_directories import private_directories
-from infloop.sandbox.view.program_paths import needed_paths
+from infloop.sandbox.view.program_paths import ProgramPaths
 from infloop.sandbox.view.system_paths import CONFIGURATION, DEVICES, KERNEL, PROGRAMS
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ class GuardSandbox(KeeperSandbox):
         self._users = (uid,)
         self._pool = KeeperPool(user=user, modules=("guard_child",))
         self._broker = ConnectBroker()
+        self._program_paths = ProgramPaths()
         kinds: tuple[GuardNetwork, ...] = ("open", "closed")
         self._filters = {kind: as_file(guard_filter(kind)) for kind in kinds}
         existing = filter(os.path.exists, (*PROGRAMS, *CONFIGURATION, *KERNEL))
@@ -178,7 +179,9 @@ class GuardSandbox(KeeperSandbox):
     def _programs(self, program: str, env: Mapping[str, str], access: Access) -> list[str]:
         """Return the paths of the child's programs outside the system's own directories."""
         homes = {os.path.realpath(env.get("HOME", "/")), self._real_home}
-        needed = dict.fromkeys(needed_paths(program, env, homes, access.write).values())
+        needed = dict.fromkeys(
+            self._program_paths.needed(program, env, homes, access.write).values()
+        )
         return [path for path in needed if not _contains_any(path, self._hidden)]
 
     def _hidden_inside(self, access: Access) -> str:
