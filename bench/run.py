@@ -33,6 +33,7 @@ NAMES = (
     "steps",
     "spawn",
     "memory",
+    "worktrees",
     "deltas",
     "start",
     "first_call",

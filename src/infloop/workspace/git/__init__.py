@@ -2,6 +2,7 @@
 
 commands          runs git
 user_settings     the files that the user's own git settings name
+index_file        reads git's index
 program           the interface through which programs are run
 repository_paths  the paths of a repository that a confined child may read and write
 """

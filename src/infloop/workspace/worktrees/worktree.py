@@ -147,7 +147,9 @@ class Worktrees:
             path = Path(record.path)
             record = replace(record, admin=str(await kind.create_git(repo, path, commit, ())))
             self._records.write(record)
-            await checkout.check_out(self.store, repo, path, Path(record.admin or ""), commit)
+            admin = Path(record.admin or "")
+            await checkout.check_out(self.store, repo, path, admin, commit)
+            written = await checkout.written_files(self.store, repo, admin, commit)
             paths: list[bytes] = []
             if include_uncommitted:
                 paths = await checkout.uncommitted_paths(self.store, repo, commit)
@@ -155,7 +157,7 @@ class Worktrees:
                 lambda _: _copy_uncommitted(repo.root, Path(record.cwd), path, paths, include)
             )
             await in_thread(lambda _: kind.set_owner(path))
-            base = await self.store.take(path, "worktree", any_size=True)
+            base = await self.store.take(path, "worktree", any_size=True, written=written)
             self.store.pin(record.name, base.id)
             record = replace(record, stage="ready", base=base.id)
             self._records.write(record)
