@@ -287,13 +287,13 @@ CREATE TABLE result_pack (
     run bigint NOT NULL REFERENCES run (key) ON DELETE CASCADE,
     number bigint NOT NULL,
     size bigint NOT NULL,
-    digest text COLLATE "C" NOT NULL,
+    digest text NOT NULL,
     PRIMARY KEY (run, number)
 );
 CREATE TABLE result_part (
     run bigint NOT NULL REFERENCES run (key) ON DELETE CASCADE,
     number bigint NOT NULL,
-    part integer NOT NULL,
+    part bigint NOT NULL,
     body bytea NOT NULL,
     PRIMARY KEY (run, number, part)
 );

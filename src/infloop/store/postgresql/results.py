@@ -44,24 +44,25 @@ class PostgresqlResults(RunResults):
 async def _save(
     connection: Connection, *, run_id: str, epoch: int, pack: bytes, digest: str
 ) -> StoredPack:
-    found = await connection.execute(
-        "SELECT key, epoch FROM run WHERE id = %s FOR SHARE", (run_id,)
+    # The lock keeps other processes from taking the run over until this is committed.
+    cursor = await connection.execute(
+        "SELECT key, epoch FROM run WHERE id = %s FOR NO KEY UPDATE", (run_id,)
     )
-    row = await found.fetchone()
+    row = await cursor.fetchone()
     if row is None:
         raise NotFound(f"there is no run {run_id!r}")
     key, current = row
     if current != epoch:
         raise Fenced(f"run {run_id!r} was taken over: it has epoch {current}, not {epoch}")
-    stored = await connection.execute(
-        "SELECT coalesce(max(number), 0)::bigint + 1, coalesce(sum(size), 0)::bigint"
-        " FROM result_pack WHERE run = %s",
+    cursor = await connection.execute(
+        "SELECT coalesce(max(number), 0) + 1, coalesce(sum(size), 0)::bigint FROM result_pack"
+        " WHERE run = %s",
         (key,),
     )
-    before = await stored.fetchone()
-    assert before is not None
-    number, size = before
-    check_pack_size(pack, size)
+    found = await cursor.fetchone()
+    assert found is not None
+    number, stored = found
+    check_pack_size(pack, stored)
     await connection.execute(
         "INSERT INTO result_pack (run, number, size, digest) VALUES (%s, %s, %s, %s)",
         (key, number, len(pack), digest),
@@ -90,4 +91,4 @@ async def _read(connection: Connection, run_id: str, number: int) -> bytes:
         (run_id, number),
         binary=True,
     )
-    return b"".join(body for (body,) in await cursor.fetchall())
+    return b"".join([body for (body,) in await cursor.fetchall()])
