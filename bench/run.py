@@ -34,6 +34,7 @@ NAMES = (
     "steps",
     "spawn",
     "memory",
+    "worktrees",
     "deltas",
     "start",
     "first_call",

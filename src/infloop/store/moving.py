@@ -94,6 +94,8 @@ TABLES = (
     Table("blob", "hash, characters"),
     Table("blob_part", "hash, number, body"),
     Table("blob_use", "run, hash"),
+    Table("result_pack", "run, number, size, digest"),
+    Table("result_part", "run, number, part, body"),
     Table("place", "key, machine, path", select="key, :machine, path", number="key"),
     Table("stop_request", "run, reason, time"),
     Table("result_pack", "run, number, size, digest"),

@@ -10,6 +10,7 @@ The interfaces
     approvals          questions that wait for a person
     results            what runs made, as packs of git objects
     liveness           processes that own runs, stop requests
+    results            what runs in fetched repositories changed
     changes            change notification
 
 The database
