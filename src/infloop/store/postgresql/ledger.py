@@ -67,6 +67,7 @@ count(*) FILTER (WHERE outcome = 'abandoned')
 
 _WHERE: LiteralString = (
     "(%(run)s = '' OR run = %(run)s) AND (%(instance)s = '' OR instance = %(instance)s)"
+    " AND (%(workflow)s = '' OR workflow = %(workflow)s)"
     " AND (%(runs)s::text[] = '{}' OR run = ANY(%(runs)s)) AND reserved_at >= %(since)s"
 )
 
@@ -295,5 +296,6 @@ def _values(calls: CallFilter) -> dict[str, object]:
         "run": calls.run_id,
         "runs": [*calls.run_ids],
         "instance": calls.instance,
+        "workflow": calls.workflow_id,
         "since": calls.since,
     }
