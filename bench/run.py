@@ -29,10 +29,12 @@ from benchmark import Benchmark, Contender, Rounds, Sample
 NAMES = (
     "control",
     "effects",
+    "postgresql",
     "commands",
     "steps",
     "spawn",
     "memory",
+    "worktrees",
     "deltas",
     "start",
     "first_call",

@@ -69,7 +69,7 @@ class Objects:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._packs = directory / "objects" / "pack"
+        self.packs = directory / "objects" / "pack"
         self._lock = threading.Lock()
         self._packs_known: set[str] = set()
         self.known: set[bytes] = set()
@@ -90,12 +90,12 @@ class Objects:
     def refresh(self) -> None:
         """Read the indexes of packs that other processes or git added or removed."""
         with self._lock:
-            names = (entry.name for entry in os.scandir(self._packs))
+            names = (entry.name for entry in os.scandir(self.packs))
             present = {name for name in names if name.startswith("pack-") and name.endswith(".idx")}
             if self._packs_known - present:
                 self._packs_known, self.known = set(), set()
             for name in present - self._packs_known:
-                self.known.update(object_ids_in((self._packs / name).read_bytes()))
+                self.known.update(object_ids_in((self.packs / name).read_bytes()))
             self._packs_known = present
 
     def pack_count(self) -> int:
@@ -104,7 +104,7 @@ class Objects:
 
     def batch(self) -> Batch:
         """Start writing objects; they become readable when the `with` block ends."""
-        return Batch(self._packs, self.known, self._add_known)
+        return Batch(self.packs, self.known, self._add_known)
 
     def _add_known(self, name: str, ids: set[bytes]) -> None:
         with self._lock:
@@ -113,7 +113,7 @@ class Objects:
 
     def remove_temporary_files(self) -> None:
         """Remove the files of writers that died; no writer may be active."""
-        for entry in os.scandir(self._packs):
+        for entry in os.scandir(self.packs):
             if entry.name.startswith("tmp_"):
                 os.unlink(entry.path)  # noqa: PTH108  (an entry's path is a string)
 

@@ -35,6 +35,7 @@ import msgspec
 from infloop.errors import InfloopError, NotFound, StepError
 from infloop.lowlevel.directory_lock import hold_directory
 from infloop.workspace import beneath
+from infloop.workspace.durable_files import sync_directory
 from infloop.workspace.git.commands import Git, GitContext, is_id
 from infloop.workspace.snapshots import metadata
 from infloop.workspace.snapshots.changes import Change, changes
@@ -55,9 +56,10 @@ from infloop.workspace.snapshots.walk import Skipped, TreeLimits, Walk
 from infloop.workspace.threads import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from infloop.workspace.git.index_file import IndexedFile
     from infloop.workspace.git.program import RunProgram
     from infloop.workspace.snapshots.restore import TreeUpdate
     from infloop.workspace.snapshots.trees import Difference
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
 GRACE_S = 3600.0
 """`prune` keeps younger snapshots: the process that took one may not have recorded its id yet."""
 _MAX_PACKS = 40
+NOTHING_WRITTEN: Mapping[bytes, IndexedFile] = {}
 _MAX_CACHED_TREES = 64
 
 
@@ -130,15 +133,22 @@ class SnapshotStore:
         self._stored_trees: dict[str, StoredTree] = {}
 
     async def take(
-        self, root: Path, label: str = "", *, any_size: bool = False, ask_git: bool = True
+        self,
+        root: Path,
+        label: str = "",
+        *,
+        any_size: bool = False,
+        ask_git: bool = True,
+        written: Mapping[bytes, IndexedFile] = NOTHING_WRITTEN,
     ) -> Snapshot:
         """Take a snapshot of the tree at `root`; it is durable when this returns.
 
         Raises StepError for a tree over the size limit, unless `any_size` is true. With `ask_git`
-        false, the checked-out commit is not looked up.
+        false, the checked-out commit is not looked up. `written` are files that our git has just
+        written, and that nobody else can have changed.
         """
         async with self.lock_root(root) as true_root:
-            scan = await self.read(true_root, any_size=any_size)
+            scan = await self.read(true_root, any_size=any_size, written=written)
             head = await self._head(true_root) if ask_git else None
             taken = self._snapshot(scan.stored, label, head)
         await self._repack_if_needed()
@@ -190,6 +200,16 @@ class SnapshotStore:
             await self._verify(true_root, target, stayed)
         return Restored(before, tuple(done), stayed)
 
+    async def import_tree(self, tree: str, objects: Sequence[Path]) -> None:
+        """Copy a tree and all below it from other object directories, as they are packed there."""
+        self.objects.prepare()
+        context = self.trees.with_objects(objects).context
+        # Deltas that exist are copied; none are searched for.
+        how = ("pack-objects", "--revs", "-q", "--window=0", str(self.objects.packs / "pack"))
+        async with hold_directory(self.directory, shared=True):
+            await self.git.call(context, *how, stdin=f"{tree}\n".encode())
+            await in_thread(lambda _: sync_directory(self.objects.packs))
+
     def pin(self, name: str, *ids: str) -> None:
         """Keep these objects until `unpin`, even in `prune`; they replace the set of that name."""
         self._refs.pin(name, *ids)
@@ -235,14 +255,20 @@ class SnapshotStore:
         return len(dropped)
 
     async def read(
-        self, root: Path, *, keep: bool = True, owner: str = "", any_size: bool = True
+        self,
+        root: Path,
+        *,
+        keep: bool = True,
+        owner: str = "",
+        any_size: bool = True,
+        written: Mapping[bytes, IndexedFile] = NOTHING_WRITTEN,
     ) -> ScannedTree:
         """Scan the tree at `root` into the store; the caller holds `lock_root`."""
         self.objects.prepare()
         limits = self._limits.without_tree_limit if any_size else self._limits
 
         def work(stop: Stop) -> ScannedTree:
-            found = self._read(root, limits, stop)
+            found = self._read(root, limits, stop, written)
             if keep:
                 self._refs.keep(found.stored.id, owner)
             return found
@@ -271,10 +297,12 @@ class SnapshotStore:
         async with self._locks.setdefault(str(path), asyncio.Lock()):
             yield path
 
-    def _read(self, root: Path, limits: TreeLimits, stop: Stop) -> ScannedTree:
+    def _read(
+        self, root: Path, limits: TreeLimits, stop: Stop, written: Mapping[bytes, IndexedFile]
+    ) -> ScannedTree:
         self.objects.refresh()
         with beneath.open_root(root) as descriptor, self.objects.batch() as batch:
-            walk = Walk(batch, limits, self._excluded_ids(), stop)
+            walk = Walk(batch, limits, self._excluded_ids(), stop, written)
             folder = walk.root(descriptor, self._stat_cache.get(str(root)))
             collected = metadata.collect(folder, walk.report)
             files = TreeEntry(b"files", FOLDER, folder.id)

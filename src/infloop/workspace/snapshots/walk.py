@@ -5,6 +5,9 @@
 - Not read, but reported: sockets, pipes and devices, files over the size limit, files without
   read permission, and directories below the maximum depth.
 
+What git has just written into a directory that nobody else uses yet need not be read: its index
+says which blob each file holds (`written`).
+
 The tree may change during the scan. Each file is then read completely, but different files may
 be from different moments. A file that changes while it is read is not cached.
 """
@@ -29,6 +32,9 @@ from infloop.workspace.snapshots.objects import TreeEntry
 from infloop.workspace.snapshots.stat_cache import NO_FOLDER, Folder, Leaf, count_modes, make_leaf
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from infloop.workspace.git.index_file import IndexedFile
     from infloop.workspace.snapshots.objects import Batch
     from infloop.workspace.threads import Stop
 
@@ -55,6 +61,11 @@ class TreeLimits(msgspec.Struct, frozen=True):
     tree_bytes: int = 2 << 30
 
     @property
+    def bounds_tree(self) -> bool:
+        """Whether a tree can be too large."""
+        return self.files < sys.maxsize or self.tree_bytes < sys.maxsize
+
+    @property
     def without_tree_limit(self) -> TreeLimits:
         """The same file limit, without a limit on the tree."""
         return replace(self, files=sys.maxsize, tree_bytes=sys.maxsize)
@@ -73,9 +84,15 @@ class Walk:
     """One walk through a tree; `report` has its totals and the paths that were not read."""
 
     def __init__(
-        self, batch: Batch, limits: TreeLimits, excluded: frozenset[tuple[int, int]], stop: Stop
+        self,
+        batch: Batch,
+        limits: TreeLimits,
+        excluded: frozenset[tuple[int, int]],
+        stop: Stop,
+        written: Mapping[bytes, IndexedFile],
     ) -> None:
         self.report = WalkReport()
+        self._written = written
         self._batch = batch
         self._limits = limits
         self._excluded = excluded
@@ -84,7 +101,7 @@ class Walk:
     def root(self, descriptor: int, old: Folder | None) -> Folder:
         """Read the tree at `descriptor`; `old` is its last scan."""
         mode = os.fstat(descriptor).st_mode
-        if old is None:  # a full read: check the size first
+        if old is None and self._limits.bounds_tree:  # a full read: check the size first
             self._measure(descriptor, WalkReport(), 0)
         folder = self._folder(descriptor, b"", mode, old, 0)
         self.report.skipped.sort()
@@ -144,7 +161,8 @@ class Walk:
                 continue
             leaf = before.leaves.get(name)
             if not (leaf and leaf.settled and leaf.is_unchanged(status) and leaf.id in self._batch):
-                leaf = self._leaf(descriptor, path, name)
+                leaf = self._written_leaf(path + name, status) if self._written else None
+                leaf = leaf or self._leaf(descriptor, path, name)
                 same = False
             if leaf:
                 leaves[name] = leaf
@@ -186,6 +204,18 @@ class Walk:
             return self._folder(descriptor, whole + b"/", status.st_mode, old, depth)
         finally:
             os.close(descriptor)
+
+    def _written_leaf(self, path: bytes, status: os.stat_result) -> Leaf | None:
+        """Return a file that is as git wrote it, without reading it; None for any other."""
+        written = self._written.get(path)
+        if (
+            written is None
+            or not written.is_unchanged(status)
+            or status.st_size > self._limits.file_bytes
+            or written.id not in self._batch
+        ):
+            return None
+        return make_leaf(status, written.id, time.time_ns())
 
     def _leaf(self, above: int, path: bytes, name: bytes) -> Leaf | None:
         """Read a file or link; try again if it changes while it is read."""

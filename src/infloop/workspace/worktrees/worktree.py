@@ -173,10 +173,11 @@ class Worktrees:
             record = replace(record, admin=str(admin))
             self._records.write(record)
             await checkout.check_out(self.store, repo, path, admin, record.commit)
+            written = await checkout.written_files(self.store, repo, admin, record.commit)
             if copy:
                 await copy(path)
             await in_thread(lambda _: kind.set_owner(path))
-            base = await self.store.take(path, "worktree", any_size=True)
+            base = await self.store.take(path, "worktree", any_size=True, written=written)
             self.store.pin(record.name, base.id)
             record = replace(record, stage="ready", base=base.id)
             self._records.write(record)
