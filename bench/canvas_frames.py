@@ -75,7 +75,7 @@ def main() -> None:
         page.wait_for_selector("[data-node=step-200]")
         page.wait_for_timeout(3_000)
         page.evaluate(WATCH)
-        print("pan ", sweep(page, 340, 860))
+        print("pan ", sweep(page, 420, 120))
         box = page.locator("[data-node=step-200]").bounding_box()
         assert box
         print("drag", sweep(page, box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))

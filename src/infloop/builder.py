@@ -90,6 +90,10 @@ if TYPE_CHECKING:
         agents: Literal["never", "sandboxed-only", "text", "any"]
         commands: Literal["never", "env", "any"]
 
+    class Workspace(TypedDict, total=False):
+        repository: str
+        ref: str
+
     # -- end --
 
 
@@ -124,6 +128,7 @@ def workflow(
     on_crash: Literal["fail", "resume"] | None = None,
     on_budget: Literal["fail", "pause"] | None = None,
     strict: bool | None = None,
+    requires: list[str] | tuple[str, ...] | None = None,
     limits: Limits | None = None,
     isolation: Literal["container", "sandbox", "guard", "host", "auto"] | None = None,
     untrusted: Untrusted | None = None,
@@ -132,6 +137,7 @@ def workflow(
     allow_local: list[int] | tuple[int, ...] | None = None,
     read_paths: list[str] | tuple[str, ...] | None = None,
     write_paths: list[str] | tuple[str, ...] | None = None,
+    workspace: Workspace | None = None,
 ) -> Workflow:
     """A whole workflow.
 
@@ -144,6 +150,7 @@ def workflow(
     on_crash           Record an interrupted run as failed, or resume it.
     on_budget          Fail when money runs out, or pause and wait for `infloop resume`.
     strict             Fail when a loop uses up its rounds, or when nothing follows a `not_met`.
+    requires           Labels that a server or worker must have to run it: gpu, repo:web.
     limits             The limits of a run.
     isolation          The weakest level at which children may run.
     untrusted          What an untrusted value may reach.
@@ -152,6 +159,7 @@ def workflow(
     allow_local        Services of this machine that confined children may use: 5432.
     read_paths         Paths that confined children may read besides their directory.
     write_paths        Paths that confined children may change besides their directory.
+    workspace          The repository in which a run works, in a checkout of its own.
     """
     return _workflow(locals())
 

@@ -115,6 +115,14 @@ class Settings(Record):
         factory=_default_data_dir,
         description="The directory of runs, workflows and secrets; only you can read it.",
     )
+    database: str = _setting(
+        "",
+        secret=True,
+        description=(
+            "The PostgreSQL database that several machines share: `postgresql://user@host/name`. "
+            "Without it, runs are stored in a SQLite file in the data directory."
+        ),
+    )
     workflows_dir: Path | None = _setting(
         None,
         description="The folder of your workflows. Default: `workflows` in the data directory.",
@@ -172,7 +180,7 @@ class Settings(Record):
         description=(
             "The window of INFLOOP_MAX_TOTAL_COST_USD: the time since this process started; or the "
             "local day, week (from Monday) or month, for all processes that share the data "
-            "directory."
+            "directory or the database."
         ),
     )
     require_known_cost: bool = _setting(
@@ -193,6 +201,21 @@ class Settings(Record):
         description=(
             "Take a snapshot of the working directory before and after every agent and script "
             "step, for `infloop diff` and `infloop rewind`; `off` takes none."
+        ),
+    )
+    repositories: str = _setting(
+        "",
+        description=(
+            "The beginnings of addresses, separated by commas, of repositories that workflows may "
+            "name as their workspace: `https://host/team`, `ssh://git@host/team`, or a directory "
+            "of repositories on this machine. Default: none."
+        ),
+    )
+    repository_credential_helper: str = _setting(
+        "",
+        description=(
+            "The git credential helper with which repositories are fetched over https, as in "
+            "git's `credential.helper`. ssh uses the keys and the agent of your user."
         ),
     )
     leaks_mode: LeakMode = _setting(
@@ -336,9 +359,19 @@ class Settings(Record):
     )
     max_concurrent_runs: int = _setting(
         4,
-        low=1,
+        low=0,
         high=1_000,
-        description="Runs that a server executes at the same time; others wait.",
+        description=(
+            "Runs that a server or a worker executes at the same time; others wait. 0 means that a "
+            "server only accepts runs and leaves them to workers."
+        ),
+    )
+    worker_labels: str = _setting(
+        "",
+        description=(
+            "Labels of this server or worker, separated by commas: `gpu, repo:web`. It runs only "
+            "workflows whose `requires` has no other labels."
+        ),
     )
     queue_limit: int = _setting(
         100, low=1, high=1_000_000, description="Runs that may wait in the queue; more are refused."
@@ -439,6 +472,25 @@ class Settings(Record):
 
 SECRETS = frozenset(name for name, field in Settings.model_fields.items() if field.secret)
 """The settings whose values are never shown."""
+
+
+def password_of(database: str) -> list[str]:
+    """Return the password in the address of a database, as it is written and as it is meant."""
+    host, _, path = database.partition("://")[2].partition("/")
+    options = path.partition("?")[2].split("&")
+    written = [host.rpartition("@")[0].partition(":")[2]]
+    written += [option.removeprefix("password=") for option in options if "password=" in option]
+    return sorted({text for each in written for text in (each, _unquoted(each)) if text})
+
+
+def _unquoted(text: str) -> str:
+    """Return a part of an address with its `%20` decoded; the text itself if one is invalid."""
+    first, *rest = text.split("%")
+    try:
+        data = [bytes.fromhex(each[:2]) + each[2:].encode() for each in rest]
+        return b"".join((first.encode(), *data)).decode()
+    except ValueError:
+        return text
 
 
 def shown_settings(chosen: Settings) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from infloop.application.checks.agent import check_agent
 from infloop.application.checks.machine import check_clock, check_data, check_programs
 from infloop.model.agent_config import AgentConfig, ModelProvider, Route, Router
 from infloop.model.agent_tables import read_tables
+from infloop.store.opening import why_unreadable
 from support.server import infloop
 
 if TYPE_CHECKING:
@@ -124,14 +125,18 @@ def by_id(checks: list[Check]) -> dict[str, str]:
     return {each.id: each.status for each in checks}
 
 
-def test_the_data_directory_is_checked(tmp_path: Path) -> None:
+async def test_the_data_directory_is_checked(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    assert set(by_id(list(check_data(data, 0))).values()) == {"ok"}
+
+    async def checked(free: int = 0) -> dict[str, str]:
+        return by_id(list(check_data(data, free, await why_unreadable(data))))
+
+    assert set((await checked()).values()) == {"ok"}
     data.mkdir(0o755)
     with sqlite3.connect(data / "journal.db") as database:
         database.execute("CREATE TABLE a (b)")
     database.close()
-    found = by_id(list(check_data(data, 1 << 60)))
+    found = await checked(1 << 60)
     assert found == {
         "data.directory": "ok",
         "data.modes": "warn",
@@ -140,7 +145,7 @@ def test_the_data_directory_is_checked(tmp_path: Path) -> None:
     }
     data.chmod(0o777)
     (data / "journal.db").write_bytes(b"x" * 4096)
-    found = by_id(list(check_data(data, 0)))
+    found = await checked()
     assert found["data.directory"] == "error"
     assert found["data.database"] == "error"
 

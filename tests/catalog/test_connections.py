@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from infloop.app.catalogs import known_providers, provider_folders
-from infloop.app.providers import manifest_of
+from infloop.app.catalogs import known_providers, manifest_of, provider_folders
 from infloop.catalog.connections import connected_providers, connections, save, unused_id
 from infloop.cli import run as infloop
 from infloop.errors import UsageError

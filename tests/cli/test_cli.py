@@ -625,6 +625,9 @@ def test_rewind_begins_a_new_run_at_the_step_and_why_tells_the_chain(world: Worl
     world.infloop("run", file, code=1)
     old = world.runs()[0]["runId"]
     (world.home / "fixed").touch()
+    preview = world.infloop("rewind", old[:8], "--to", "check", "--preview").stdout
+    assert preview.startswith("kept: 2 steps\n  start\n  first\nrun again: 2 steps\n  check\n")
+    assert len(world.runs()) == 1
     out = world.infloop("rewind", old[:8], "--to", "check").stdout
     assert "run succeeded" in out
     assert "first" not in out

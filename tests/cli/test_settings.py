@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from infloop.app.runs import known_secrets
+from infloop.settings import Settings
 from support import forkserver
 from support.server import environment, infloop, process
 
@@ -91,3 +93,22 @@ def test_a_misspelt_name_in_the_file_is_refused(tmp_path: Path) -> None:
     file.write_text("queue_limt = 7\n")
     said = infloop(tmp_path, "runs", code=2, config=str(file)).stderr
     assert "INFLOOP_QUEUE_LIMT is not a setting; did you mean INFLOOP_QUEUE_LIMIT?" in said
+
+
+@pytest.mark.parametrize("password", ["hush-hush", "hush%40hush"])
+def test_the_password_of_a_database_is_a_secret(tmp_path: Path, password: str) -> None:
+    meant = password.replace("%40", "@")
+    for address in (
+        f"postgresql://u:{password}@127.0.0.1:1/x",
+        f"postgresql://u@127.0.0.1:1/x?sslmode=disable&password={password}",
+    ):
+        known = known_secrets(Settings(data_dir=tmp_path, database=address))()
+        assert {address, password, meant} <= {each.value for each in known}
+    env = {"database": address}
+    shown = infloop(tmp_path, "settings", code=0, **env)
+    assert "INFLOOP_DATABASE" in shown.stdout
+    refused = infloop(tmp_path, "runs", code=1, **env)
+    assert len(refused.stderr.splitlines()) == 1
+    for said in (shown, refused):
+        assert meant not in said.stdout + said.stderr
+        assert password not in said.stdout + said.stderr

@@ -365,6 +365,27 @@ def test_a_draft_survives_the_server(tmp_path: Path, browser: Browser) -> None:
                 assert "echo not lost" in json.dumps(stored(second.client, "draft"))
 
 
+def test_a_workflow_is_not_painted_by_the_run_of_another(server: Client, browser: Browser) -> None:
+    with console(browser, server) as tabs:
+        assert server.post("/api/workflows", chain("painted")).status == 201
+        page = opened(tabs, server, chain("unpainted"))
+        other = tabs.open("/w/painted")
+        other.get_by_role("button", name="Run", exact=True).click()
+        other.wait_for_url("**/r/**")
+        expect(other.get_by_role("status", name="Run state")).to_contain_text("succeeded")
+        # Its own graph has the states; the other has none, although its nodes have the same ids.
+        run_id = other.url.rpartition("/r/")[2].partition("?")[0]
+        other.goto(f"{tabs.origin}/w/painted?run={run_id}")
+        expect(other.get_by_role("group", name="b, command, succeeded")).to_be_visible()
+        expect(page.get_by_role("group", name="b, command", exact=True)).to_be_visible()
+        assert page.locator("[data-node][data-tone]").count() == 0
+        # Not even if its address names the run.
+        page.goto(f"{tabs.origin}/w/unpainted?run={run_id}")
+        expect(page.get_by_role("group", name="b, command", exact=True)).to_be_visible()
+        page.wait_for_load_state("networkidle")
+        assert page.locator("[data-node][data-tone]").count() == 0
+
+
 def test_a_node_type_that_only_the_catalog_knows(server: Client, browser: Browser) -> None:
     weather = {
         "type": "weather",

@@ -50,10 +50,7 @@ def test_processes_are_shown_with_their_logs_and_restarted(
             before = log.inner_text()
             page.get_by_role("button", name="Restart api").click()
             expect(page.get_by_text("a restart was requested")).to_be_visible()
-            page.wait_for_function(
-                "before => document.querySelector('section[aria-label=Log]').innerText != before",
-                arg=before,
-            )
+            expect(log).not_to_have_text(before, use_inner_text=True)
             page.get_by_role("link", name="web").click()
             expect(log).to_contain_text("EADDRINUSE 5173")
             expect(page.get_by_text("exit status: 1")).to_be_visible()

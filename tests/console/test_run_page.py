@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import signal
+import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -15,7 +19,8 @@ from support import forkserver
 from support.console import console
 from support.console_runs import finish, gated, page_of, put_agent, put_loop, start, step
 from support.eventually import eventually
-from support.server import PATIENCE, Process, environment, process
+from support.repositories import repository
+from support.server import PATIENCE, TOKEN, Process, environment, process
 
 pytestmark = pytest.mark.browser
 
@@ -56,6 +61,13 @@ steps:
 {step("echo 1 > a.txt; echo same > c.txt", "first")}\
 {step("if [ ! -e ../again ]; then echo 2 > a.txt; echo b > b.txt; fi", "second")}\
 {step("echo done", "third")}"""
+
+CHANGE = """\
+name: Change
+steps:
+  - agent: fake
+    prompt: go
+"""
 
 BROKEN = f"""\
 name: Broken
@@ -157,13 +169,15 @@ def test_a_run_of_the_command_line_looks_the_same(
 
 
 @contextmanager
-def _command(arguments: tuple[str, ...], cwd: Path, server: Process, output: int) -> Iterator[None]:
+def _command(
+    arguments: tuple[str, ...], cwd: Path, server: Process, output: int
+) -> Iterator[forkserver.Command]:
     """A command beside a server, ended when the test is over."""
     made = forkserver.Command(
         arguments, cwd, environment(server.folder), stdout=output, stderr=output
     )
     try:
-        yield
+        yield made
     finally:
         if made.poll() is None:
             made.kill()
@@ -232,6 +246,19 @@ def test_a_loop_of_forty_rounds_is_folded_and_has_a_diff_for_each_round(
         page.goto(f"{tabs.origin}/r/{run_id}/changes?step=fix%5B40%5D")
         expect(page.get_by_role("article", name="n.txt")).to_contain_text("+1")
 
+        # On the graph a round is chosen at its frame, and the frame can be folded.
+        page.goto(f"{tabs.origin}/r/{run_id}?view=graph")
+        agent = page.get_by_role("group", name="agent, agent, succeeded")
+        expect(agent).to_be_visible()
+        picker = page.get_by_role("combobox", name="Round of fix")
+        picker.select_option("7")
+        page.wait_for_url(lambda url: "step=fix%5B7%5D" in url)
+        expect(picker).to_have_value("7")
+        page.get_by_role("button", name="Fold fix").click()
+        expect(agent).to_have_count(0)
+        page.get_by_role("button", name="Open fix").click()
+        expect(agent).to_be_visible()
+
 
 def test_the_preview_of_a_rewind_is_what_it_changes(
     server: Process, browser: Browser, tmp_path: Path
@@ -276,6 +303,89 @@ def test_why_a_run_failed_is_said_first_and_the_next_failure_is_one_key_away(
         page.get_by_role("tab", name="Events").click()
         expect(page.get_by_role("button", name=re.compile("node_finished"))).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_killed_run_is_resumed_and_one_of_a_stopped_process_is_taken_over(
+    server: Process, browser: Browser, tmp_path: Path
+) -> None:
+    file = server.data / "workflows" / "gated.loop.yaml"
+    folders = {"killed": tmp_path / "killed", "stopped": tmp_path / "stopped"}
+    with (tmp_path / "printed").open("w") as printed, console(browser, server.client) as tabs:
+        for name, folder in folders.items():
+            folder.mkdir()
+            known = {run["runId"] for run in _gated_runs(server)}
+            with _command(("run", str(file)), folder, server, printed.fileno()) as made:
+                new = partial(_new_runs, server, known)
+                (run_id,) = eventually(new)
+                page = tabs.open(page_of(run_id))
+                expect(said(page, "one")).to_be_visible()
+                if name == "killed":
+                    made.kill()
+                    made.wait(PATIENCE)
+                    asked = page.get_by_role("button", name="Resume")
+                else:
+                    made.send_signal(signal.SIGSTOP)
+                    _age_heartbeats(server)
+                    asked = page.get_by_role("region", name="Why").get_by_role(
+                        "button", name="Take over"
+                    )
+                page.reload()
+                asked.click()
+                expect(page.get_by_role("status", name="Run state")).to_contain_text("running")
+                (folder / "go").touch()
+                expect(page.get_by_role("status", name="Run state")).to_contain_text("succeeded")
+                expect(said(page, "two")).to_be_visible()
+
+
+def _gated_runs(server: Process) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = server.client.get("/api/runs?workflowId=gated").json()["runs"]
+    return found
+
+
+def _new_runs(server: Process, known: set[str]) -> list[str]:
+    return [run["runId"] for run in _gated_runs(server) if run["runId"] not in known]
+
+
+def _age_heartbeats(server: Process) -> None:
+    """Let the last heartbeats of all processes but the server be old, as if time had passed."""
+    with closing(sqlite3.connect(next(server.data.glob("*.db")))) as database, database:
+        database.execute(
+            "UPDATE instance SET beat_at = beat_at - 600000 WHERE pid != ?",
+            (server.process.pid,),
+        )
+
+
+def test_changes_are_applied_and_protected_files_only_if_they_are_allowed(
+    tmp_path: Path, browser: Browser
+) -> None:
+    repo = repository(tmp_path / "repo", {"a.txt": "old\n"})
+    with process(tmp_path / "server", api_token=TOKEN) as made:
+        put_agent(
+            made,
+            [
+                {"write": "a.txt", "content": "new\n"},
+                {"write": ".github/workflows/ci.yml", "content": "on: push\n"},
+            ],
+        )
+        put_loop(made, "change", CHANGE)
+        run_id = finish(made.client, "change", repo)
+        with console(browser, made.client, token=TOKEN) as tabs:
+            page = tabs.open(page_of(run_id))
+            page.get_by_role("button", name="More actions").click()
+            page.get_by_role("menuitem", name="Apply changes…").click()
+            dialog = page.get_by_role("dialog")
+            files = dialog.get_by_role("listitem")
+            expect(files.first).to_contain_text(".github/workflows/ci.yml")
+            allow = dialog.get_by_role("checkbox", name=re.compile("ci.yml"))
+            expect(allow).not_to_be_checked()
+            dialog.get_by_role("button", name="Apply 2 files").click()
+            expect(dialog).to_contain_text("ci.yml")
+            assert (repo / "a.txt").read_text() == "old\n"
+            allow.check()
+            dialog.get_by_role("button", name="Apply 2 files").click()
+            expect(dialog.get_by_text("Applied 2 files")).to_be_visible()
+    assert (repo / "a.txt").read_text() == "new\n"
+    assert (repo / ".github/workflows/ci.yml").read_text() == "on: push\n"
 
 
 def test_a_server_without_a_token_shows_the_command_that_applies(

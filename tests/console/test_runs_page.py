@@ -33,7 +33,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 def test_runs_are_found_filtered_and_compared(client: Client, browser: Browser) -> None:
     runs = client.get("/api/runs").json()["runs"]
     status = {run["workflowId"]: run["status"] for run in runs}
-    short = {run["runId"]: run["runId"][-6:] for run in runs}
+    short = {run["runId"]: run["runId"][:8] for run in runs}
     with console(browser, client) as tabs:
         page = tabs.open("/runs")
         table = page.get_by_role("table", name="Runs")
@@ -88,4 +88,4 @@ def test_a_new_run_comes_to_the_top_by_itself(client: Client, browser: Browser) 
         before = len(client.get("/api/runs?status=succeeded").json()["runs"])
         expect(table.get_by_role("row")).to_have_count(before)
         new = client.run("quick")["runId"]
-        expect(table.get_by_role("row").first).to_contain_text(new[-6:])
+        expect(table.get_by_role("row").first).to_contain_text(new[:8])

@@ -6,7 +6,6 @@ import asyncio
 import signal
 import sqlite3
 from collections import Counter
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +116,7 @@ CHANGES: dict[str, tuple[dict[str, Any] | None, str]] = {
 async def test_a_run_that_cannot_start_is_held_with_the_reason_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "REQUEUE_SECONDS", 3_600)  # until the reasons were read
+    monkeypatch.setattr(dispatch, "RETRY_HELD_SECONDS", 3_600)  # until the reasons were read
     data = tmp_path / "data"
     put_workflow(data, workflow("waits", gate(tmp_path)))
     for name in CHANGES:
@@ -128,6 +127,9 @@ async def test_a_run_that_cannot_start_is_held_with_the_reason_until_it_can(
         eventually(lambda: begun(tmp_path) == 1)
         held = {name: start(client, name, 2) for name in CHANGES}
         (last,) = start(client, "waits", 1)
+        with sqlite3.connect(data / DATABASE_FILE) as database:  # as an earlier infloop left them
+            database.execute("UPDATE queued SET definition = NULL")
+        database.close()
         for name, (change, _) in CHANGES.items():
             (data / f"workflows/{name}.json").unlink()
             if change is not None:
@@ -155,10 +157,34 @@ async def test_a_run_that_cannot_start_is_held_with_the_reason_until_it_can(
         assert client.get(f"/api/runs/{gone}").json()["run"]["status"] == "removed"
         for name in CHANGES:
             put_workflow(data, workflow(name, "true"))
-        monkeypatch.setattr(dispatch, "REQUEUE_SECONDS", 0.1)
+        monkeypatch.setattr(dispatch, "RETRY_HELD_SECONDS", 0.1)
         for run_id in (each for ids in held.values() for each in ids):
             assert client.finished(run_id)["status"] == "succeeded"
         assert client.get("/api/triggers/queue").json()["items"] == []
+
+    async with here(tmp_path, max_concurrent_runs=1) as served:
+        await asyncio.to_thread(look, served.client)
+
+
+async def test_a_queued_run_is_what_was_accepted_whatever_becomes_of_its_file(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    put_workflow(data, workflow("waits", gate(tmp_path)))
+    for name in CHANGES:
+        put_workflow(data, workflow(name, f"echo accepted >> {tmp_path}/{name}"))
+
+    def look(client: Client) -> None:
+        start(client, "waits", 1)
+        eventually(lambda: begun(tmp_path) == 1)
+        accepted = [start(client, name, 1)[0] for name in CHANGES]
+        for name, (change, _) in CHANGES.items():
+            (data / f"workflows/{name}.json").unlink()
+            if change is not None:
+                put_workflow(data, workflow(name, f"echo changed >> {tmp_path}/{name}") | change)
+        (tmp_path / "gate").touch()
+        assert {client.finished(each)["status"] for each in accepted} == {"succeeded"}
+        assert {text_in(tmp_path / name) for name in CHANGES} == {"accepted\n"}
 
     async with here(tmp_path, max_concurrent_runs=1) as served:
         await asyncio.to_thread(look, served.client)
@@ -190,17 +216,17 @@ async def test_what_can_neither_begin_nor_be_given_back_waits_again_as_soon_as_t
     put_workflow(tmp_path / "data", workflow("tiny", "true"))
     async with here(tmp_path) as served:
         dispatcher = served.server.dispatcher
-        load, other = dispatcher._load, sqlite3.connect(tmp_path / "data" / DATABASE_FILE)
-        tried, loads = asyncio.Event(), count()
+        read, other = dispatcher._definition, sqlite3.connect(tmp_path / "data" / DATABASE_FILE)
+        tried = asyncio.Event()
 
-        async def load_and_block(workflow_id: str) -> PreparedDefinition:
+        async def read_and_block(name: str, workflow_id: str) -> PreparedDefinition:
             """Let another process hold the database from after the entry was taken."""
-            if next(loads) == 1:  # the first was the check before it was queued
+            if not tried.is_set():
                 other.execute("BEGIN IMMEDIATE")
                 tried.set()
-            return await load(workflow_id)
+            return await read(name, workflow_id)
 
-        monkeypatch.setattr(dispatcher, "_load", load_and_block)
+        monkeypatch.setattr(dispatcher, "_definition", read_and_block)
         run_id = await queued(served, "tiny")
         async with asyncio.timeout(20):
             await tried.wait()

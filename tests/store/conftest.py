@@ -9,14 +9,23 @@ import pytest
 from support.stores import IMPLEMENTATIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from support.stores import OpenStore
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
-def implementation(request: pytest.FixtureRequest) -> str:
+def implementation(request: pytest.FixtureRequest) -> Iterator[str]:
     """Return the name of an implementation; a test that uses it runs against each of them."""
     name: str = request.param
-    return name
+    if name != "postgresql":
+        yield name
+        return
+    from support.postgresql import drop_databases, running_server
+
+    running_server()
+    yield name
+    drop_databases()
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from itertools import pairwise
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import uvloop
 
 from infloop.app.storage import open_audit
 from infloop.errors import AuditError, StoreError
@@ -909,3 +912,26 @@ async def test_a_file_that_is_full_is_followed_by_another_for_routine_entries_to
     assert len(list(tmp_path.glob("audit-*.jsonl"))) > 2
     assert verify(tmp_path).flaw is None
     assert numbers(entries(tmp_path)) == list(range(30))
+
+
+def test_routine_entries_are_written_in_a_thread_while_the_disk_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, threads = os.write, list[bool]()
+
+    def slow(descriptor: int, data: bytes) -> int:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        time.sleep(0.02)
+        return real(descriptor, data)
+
+    async def record() -> None:
+        async with open_audit_log(tmp_path) as log:
+            await log.record("webhook.ignored", SYSTEM)
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "write", slow)
+                for _ in range(2):
+                    await log.record("webhook.ignored", SYSTEM)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as infloop does
+        runner.run(record())
+    assert threads == [False, True]

@@ -182,6 +182,7 @@ async def test_a_run_that_goes_on_again_is_not_pruned(tmp_path: Path) -> None:
         assert len(await read_all(store.run_log)) == 2
 
 
+WITH_SEARCH = 2
 WITH_ROW_IDS = 6
 
 
@@ -210,8 +211,17 @@ async def test_a_database_of_any_earlier_version_is_brought_up_to_date(
             " VALUES ('old', 'w', 'W', 'h', 'c', '{}', 'o', 1, 'succeeded', 1, 0, 0, 0, 0)"
         )
     kept = _events_as_before_row_ids(connection) if 0 < version < WITH_ROW_IDS else []
+    if version >= WITH_SEARCH:
+        for body in ("a haystack with straw", "straw"):
+            connection.execute(
+                "INSERT INTO document (run, path, kind, body) VALUES (1, ?, 'output', ?)",
+                (body, body),
+            )
     connection.close()
     async with store_in(tmp_path) as store:
+        if version >= WITH_SEARCH:
+            (hit,) = await store.run_log.search("straw")
+            assert (hit.run.id, hit.path, hit.matches) == ("old", "straw", 2)
         assert await store.run_log.count() == (1 if version else 0)
         if version:
             assert [item.event for item in await store.run_log.events("old")] == kept

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 INSTALLED_BY_US = frozenset(
     {"bwrap", "chromium", "chromium-headless-shell", "gcc", "linux.uml", "perl", "podman"}
-    | {"rg", "runc"}
+    | {"postgres", "rg", "runc"}
 )
 """The programs that `make test-parts` installs."""
 

@@ -62,8 +62,59 @@ async def _sqlite_one_run(
         yield store
 
 
-IMPLEMENTATIONS: Mapping[str, OpenStore] = {"sqlite": _sqlite, "sqlite-one-run": _sqlite_one_run}
+@asynccontextmanager
+async def _postgresql(
+    folder: Path, *, clock: Callable[[], int] = at_now, output_cap: int = OUTPUT_CAP
+) -> AsyncIterator[Store]:
+    """PostgreSQL; a folder stands for a database, and the clock is the server's."""
+    from infloop.store.postgresql.store import open_postgresql_store
+    from support.postgresql import database_for
+
+    async with await open_postgresql_store(database_for(folder), output_cap=output_cap) as store:
+        yield store
+
+
+IMPLEMENTATIONS: Mapping[str, OpenStore] = {
+    "sqlite": _sqlite,
+    "sqlite-one-run": _sqlite_one_run,
+    "postgresql": _postgresql,
+}
 """Every implementation that the contract suites run against."""
+
+
+class FakeTime:
+    """A clock that a test sets.
+
+    PostgreSQL has a clock of its own. There time passes because the signs of life and the start of
+    the server become older.
+    """
+
+    def __init__(self, implementation: str, folder: Path) -> None:
+        self._implementation = implementation
+        self._folder = folder
+        self.now = 1_000_000
+        self._passed = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+    def passes(self, milliseconds: int) -> None:
+        self.now += milliseconds
+        if self._implementation == "postgresql":
+            from support.postgresql import execute
+
+            execute(
+                self._folder,
+                f"UPDATE infloop.instance SET beat_at = beat_at - interval '{milliseconds} ms',"
+                f" held_at = held_at - interval '{milliseconds} ms'",
+            )
+            self._passed += milliseconds
+            execute(
+                self._folder,
+                "CREATE OR REPLACE FUNCTION infloop.server_started_at() RETURNS timestamptz"
+                " LANGUAGE sql STABLE AS $$ SELECT pg_postmaster_start_time()"
+                f" - interval '{self._passed} ms' $$",
+            )
 
 
 def start_child(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from infloop.model.schema import FileModel
 from infloop.model.texts import HostPattern
+from infloop.model.workflow import Workspace
 
 ODD_TEXTS = (
     "", " ", "~", "null", "true", "No", "10", "1.10", "0x1f", "1e5", ".inf", "2026-11-16", "12:30",
@@ -40,6 +41,10 @@ def field_values(
     """Values for a field of this type; `fields` draws the parts of a file."""
     if annotation == HostPattern:
         return st.sampled_from(["example.com", "*.example.com"])
+    if annotation == Workspace:
+        addresses = st.sampled_from(["https://example.com/a", "ssh://git@example.com/a", "/srv/a"])
+        ref = st.sampled_from(["main", "v1.0", "HEAD", ""])
+        return st.fixed_dictionaries({"repository": addresses}, optional={"ref": ref})
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return field_values(inner[0], fields)

@@ -293,6 +293,7 @@ def test_the_audit_log_is_read_page_by_page(client: Client) -> None:
 def test_the_demo_turns_its_tests_green_and_replaces_nothing(
     served: Process, client: Client
 ) -> None:
+    (served.folder / "home").mkdir(exist_ok=True)
     asked = client.post("/api/demo")
     assert (asked.status, asked.json()["workflowId"]) == (202, "fix-tests"), asked.body
     second = client.post("/api/demo")
@@ -301,6 +302,7 @@ def test_the_demo_turns_its_tests_green_and_replaces_nothing(
     assert run["status"] == "succeeded", run
     changed = client.get(f"/api/runs/{run['runId']}/changes").json()["directories"]
     assert [each["path"] for one in changed for each in one["files"]] == ["slugs.py"]
+    assert (served.folder / "home/infloop-demo/fix-tests-1/slugs.py").exists()
     own = client.get("/api/workflows/fix-tests").json()["workflow"]
     saved = client.ask("PUT", "/api/workflows/fix-tests", {**own, "name": "Mine"})
     assert saved.status == 200

@@ -91,12 +91,19 @@ async def test_the_api_tells_all_about_a_run(tmp_path: Path) -> None:
         (restored,) = plan["directories"]
         assert plan["step"] == "fix[2]"
         assert restored["files"] is None  # the worktree is made again
+        leaves = [step["path"] for step in steps if step["path"] != "fix"]
+        first = leaves.index("fix[2]/agent")
+        assert plan["kept"] == {"count": first, "paths": leaves[:first]}
+        assert plan["again"] == {"count": len(leaves) - first, "paths": leaves[first:]}
         stats = await ended.served.ask("GET", "/api/runs/stats?since=2020-01-01&by=workflow")
         (row,) = stats.json()["rows"]
         assert (row["key"], row["succeeded"], row["failed"]) == ("rounds", 1, 0)
         assert row["medianMs"] >= 0
         by_day = await ended.served.ask("GET", "/api/runs/stats?since=2020-01-01")
         assert [each["succeeded"] for each in by_day.json()["rows"]] == [1]
+        path = "/api/runs/stats?since=2020-01-01&workflowId="
+        own, other = [await ended.served.ask("GET", path + name) for name in ("rounds", "other")]
+        assert (own.json(), other.json()["rows"]) == (by_day.json(), [])
         later = await ended.served.ask("GET", "/api/runs/stats?since=2999-01-01")
         assert later.json()["rows"] == []
         verified = await ended.served.ask("GET", "/api/audit/verify")

@@ -1,26 +1,13 @@
 /** The graph as an editor: drag, connect, choose. Every change is a command of the model. */
-import {
-  applyNodeChanges,
-  type Connection,
-  type NodeChange,
-  type OnNodeDrag,
-  useReactFlow,
-} from "@xyflow/react";
-import { type KeyboardEvent, useEffect, useMemo, useState } from "react";
-import {
-  absolutePosition,
-  type FlowEdge,
-  type FlowNode,
-  flowEdges,
-  flowNodes,
-  frameAt,
-  readingOrder,
-} from "../model/flow";
-import { type Point, parentOf, placedById } from "../model/workflow";
-import { addNode, inFrame, nudge } from "./actions";
-import { useDocument, useEditor, useEditorState } from "./editor";
+import { type Connection, type NodeChange, type ReactFlowProps, useReactFlow } from "@xyflow/react";
+import { type DragEvent, type KeyboardEvent, useEffect, useMemo } from "react";
+import { type FlowEdge, type FlowNode, flowEdges, flowNodes, readingOrder } from "../model/flow";
+import type { Point } from "../model/workflow";
+import { addNode, nudge } from "./actions";
+import { type Editor, useDocument, useEditor, useEditorState } from "./editor";
 import { GraphView, useFocusNode } from "./GraphView";
 import type { NodeStates } from "./graphContext";
+import { useDrag } from "./useDrag";
 
 export const DRAGGED_TYPE = "application/x-infloop-node-type";
 const ARROWS: Record<string, Point> = {
@@ -45,15 +32,10 @@ export function Canvas({ states, onEdit }: Props) {
   const { screenToFlowPosition } = useReactFlow();
   const focusNode = useFocusNode();
   const bare = useMemo(() => flowNodes(workflow, kinds), [workflow, kinds]);
-  const selected = useMemo(() => {
+  const nodes = useMemo(() => {
     const ids = new Set(chosen);
     return bare.map((node) => (ids.has(node.id) ? { ...node, selected: true } : node));
   }, [bare, chosen]);
-  // While something is dragged, its positions are here and not yet in the document.
-  const [dragged, setDragged] = useState<FlowNode[] | null>(null);
-  useEffect(() => {
-    if (selected) setDragged(null);
-  }, [selected]);
   const edges = useMemo(() => {
     const keys = new Set(chosenEdges);
     return flowEdges(workflow, kinds).map((edge) => ({ ...edge, selected: keys.has(edge.id) }));
@@ -63,6 +45,9 @@ export function Canvas({ states, onEdit }: Props) {
     () => ({ states, problems: editor.problemsAt, canEdit: true }),
     [states, editor],
   );
+  const drag = useDrag(editor, nodes);
+  const choosing = useMemo(() => choosingHandlers(editor), [editor]);
+  const changing = useMemo(() => changingHandlers(editor, drag), [editor, drag]);
 
   // After an edit the chosen node is still in sight and has the focus, unless a field has it.
   useEffect(() => {
@@ -72,25 +57,6 @@ export function Canvas({ states, onEdit }: Props) {
     if (workflow && id && isFree) focusNode(id);
   }, [editor, workflow, focusNode]);
 
-  const onNodesChange = (changes: NodeChange<FlowNode>[]) => {
-    const picked = new Set(editor.getState().nodes);
-    let isPicked = false;
-    for (const change of changes) {
-      if (change.type !== "select") continue;
-      isPicked = true;
-      if (change.selected) picked.add(change.id);
-      else picked.delete(change.id);
-    }
-    if (isPicked) editor.select([...picked], editor.getState().edges);
-    const moves = changes.filter((change) => change.type === "position" && change.dragging);
-    if (moves.length) setDragged((now) => applyNodeChanges(moves, now ?? selected));
-  };
-  const onDragStop: OnNodeDrag<FlowNode> = (_, node, nodes) => {
-    drop(editor, nodes.length ? nodes : [node]);
-    setDragged(null);
-  };
-  const onConnect = ({ source, target, sourceHandle }: Connection) =>
-    editor.run({ do: "connect", source, handle: sourceHandle ?? "next", target });
   const onNodeKey = (event: KeyboardEvent, id: string) => {
     const by = event.altKey ? ARROWS[event.key] : undefined;
     if (by) {
@@ -100,90 +66,81 @@ export function Canvas({ states, onEdit }: Props) {
       editor.select([id]);
       onEdit();
     } else if (event.key === " ") {
-      const { nodes } = editor.getState();
-      editor.select(nodes.includes(id) ? nodes.filter((each) => each !== id) : [...nodes, id]);
+      const { nodes: now } = editor.getState();
+      editor.select(now.includes(id) ? now.filter((each) => each !== id) : [...now, id]);
     } else return;
     event.preventDefault();
     event.stopPropagation();
   };
   const onReach = (id: string, extend: boolean) => {
-    const { nodes } = editor.getState();
-    editor.select(extend ? [...nodes.filter((each) => each !== id), id] : [id]);
+    const { nodes: now } = editor.getState();
+    editor.select(extend ? [...now.filter((each) => each !== id), id] : [id]);
+  };
+  const onDrop = (event: DragEvent) => {
+    const type = event.dataTransfer.getData(DRAGGED_TYPE);
+    if (!type) return;
+    event.preventDefault();
+    const at = screenToFlowPosition({ x: event.clientX, y: event.clientY });
+    addNode(editor, kinds.of(type), at);
   };
   return (
     <GraphView
       label="Canvas"
-      nodes={dragged ?? selected}
+      nodes={nodes}
       edges={edges}
       order={order}
       facts={facts}
-      onNodesChange={onNodesChange}
-      onEdgeClick={(event, edge) => {
-        const { nodes, edges: now } = editor.getState();
-        const isAdded = event.ctrlKey || event.metaKey;
-        editor.select(isAdded ? nodes : [], isAdded ? [...now, edge.id] : [edge.id]);
-      }}
-      onNodeClick={(event, node) => {
-        if (!event.ctrlKey && !event.metaKey && !event.shiftKey) editor.select([node.id]);
-      }}
       selectNodesOnDrag={false}
-      onPaneClick={() => editor.select([])}
-      onNodeDragStop={onDragStop}
-      onSelectionDragStop={(_, nodes) => drop(editor, nodes)}
-      onConnect={onConnect}
-      isValidConnection={(edge) => canConnect(edge as FlowEdge)}
+      {...choosing}
+      {...changing}
       onReach={onReach}
       onNodeKey={onNodeKey}
       onDragOver={(event) => {
         if (event.dataTransfer.types.includes(DRAGGED_TYPE)) event.preventDefault();
       }}
-      onDrop={(event) => {
-        const type = event.dataTransfer.getData(DRAGGED_TYPE);
-        if (!type) return;
-        event.preventDefault();
-        addNode(
-          editor,
-          kinds.of(type),
-          screenToFlowPosition({ x: event.clientX, y: event.clientY }),
-        );
-      }}
+      onDrop={onDrop}
     />
   );
 }
 
-function canConnect({ source, target }: { source: string; target: string }): boolean {
-  return Boolean(source && target && source !== target);
+// The graph passes its handlers to every node and edge: a new function draws all of them again.
+type Handlers = Partial<ReactFlowProps<FlowNode, FlowEdge>>;
+
+function choosingHandlers(editor: Editor): Handlers {
+  return {
+    onEdgeClick: (event, edge) => {
+      const { nodes, edges } = editor.getState();
+      const isAdded = event.ctrlKey || event.metaKey;
+      editor.select(isAdded ? nodes : [], isAdded ? [...edges, edge.id] : [edge.id]);
+    },
+    onNodeClick: (event, node) => {
+      if (!event.ctrlKey && !event.metaKey && !event.shiftKey) editor.select([node.id]);
+    },
+    onPaneClick: () => editor.select([]),
+  };
 }
 
-/** Leave dragged nodes where they were let go: in the frame below them, or out of all frames. */
-function drop(editor: ReturnType<typeof useEditor>, nodes: FlowNode[]): void {
-  const { history, kinds } = editor.getState();
-  const workflow = history.present;
-  const placed = placedById(workflow);
-  const ids = new Set(nodes.map((node) => node.id));
-  const outer = nodes.filter(
-    (node) => !placed.get(node.id)?.parents.some((parent) => ids.has(parent.id)),
-  );
-  const first = outer[0];
-  if (!first) return;
-  const absolute = (node: FlowNode): Point => {
-    const origin = absolutePosition(workflow, parentOf(placed.get(node.id)));
-    return { x: origin.x + node.position.x, y: origin.y + node.position.y };
+function changingHandlers(editor: Editor, drag: ReturnType<typeof useDrag>): Handlers {
+  const choose = (changes: NodeChange<FlowNode>[]) => {
+    const selections = changes.filter((change) => change.type === "select");
+    if (!selections.length) return;
+    const { nodes, edges } = editor.getState();
+    const picked = new Set(nodes);
+    for (const change of selections) {
+      if (change.selected) picked.add(change.id);
+      else picked.delete(change.id);
+    }
+    editor.select([...picked], edges);
   };
-  const corner = absolute(first);
-  const middle = {
-    x: corner.x + first.width / 2,
-    y: corner.y + (first.data.isFrame ? 16 : first.height / 2),
+  return {
+    onNodesChange: (changes) => {
+      choose(changes);
+      drag.follow(changes);
+    },
+    onNodeDragStop: (_, node, nodes) => drag.drop(nodes.length ? nodes : [node]),
+    onSelectionDragStop: (_, nodes) => drag.drop(nodes),
+    onConnect: ({ source, target, sourceHandle }: Connection) =>
+      editor.run({ do: "connect", source, handle: sourceHandle ?? "next", target }),
+    isValidConnection: ({ source, target }) => Boolean(source && target && source !== target),
   };
-  const parent = frameAt(workflow, kinds, middle, ids);
-  const origin = absolutePosition(workflow, parent);
-  const positions = Object.fromEntries(
-    outer.map((node) => {
-      const at = absolute(node);
-      return [node.id, inFrame({ x: at.x - origin.x, y: at.y - origin.y }, parent)];
-    }),
-  );
-  const isSame = outer.every((node) => parentOf(placed.get(node.id)) === parent);
-  if (isSame) editor.run({ do: "move", positions });
-  else editor.run({ do: "adopt", nodes: outer.map((node) => node.id), parent, positions });
 }

@@ -11,7 +11,14 @@ import {
   useReactFlow,
   useStore,
 } from "@xyflow/react";
-import { type KeyboardEvent, type ReactNode, useCallback, useEffect, useMemo } from "react";
+import {
+  type CSSProperties,
+  type KeyboardEvent,
+  type ReactNode,
+  useCallback,
+  useEffect,
+  useMemo,
+} from "react";
 import type { FlowEdge, FlowNode } from "../model/flow";
 import { EDGE_VIEWS } from "./FlowEdge";
 import css from "./GraphView.module.css";
@@ -48,10 +55,11 @@ export function GraphView(props: Props) {
   const current = useMemo(() => new NodeValues<boolean>(), []);
   const chosen = flow.nodes.find((node) => node.selected)?.id ?? order[0] ?? "";
   useEffect(() => current.replace(new Map([[chosen, true]])), [current, chosen]);
-  const { states, problems, canEdit } = facts;
+  const far = useStore(farness);
+  const { states, problems, canEdit, onRound, onFold } = facts;
   const value = useMemo(
-    () => ({ states, problems, canEdit, current }),
-    [states, problems, canEdit, current],
+    () => ({ states, problems, canEdit, current, onRound, onFold }),
+    [states, problems, canEdit, current, onRound, onFold],
   );
   const reach = (event: KeyboardEvent, id: string | undefined, extend = false) => {
     if (!id) return;
@@ -76,6 +84,8 @@ export function GraphView(props: Props) {
       <ReactFlow<FlowNode, FlowEdge>
         aria-label={label}
         className={css.graph}
+        data-far={far || undefined}
+        style={{ "--far": far } as CSSProperties}
         nodeTypes={NODE_VIEWS as ReactFlowProps["nodeTypes"]}
         edgeTypes={EDGE_VIEWS}
         defaultEdgeOptions={EDGE_OPTIONS}
@@ -95,7 +105,7 @@ export function GraphView(props: Props) {
         onKeyDown={onKeyDown}
         {...flow}
       >
-        <Background gap={16} size={1} color="var(--line)" />
+        {!far && <Background gap={16} size={1} color="var(--line)" />}
         <Overview />
         {children}
       </ReactFlow>
@@ -122,6 +132,13 @@ function Overview() {
     />
   );
 }
+
+/** How much larger letters must be drawn to be read; 0 if nodes are near enough. */
+function farness({ transform: [, , zoom] }: ReactFlowState): number {
+  return zoom < FAR ? Math.ceil(4 / zoom) / 4 : 0;
+}
+
+const FAR = 0.75;
 
 function seesAll({ nodeLookup, transform, width, height }: ReactFlowState): boolean {
   const [x, y, zoom] = transform;

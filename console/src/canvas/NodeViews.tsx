@@ -6,7 +6,7 @@ import { ERROR_HANDLE } from "../model/kinds";
 import { handleTop } from "../model/sizes";
 import { StateMark } from "../ui/StateMark/StateMark";
 import { lookOf } from "../ui/StateMark/states";
-import { Tally } from "../ui/Tally/Tally";
+import { type Round, Tally } from "../ui/Tally/Tally";
 import { GraphContext } from "./graphContext";
 import css from "./NodeViews.module.css";
 import { usePerNode } from "./perNode";
@@ -136,10 +136,12 @@ const Frame = memo((props: Props) => {
   return (
     <div className={css.frame} {...attributes}>
       <div className={css.frameHead}>
+        <Fold {...props} />
         <span className={css.stamp}>{data.kind.stamp}</span>
         <span className={css.name}>{data.name}</span>
         <span className={css.summary}>{state?.detail ?? data.summary}</span>
-        {state?.rounds?.length ? <Tally rounds={state.rounds} /> : null}
+        {state?.rounds?.length ? <Tally rounds={state.rounds} shown={12} /> : null}
+        <RoundPicker id={props.id} rounds={state?.rounds ?? []} round={state?.round} />
         {marks}
         <HandleNames {...props} />
       </div>
@@ -148,6 +150,48 @@ const Frame = memo((props: Props) => {
     </div>
   );
 });
+
+function Fold({ id, data }: Props) {
+  const { onFold } = useContext(GraphContext);
+  if (!onFold) return null;
+  return (
+    <button
+      type="button"
+      className={`nodrag ${css.fold}`}
+      aria-label={`${data.isFolded ? "Open" : "Fold"} ${data.name}`}
+      aria-expanded={!data.isFolded}
+      onClick={(event) => {
+        event.stopPropagation();
+        onFold(id);
+      }}
+    >
+      {data.isFolded ? "▸" : "▾"}
+    </button>
+  );
+}
+
+/** Chooses the round of a loop that the nodes inside it show. */
+function RoundPicker({ id, rounds, round }: { id: string; rounds: Round[]; round?: number }) {
+  const { onRound } = useContext(GraphContext);
+  if (!onRound || rounds.length === 0) return null;
+  return (
+    <select
+      className={`nodrag ${css.round}`}
+      aria-label={`Round of ${id}`}
+      value={round ?? rounds.length}
+      onClick={(event) => event.stopPropagation()}
+      onKeyDown={(event) => event.stopPropagation()}
+      onChange={(event) => onRound(id, Number(event.target.value))}
+    >
+      {rounds.map((outcome, at) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: a round's number is its identity
+        <option key={at} value={at + 1}>
+          round {at + 1}, {outcome.replace("-", " ")}
+        </option>
+      ))}
+    </select>
+  );
+}
 
 const Note = memo((props: Props) => {
   const { attributes, marks } = useNode(props);

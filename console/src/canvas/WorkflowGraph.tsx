@@ -1,6 +1,7 @@
 import { ReactFlowProvider } from "@xyflow/react";
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 import { flowEdges, flowNodes, readingOrder } from "../model/flow";
+import { folded } from "../model/fold";
 import type { Kinds } from "../model/kinds";
 import { arranged } from "../model/layout";
 import type { Workflow } from "../model/workflow";
@@ -15,6 +16,8 @@ interface Props {
   /** The id of the chosen node. */
   selected?: string;
   onSelect?: (id: string) => void;
+  /** Show another round of a loop. */
+  onRound?: (id: string, round: number) => void;
   label?: string;
 }
 
@@ -36,23 +39,39 @@ function Shown({
   states,
   selected,
   onSelect,
+  onRound,
   label = "Graph",
   kinds,
 }: Props & { kinds: Kinds }) {
   const placed = useMemo(() => arranged(workflow, kinds, ROOM), [workflow, kinds]);
   const bare = useMemo(() => flowNodes(placed, kinds), [placed, kinds]);
-  const nodes = useMemo(
-    () => bare.map((node) => (node.id === selected ? { ...node, selected: true } : node)),
-    [bare, selected],
+  const [frames, setFrames] = useState<ReadonlySet<string>>(new Set());
+  const drawn = useMemo(
+    () => folded(bare, flowEdges(placed, kinds), frames),
+    [bare, placed, kinds, frames],
   );
-  const edges = useMemo(() => flowEdges(placed, kinds), [placed, kinds]);
-  const order = useMemo(() => readingOrder(placed, kinds), [placed, kinds]);
-  const facts = useMemo(() => ({ states, canEdit: false }), [states]);
+  const nodes = useMemo(
+    () => drawn.nodes.map((node) => (node.id === selected ? { ...node, selected: true } : node)),
+    [drawn, selected],
+  );
+  const order = useMemo(() => {
+    const shown = new Set(drawn.nodes.map((node) => node.id));
+    return readingOrder(placed, kinds).filter((id) => shown.has(id));
+  }, [placed, kinds, drawn]);
+  const facts = useMemo(() => {
+    const onFold = (id: string) =>
+      setFrames((now) => {
+        const next = new Set(now);
+        if (!next.delete(id)) next.add(id);
+        return next;
+      });
+    return { states, canEdit: false, onRound, onFold };
+  }, [states, onRound]);
   return (
     <GraphView
       label={label}
       nodes={nodes}
-      edges={edges}
+      edges={drawn.edges}
       order={order}
       facts={facts}
       nodesDraggable={false}

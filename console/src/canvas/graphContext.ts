@@ -9,6 +9,8 @@ export interface NodeState {
   state: string;
   /** Of a loop: its rounds so far. */
   rounds?: Round[];
+  /** Of a loop: the round that the nodes inside show, from 1. */
+  round?: number;
   /** A short text beside the state: a duration, a cost. */
   detail?: string;
 }
@@ -22,6 +24,10 @@ export interface GraphFacts {
   /** The one node that the Tab key reaches. */
   current: PerNode<boolean>;
   canEdit: boolean;
+  /** Show another round of a loop; without it rounds cannot be chosen. */
+  onRound?: (id: string, round: number) => void;
+  /** Fold a frame or open it; without it frames cannot be folded. */
+  onFold?: (id: string) => void;
 }
 
 export const GraphContext = createContext<GraphFacts>({

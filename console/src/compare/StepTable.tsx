@@ -37,25 +37,29 @@ export function StepTable({ rows, first, selected, onSelect }: Props) {
           const row = rows[place.index];
           if (!row) return null;
           return (
-            <button
+            <div
               key={row.path}
-              type="button"
               className={css.step}
-              aria-label={`${row.path}, ${row.difference || "the same"}`}
-              aria-current={row.path === selected ? "true" : undefined}
               data-first={row.path === first || undefined}
               data-differs={row.difference ? true : undefined}
               style={{ transform: `translateY(${place.start}px)` }}
-              onClick={() => onSelect(row.path)}
             >
-              <code className={css.path}>{safeText(row.path)}</code>
+              <button
+                type="button"
+                className={css.path}
+                aria-label={`${safeText(row.path)}, ${safeText(row.difference || "the same")}`}
+                aria-current={row.path === selected ? "true" : undefined}
+                onClick={() => onSelect(row.path)}
+              >
+                {safeText(row.path)}
+              </button>
               <Half step={row.a} />
               <Half step={row.b} />
               <span className={css.difference}>
                 {row.path === first && <strong>first divergence: </strong>}
                 {safeText(row.difference)}
               </span>
-            </button>
+            </div>
           );
         })}
       </div>

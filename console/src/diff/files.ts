@@ -3,18 +3,18 @@ import type { ChangeList, FileChange } from "../api/generated";
 
 export interface ChangedFile extends FileChange {
   directory: string;
-  /** Why it is protected; empty for most files. */
+  /** Why it is applied only if it is allowed: protected, or with a secret; empty for most files. */
   protectedBy: string;
   /** Distinguishes equal paths in several directories. */
   key: string;
 }
 
 export function changedFiles(changes: ChangeList): ChangedFile[] {
-  const files = changes.directories.flatMap(({ directory, files, protected: guarded }) =>
+  const files = changes.directories.flatMap(({ directory, files, protected: guarded, secrets }) =>
     files.map((file) => ({
       ...file,
       directory,
-      protectedBy: guarded[file.path] ?? "",
+      protectedBy: guarded[file.path] ?? secretWords(secrets[file.path]),
       key: changes.directories.length > 1 ? `${directory}:${file.path}` : file.path,
     })),
   );
@@ -25,6 +25,10 @@ export function changedFiles(changes: ChangeList): ChangedFile[] {
       folderOf(a.path).localeCompare(folderOf(b.path)) ||
       a.path.localeCompare(b.path),
   );
+}
+
+function secretWords(kinds: readonly string[] | undefined): string {
+  return kinds?.length ? `holds a secret: ${kinds.join(", ")}` : "";
 }
 
 /** Files of the directory itself come first. */

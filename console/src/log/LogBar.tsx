@@ -71,7 +71,7 @@ export function LogBar(props: Props) {
           { label: "Download raw", onSelect: props.download },
         ]}
       >
-        View
+        Options
       </Menu>
     </div>
   );

@@ -34,6 +34,8 @@ export interface Row {
 
 const LONGEST = 1_000;
 const CALL = /^\[(?:tool|subagent): ([^\]]*)\] ?/;
+/** What infloop says itself among the calls: `[worktree] /path`. */
+const NOTICE = /^\[(?!tool\b|subagent\b)([a-z]+)\] ?/;
 const RESULT = /^\[(?:tool|subagent) result\] ?/;
 
 export class RowFold {
@@ -96,6 +98,13 @@ export class RowFold {
   private addTool(message: StdoutChunk): void {
     const path = message.stepPath ?? "";
     const field = message.tool;
+    const notice = field ? null : NOTICE.exec(message.line);
+    if (notice) {
+      const said = message.line.slice(notice[0].length).trimEnd();
+      const text = `${notice[1]}: ${said}`;
+      this.push(message, "event", text).event = { sign: "·", text, tone: "off" };
+      return;
+    }
     const named = CALL.exec(message.line);
     const isResult = field ? field.phase === "end" : RESULT.test(message.line);
     const key = field ? `${path} ${field.id}` : `${path} `;

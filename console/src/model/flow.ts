@@ -6,6 +6,7 @@ import {
   handleOf,
   type Point,
   placedById,
+  type Size,
   type Workflow,
   type WorkflowEdge,
   type WorkflowNode,
@@ -20,6 +21,7 @@ export interface FlowData extends Record<string, unknown> {
   hasError: boolean;
   isFrame: boolean;
   isEmpty: boolean;
+  isFolded?: boolean;
 }
 
 export interface FlowNode {
@@ -31,6 +33,8 @@ export interface FlowNode {
   parentId?: string;
   data: FlowData;
   selected?: boolean;
+  zIndex?: number;
+  measured?: Size;
 }
 
 export interface FlowEdge {

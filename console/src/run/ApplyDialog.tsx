@@ -65,7 +65,7 @@ export function ApplyDialog({ runId, onClose }: { runId: string; onClose: () => 
       {result && <Outcome result={result} />}
       {guarded.length > 0 && (
         <section className={css.part}>
-          <h3>▲ Protected: other programs act on these files. Allow each one to apply it.</h3>
+          <h3>▲ Protected: look at these files first. Each is applied only if you allow it.</h3>
           {guarded.map((file) => (
             <label key={file.key} className={css.choice}>
               <input

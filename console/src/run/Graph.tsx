@@ -1,4 +1,4 @@
-import { lazy, Suspense, useEffect, useMemo } from "react";
+import { lazy, Suspense, useCallback, useEffect, useMemo, useRef } from "react";
 import { useApi } from "../api/query";
 import type { NodeState } from "../canvas/graphContext";
 import { NodeValues } from "../canvas/perNode";
@@ -34,6 +34,12 @@ export function Graph({ runId, steps, tree, selected, onSelect }: Props) {
     [states, steps, tree, selected],
   );
   const shown = useMemo(() => visits(steps, selected), [steps, selected]);
+  const latest = useRef({ shown, onSelect });
+  latest.current = { shown, onSelect };
+  const onRound = useCallback((id: string, round: number) => {
+    const path = latest.current.shown.get(id)?.path;
+    if (path) latest.current.onSelect(`${path}[${round}]`);
+  }, []);
   const chosen = steps.find((step) => step.path === selected)?.nodeId;
   if (own.error) return <Failure error={own.error} />;
   return (
@@ -48,6 +54,7 @@ export function Graph({ runId, steps, tree, selected, onSelect }: Props) {
               const path = shown.get(id)?.path;
               if (path) onSelect(path);
             }}
+            onRound={onRound}
           />
         )}
       </Suspense>

@@ -1,5 +1,6 @@
-import { useMemo, useState } from "react";
+import { useState } from "react";
 import { call } from "../api/client";
+import type { RewoundSteps } from "../api/generated";
 import { useApi } from "../api/query";
 import { Counts } from "../diff/FileList";
 import { Button } from "../ui/Button/Button";
@@ -9,26 +10,23 @@ import { plural } from "../ui/format";
 import { Scroll } from "../ui/Scroll/Scroll";
 import { safeText } from "../ui/safeText";
 import css from "./Dialogs.module.css";
-import { restoredFiles, rewindSteps } from "./rewind";
-import type { Step } from "./steps";
+import { restoredFiles } from "./rewind";
 
 interface Props {
   runId: string;
   to: string;
-  steps: readonly Step[];
   onClose: () => void;
   onStarted: (runId: string) => void;
 }
 
 /** Shows what a rewind keeps, runs again and restores, before it is done. */
-export function RewindDialog({ runId, to, steps, onClose, onStarted }: Props) {
+export function RewindDialog({ runId, to, onClose, onStarted }: Props) {
   const [error, setError] = useState<unknown>(null);
   const [isBusy, setBusy] = useState(false);
   const [current, setCurrent] = useState(false);
   const path = { run_id: runId };
   const fresh = { staleTime: 0, gcTime: 0 };
   const plan = useApi("GET /api/runs/{run_id}/rewind", { path, query: { step: to } }, fresh);
-  const { kept, again } = useMemo(() => rewindSteps(steps, to), [steps, to]);
   const files = plan.data ? restoredFiles(plan.data) : 0;
   const rewind = async () => {
     setBusy(true);
@@ -61,10 +59,12 @@ export function RewindDialog({ runId, to, steps, onClose, onStarted }: Props) {
       </p>
       {plan.error && <Failure error={plan.error} />}
       {error !== null && <Failure error={error} />}
-      <div className={css.columns}>
-        <Paths title={`Kept: ${plural(kept.length, "step")}`} steps={kept} />
-        <Paths title={`Run again: ${plural(again.length, "step")}`} steps={again} />
-      </div>
+      {plan.data && (
+        <div className={css.columns}>
+          <Paths title="Kept" steps={plan.data.kept} />
+          <Paths title="Run again" steps={plan.data.again} />
+        </div>
+      )}
       {plan.data?.directories.map(({ directory, files: changed }) => (
         <section key={directory} className={css.part}>
           <h3>
@@ -104,18 +104,22 @@ export function RewindDialog({ runId, to, steps, onClose, onStarted }: Props) {
   );
 }
 
-function Paths({ title, steps }: { title: string; steps: readonly Step[] }) {
+function Paths({ title, steps }: { title: string; steps: RewoundSteps }) {
+  const hidden = steps.count - steps.paths.length;
   return (
     <section className={css.part}>
-      <h3>{title}</h3>
+      <h3>
+        {title}: {plural(steps.count, "step")}
+      </h3>
       <Scroll className={css.paths}>
         <ol>
-          {steps.map((step) => (
-            <li key={step.seq}>
-              <code>{safeText(step.path)}</code>
+          {steps.paths.map((path) => (
+            <li key={path}>
+              <code>{safeText(path)}</code>
             </li>
           ))}
         </ol>
+        {hidden > 0 && <p className="quiet">and {hidden} more</p>}
       </Scroll>
     </section>
   );

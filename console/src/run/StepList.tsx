@@ -117,19 +117,21 @@ const StepRow = memo(function StepRow(props: RowProps) {
         title={safeText(item.step?.error || item.path)}
         onClick={() => onSelect(item.path)}
       >
-        <StateMark state={state} short />
-        <span className={css.label}>{label}</span>
-        {rounds.length > 0 && <Tally rounds={rounds.map(outcomeOf)} shown={10} />}
-        <span className={css.figures}>
-          {totals.hasChanges && (
-            <span className={css.changes}>
-              +{totals.insertions}−{totals.deletions}
-            </span>
-          )}
-          {totals.costUsd !== null && <span>{money(totals.costUsd)}</span>}
-          <span>{duration(totals.endedAt - totals.startedAt)}</span>
+        <span aria-hidden="true">
+          <StateMark state={state} short />
         </span>
+        <span className={css.label}>{label}</span>
       </button>
+      {rounds.length > 0 && <Tally rounds={rounds.map(outcomeOf)} shown={10} />}
+      <span className={css.figures}>
+        {totals.hasChanges && (
+          <span className={css.changes}>
+            +{totals.insertions}−{totals.deletions}
+          </span>
+        )}
+        {totals.costUsd !== null && <span>{money(totals.costUsd)}</span>}
+        <span>{duration(totals.endedAt - totals.startedAt)}</span>
+      </span>
     </div>
   );
 });

@@ -30,7 +30,8 @@ export function nodeStates(
   };
   tree.forEach(note);
   const states = new Map<string, NodeState>();
-  for (const [id, step] of visits(steps, selected)) {
+  const chosen = visits(steps, selected);
+  for (const [id, step] of chosen) {
     const item = items.get(step.path);
     const rounds = item ? roundsOf(item).map(outcomeOf) : [];
     const took = step.durationMs === null ? "" : duration(step.durationMs);
@@ -38,10 +39,17 @@ export function nodeStates(
     states.set(id, {
       state: step.state,
       detail: [took, cost].filter(Boolean).join(" "),
-      ...(rounds.length ? { rounds } : {}),
+      ...(rounds.length ? { rounds, round: shownRound(step.path, selected, chosen) } : {}),
     });
   }
   return states;
+}
+
+/** The round of a loop that its nodes show: the selected one, else that of what was chosen. */
+function shownRound(loop: string, selected: string, chosen: ReadonlyMap<string, Step>): number {
+  const inside = [selected, ...[...chosen.values()].map((step) => step.path)];
+  const within = inside.find((path) => path.startsWith(`${loop}[`)) ?? "";
+  return Number.parseInt(within.slice(loop.length + 1), 10) || 1;
 }
 
 /** The rounds and branches around a path, and the path itself if it is one. */

@@ -3,12 +3,9 @@ import { lanesOf, ticksOf } from "../timeline/lanes";
 import { visits } from "./graphStates";
 import { NOTHING_OPENED, outline } from "./outline";
 import { isWithin } from "./paths";
-import { rewindSteps } from "./rewind";
 import { loop, step } from "./steps.test-data";
 import { outcomeOf, roundsOf, totalsOf, treeOf } from "./tree";
 import { nextFailure, otherRound } from "./walk";
-
-const paths = (steps: { path: string }[]) => steps.map((each) => each.path);
 
 test("steps become a tree of loops, rounds, branches and calls", () => {
   const [first, fix, both, call] = treeOf([
@@ -71,13 +68,6 @@ test("keys go to the same step of another round, and from failure to failure", (
   expect(nextFailure(steps, "")).toBe("fix[1]/check");
   expect(nextFailure(steps, "fix[1]/check")).toBe("fix[3]/check");
   expect(nextFailure(steps, "fix[3]/check")).toBe("fix[1]/check");
-});
-
-test("a rewind keeps what ended before its step and runs the rest again", () => {
-  const steps = [step("a"), ...loop("fix", 2), step("z")];
-  const { kept, again } = rewindSteps(steps, "fix[2]");
-  expect(paths(kept)).toEqual(["a", "fix[1]/agent", "fix[1]/check"]);
-  expect(paths(again)).toEqual(["fix[2]/agent", "fix[2]/check", "z"]);
 });
 
 test("a graph shows the chosen round, else what runs, else what failed", () => {

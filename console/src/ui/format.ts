@@ -47,9 +47,9 @@ export function dateTime(time: number): string {
   return `${day(time)} ${clock(time)}`;
 }
 
-/** The part of a run's id that people use. */
+/** The part of a run's id that people use: as much as the command line shows and takes. */
 export function shortId(runId: string): string {
-  return runId.length > 8 ? runId.slice(-6) : runId;
+  return runId.slice(0, 8);
 }
 
 export function plural(count: number, one: string, many = `${one}s`): string {

@@ -10,7 +10,7 @@ providers     finds a provider by its id
 interpreters  finds the programs that run scripts
 runs          opens what drives runs
 use_cases     opens the application layer
-server        opens what `infloop serve` and `infloop mcp` need
+server        opens what `infloop serve`, `infloop worker` and `infloop mcp` need
 dev           opens a development loop
 
 A part is imported when one of its names is first used: a command that lists runs does not wait for
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
         started_in,
     )
     from infloop.app.sandbox import with_some_isolation
-    from infloop.app.server import Server, open_mcp, open_server, server_exposure
+    from infloop.app.server import Server, open_mcp, open_server, open_worker, server_exposure
+    from infloop.app.storage import move_store
     from infloop.app.use_cases import open_application, open_files
     from infloop.lowlevel.own_ports import OwnPorts
 
@@ -44,12 +45,14 @@ __all__ = [
     "Server",
     "ignores_hangup",
     "load_dev_file",
+    "move_store",
     "no_colour",
     "open_application",
     "open_dev",
     "open_files",
     "open_mcp",
     "open_server",
+    "open_worker",
     "run_async",
     "run_detached",
     "server_exposure",
@@ -67,7 +70,11 @@ _PARTS = {
         *("settings", "settings_or_defaults", "started_in"),
     ),
     "infloop.app.sandbox": ("with_some_isolation",),
-    "infloop.app.server": ("Server", "open_mcp", "open_server", "server_exposure"),
+    "infloop.app.server": (
+        *("Server", "open_mcp", "open_server"),
+        *("open_worker", "server_exposure"),
+    ),
+    "infloop.app.storage": ("move_store",),
     "infloop.app.use_cases": ("open_application", "open_files"),
     "infloop.lowlevel.own_ports": ("OwnPorts",),
 }

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from infloop.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from infloop.catalog import ProviderFiles, WorkflowCatalog
     from infloop.catalog.lookup import CatalogLookup
+    from infloop.model.provider import Provider as Manifest
+    from infloop.model.values import JsonObject
     from infloop.runtime.runs.definitions import PreparedDefinition
 
 
@@ -53,14 +55,30 @@ def known_providers(chosen: Settings) -> list[str]:
     return list(dict.fromkeys(name for folder in provider_folders(chosen) for name in folder.ids()))
 
 
+def manifest_of(folders: Sequence[ProviderFiles], provider_id: str) -> Manifest | None:
+    for folder in folders:
+        found = folder.find(provider_id)
+        if found is not None:
+            return found
+    return None
+
+
+def _portable_manifests(folders: Sequence[ProviderFiles], named: set[str]) -> dict[str, JsonObject]:
+    """Return the operator's manifests with these ids that hold no secret."""
+    found = (manifest_of(folders, name) for name in sorted(named))
+    return {each.id: each.to_json() for each in found if each is not None and each.is_portable}
+
+
 def definition_loader(chosen: Settings) -> Callable[[str], Awaitable[PreparedDefinition]]:
     """Return a function that loads a workflow by its id; it is read again when files change."""
     from infloop.catalog.files import file_stats, folder_state
     from infloop.catalog.workflows import FILE_SUFFIXES
     from infloop.engine.graph import Definition
+    from infloop.model.references import provider_ids
     from infloop.runtime.runs.definitions import prepare
 
     catalog, folders = workflow_catalog(chosen), provider_folders(chosen)
+    # The last folder is on every machine: it comes with infloop.
     # By id: the state of the folders, that of the files which the workflows name, and the result.
     cache: dict[str, tuple[object, dict[str, object], PreparedDefinition]] = {}
 
@@ -69,7 +87,9 @@ def definition_loader(chosen: Settings) -> Callable[[str], Awaitable[PreparedDef
     ) -> tuple[dict[str, object], PreparedDefinition]:
         bundle = catalog.load_bundle(workflow_id, known_providers=known)
         named: dict[str, object] = {str(path): file_stats(str(path)) for path in bundle.files}
-        return named, prepare(Definition(bundle.root.id, bundle.plain()))
+        plain = bundle.plain()
+        carried = _portable_manifests(folders[:-1], provider_ids(plain))
+        return named, prepare(Definition(bundle.root.id, plain, carried))
 
     def is_current(named: dict[str, object]) -> bool:
         return all(file_stats(path) == before for path, before in named.items())
@@ -79,7 +99,8 @@ def definition_loader(chosen: Settings) -> Callable[[str], Awaitable[PreparedDef
         known = frozenset(name for folder in folders for name in folder.ids())
         user = folder_state(catalog.user_dir, FILE_SUFFIXES)
         library = folder_state(catalog.library_dir, FILE_SUFFIXES)
-        state = user, library, known
+        manifests = tuple(folder.state for folder in folders[:-1])
+        state = user, library, known, manifests
         cached = cache.get(workflow_id)
         if cached is None or cached[0] != state or None in state or not is_current(cached[1]):
             cached = state, *await asyncio.to_thread(read, workflow_id, known)

@@ -21,6 +21,8 @@ from infloop.settings import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
+    from infloop.workspace.git.remote import Credentials
+
 Result = TypeVar("Result")
 # The kernel's masks have a bit for each signal; SIGHUP is the first.
 _HANGUP_BIT = 1
@@ -99,6 +101,28 @@ def git_environment() -> dict[str, str]:
         "HOME": str(home_directory()),
         **{k: v for k, v in os.environ.items() if k in named or k.startswith("GIT_CONFIG")},
     }
+
+
+def git_credentials(chosen: Settings) -> Credentials:
+    """Return what our git may authenticate with when it fetches repositories."""
+    from infloop.workspace.git.remote import Credentials
+
+    agent = os.environ.get("SSH_AUTH_SOCK", "")
+    return Credentials(agent, chosen.repository_credential_helper, str(home_directory()))
+
+
+def repository_prefixes(chosen: Settings) -> tuple[str, ...]:
+    """Return the beginnings of addresses that workflows may name, or raise SettingsError."""
+    from infloop.model.repository_address import is_prefix
+
+    found = by_commas(chosen.repositories)
+    for each in found:
+        if not is_prefix(each):
+            raise SettingsError(
+                "INFLOOP_REPOSITORIES has an entry that begins no address of a repository: write "
+                "https://host/path, ssh://user@host/path or the full path of a directory"
+            )
+    return found
 
 
 def home_of(user: tuple[int, int] | None) -> Path:

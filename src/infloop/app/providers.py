@@ -6,19 +6,19 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infloop.app.catalogs import known_providers, provider_folders
+from infloop.app.catalogs import known_providers, manifest_of, provider_folders
 from infloop.app.process import child_source_environment, home_of
 from infloop.errors import StepError
 from infloop.policy.environment import child_environment
 from infloop.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from infloop.app.sandbox import OpenedSandbox
-    from infloop.catalog import ProviderFiles
     from infloop.model.provider import ProgramProvider
     from infloop.model.provider import Provider as Manifest
+    from infloop.model.values import JsonObject
     from infloop.providers.base import Provider
     from infloop.providers.context import AgentServices, ProviderEnvironment
     from infloop.runtime.confinement.fence import Credential, ExtraAccess
@@ -35,7 +35,8 @@ def provider_finder(
 ) -> Callable[[str, StepServices], Provider]:
     """Return the function that finds a provider by its id; a changed manifest counts at once.
 
-    Children run as the user of the sandbox, if it has one.
+    A manifest of this machine counts before the one that a run carries. Children run as the user of
+    the sandbox, if it has one.
     """
     from infloop.providers.context import ProviderContext
     from infloop.providers.transports import make_provider
@@ -51,7 +52,7 @@ def provider_finder(
         return _agent_services(chosen, opened, environment, step)
 
     def find(provider_id: str, step: StepServices) -> Provider:
-        manifest = manifest_of(folders, provider_id)
+        manifest = manifest_of(folders, provider_id) or _carried(step.manifests, provider_id)
         if manifest is None:
             raise StepError(
                 f"unknown provider {provider_id!r}; known are: "
@@ -165,9 +166,11 @@ def _credential(manifest: ProgramProvider) -> Credential | None:
     )
 
 
-def manifest_of(folders: Sequence[ProviderFiles], provider_id: str) -> Manifest | None:
-    for folder in folders:
-        found = folder.find(provider_id)
-        if found is not None:
-            return found
-    return None
+def _carried(manifests: Mapping[str, JsonObject], provider_id: str) -> Manifest | None:
+    """Return the manifest that a run brought with it, if it is valid here."""
+    from infloop.model.provider import parse_provider
+    from infloop.model.values import compact_json
+
+    carried = manifests.get(provider_id)
+    found = parse_provider(compact_json(carried).encode())[0] if carried else None
+    return found if found is not None and found.id == provider_id else None

@@ -13,17 +13,19 @@ from infloop.app.interpreters import find_interpreters
 from infloop.app.process import (
     by_commas,
     child_source_environment,
+    git_credentials,
     git_environment,
     home_of,
+    repository_prefixes,
 )
 from infloop.app.providers import provider_finder
 from infloop.app.sandbox import OpenedSandbox, children_user, open_sandbox
 from infloop.app.storage import SESSIONS_DIR, open_audit, open_store, token_file
-from infloop.errors import StepError, StoreError
+from infloop.errors import SettingsError, StepError, StoreError
 from infloop.model.events import RunBudget
 from infloop.policy.environment import ChildEnvironment, parse_passthrough
 from infloop.policy.spending import Budget
-from infloop.settings import SECRETS, Settings, home_directory
+from infloop.settings import SECRETS, Settings, home_directory, password_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -34,17 +36,22 @@ if TYPE_CHECKING:
     from infloop.policy.leaks.known import Secret
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.notifications import Deliver
+    from infloop.runtime.runs.dispatch import Capacity
     from infloop.runtime.runs.redaction import Redactor
     from infloop.runtime.runs.service import RunService
     from infloop.runtime.workspaces import Workspaces
     from infloop.sandbox.base import Sandbox
     from infloop.store.audit.log import AuditLog
+    from infloop.store.interfaces.liveness import ProcessKind
     from infloop.store.interfaces.store import Store
 
 
 @asynccontextmanager
 async def open_service(
-    chosen: Settings, audit: AuditLog | None = None, opened_store: Store | None = None
+    chosen: Settings,
+    audit: AuditLog | None = None,
+    opened_store: Store | None = None,
+    kind: ProcessKind = "run",
 ) -> AsyncIterator[RunService]:
     """Open everything that is needed to drive runs, and close it again.
 
@@ -56,6 +63,7 @@ async def open_service(
     from infloop.runtime.confinement.homes import Homes
     from infloop.runtime.confinement.programs import confined_in
     from infloop.runtime.runs.dependencies import RunDependencies
+    from infloop.runtime.runs.dispatch import Capacity
     from infloop.runtime.runs.markers import RunMarkers
     from infloop.runtime.runs.service import RunService
     from infloop.runtime.workspaces import Workspaces
@@ -87,8 +95,13 @@ async def open_service(
             user=user,
             shortage=reserve.shortage,
             git_environment=git_environment(),
+            repositories=repository_prefixes(chosen),
+            credentials=git_credentials(chosen),
         )
-        instance = await store.liveness.register()
+        takes = capacity_of(chosen) if kind != "run" else Capacity(0)
+        instance = await store.liveness.register(
+            kind, labels=sorted(takes.labels), capacity=takes.runs
+        )
         records = ChildRecords(chosen.data_dir / "pids", instance.id)
         markers = RunMarkers(chosen.data_dir / "active-runs", instance.row)
         try:
@@ -149,6 +162,18 @@ def _notify(chosen: Settings, sandbox: Sandbox, env: dict[str, str]) -> tuple[De
     return tuple(made)
 
 
+def capacity_of(chosen: Settings) -> Capacity:
+    """Return which queued runs this process takes, and how many; SettingsError for bad labels."""
+    from infloop.model.texts import LABEL_RULE, is_label
+    from infloop.runtime.runs.dispatch import Capacity
+
+    labels = by_commas(chosen.worker_labels)
+    for label in labels:
+        if not is_label(label):
+            raise SettingsError(f"{label!r} is not a label; {LABEL_RULE}")
+    return Capacity(chosen.max_concurrent_runs, chosen.queue_limit, frozenset(labels))
+
+
 def total_budget(chosen: Settings) -> Budget:
     return Budget(
         chosen.max_total_cost_usd,
@@ -192,6 +217,7 @@ def known_secrets(chosen: Settings) -> Callable[[], list[Secret]]:
                 yield Secret("server", read_secret(file) or "")
 
     own = [Secret(f"setting:{name}", getattr(chosen, name)) for name in SECRETS]
+    own += [Secret("setting:database", part) for part in password_of(chosen.database)]
     folders = provider_folders(chosen)[:-1]  # the last is shipped with infloop: no secrets
     filed = FileSecrets(triggers, folders, os.environ)
 
@@ -246,6 +272,8 @@ async def open_workspaces(chosen: Settings) -> AsyncIterator[Workspaces]:
             confine=confined_in(_open_when_needed(chosen, stack)),
             user=user,
             git_environment=git_environment(),
+            repositories=repository_prefixes(chosen),
+            credentials=git_credentials(chosen),
         )
         stack.callback(workspaces.close)
         yield workspaces

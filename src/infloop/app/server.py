@@ -1,4 +1,4 @@
-"""Opens what `infloop serve` and `infloop mcp` need."""
+"""Opens what `infloop serve`, `infloop worker` and `infloop mcp` need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from infloop.app.catalogs import definition_loader
 from infloop.app.process import by_commas
-from infloop.app.runs import open_service
+from infloop.app.runs import capacity_of, open_service
 from infloop.app.storage import SESSIONS_DIR, open_audit, open_store, token_file
 from infloop.app.use_cases import driving_resources
 from infloop.settings import AUTO_TOKEN
@@ -66,6 +66,7 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
     from infloop.application.sessions import Sessions
     from infloop.application.trigger_firing import TriggerFiring
     from infloop.daemon.own_writes import OwnWritesTracker
+    from infloop.daemon.recovery import Recovery
     from infloop.daemon.service import Daemon, TriggerLoops
     from infloop.mcp_server.dependencies import McpDependencies
     from infloop.mcp_server.http import McpAddress
@@ -84,7 +85,7 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
     async with (
         open_audit(chosen) as audit,
         open_store(chosen) as store,
-        open_service(chosen, audit, store) as service,
+        open_service(chosen, audit, store, "serve") as service,
         AsyncExitStack() as stack,
     ):
         owners = stack.enter_context(closing(SocketOwners()))
@@ -124,7 +125,9 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
         yield Server(
             answers=create_app(web, api),
             web=web,
-            daemon=Daemon(service, dispatcher, TriggerLoops(firing, sources)),
+            daemon=Daemon(
+                service, dispatcher, TriggerLoops(firing, sources), Recovery(service, dispatcher)
+            ),
             application=application,
             service=service,
             dispatcher=dispatcher,
@@ -144,11 +147,18 @@ def _dispatcher(
     *,
     own_only: bool = False,
 ) -> Dispatcher:
-    from infloop.runtime.runs.dispatch import Capacity, Dispatcher
+    from infloop.runtime.runs.dispatch import Dispatcher
 
-    capacity = Capacity(chosen.max_concurrent_runs, chosen.queue_limit)
-    load = definition_loader(chosen)
-    return Dispatcher(service, store.queue, clock, audit, load, capacity, own_only=own_only)
+    return Dispatcher(
+        service,
+        store.queue,
+        clock,
+        audit,
+        definition_loader(chosen),
+        capacity_of(chosen),
+        own_only=own_only,
+        workdir=str(Path.cwd()),
+    )
 
 
 def _mcp_caller(scope: Scope) -> Caller:
@@ -179,12 +189,42 @@ async def open_mcp(chosen: Settings) -> AsyncIterator[McpProcess]:
     async with (
         open_audit(chosen) as audit,
         open_store(chosen) as store,
-        open_service(chosen, audit, store) as service,
+        open_service(chosen, audit, store, "mcp") as service,
     ):
         dispatcher = _dispatcher(chosen, service, store, audit, clock, own_only=True)
         resources = driving_resources(chosen, service, store, audit, clock, dispatcher)
         tools = McpDependencies(Application(resources))
         yield McpProcess(tools, Daemon(service, dispatcher))
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """What `infloop worker` is made of: the daemon, and the use cases that it recovers with."""
+
+    application: Application
+    daemon: Daemon
+    service: RunService
+
+
+@asynccontextmanager
+async def open_worker(chosen: Settings) -> AsyncIterator[Worker]:
+    """Open everything that `infloop worker` needs: it drives queued runs, and listens nowhere."""
+    from infloop.application.application import Application
+    from infloop.daemon.recovery import Recovery
+    from infloop.daemon.service import Daemon
+    from infloop.runtime.clock import SystemClock
+
+    clock = SystemClock()
+    async with (
+        open_audit(chosen) as audit,
+        open_store(chosen) as store,
+        open_service(chosen, audit, store, "worker") as service,
+    ):
+        dispatcher = _dispatcher(chosen, service, store, audit, clock)
+        application = Application(
+            driving_resources(chosen, service, store, audit, clock, dispatcher)
+        )
+        daemon = Daemon(service, dispatcher, recovery=Recovery(service, dispatcher))
+        yield Worker(application, daemon, service)
 
 
 def with_token(chosen: Settings) -> Settings:

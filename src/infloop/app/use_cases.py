@@ -21,7 +21,7 @@ from infloop.app.runs import (
     total_budget,
 )
 from infloop.app.sandbox import confinement_here, version_of
-from infloop.app.storage import audit_dir, make_audit, open_store
+from infloop.app.storage import audit_dir, make_audit, open_store, why_no_store
 from infloop.settings import Settings, home_directory, shown_settings
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ async def open_files(chosen: Settings, config_error: str = "") -> AsyncIterator[
                 agent_config=chosen.agent_config,
                 is_set=_is_set,
                 settings=partial(shown_settings, chosen),
+                store_error=partial(why_no_store, chosen),
                 config_error=config_error,
                 build=partial(build_python_file, chosen),
                 machine=ThisMachine(chosen),
@@ -136,6 +137,7 @@ async def open_application(chosen: Settings) -> AsyncIterator[Application]:
                 agent_config=chosen.agent_config,
                 is_set=_is_set,
                 settings=partial(shown_settings, chosen),
+                store_error=partial(why_no_store, chosen),
             )
         )
 
@@ -216,6 +218,7 @@ def driving_resources(
         agent_config=chosen.agent_config,
         is_set=_is_set,
         settings=partial(shown_settings, chosen),
+        store_error=partial(why_no_store, chosen),
     )
 
 

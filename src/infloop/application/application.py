@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from infloop.application.runs.records import RunRecords
     from infloop.application.runs.worktrees import Worktrees
     from infloop.application.triggers import Triggers
+    from infloop.application.workers import Workers
     from infloop.application.workflow_drafts import WorkflowDrafts
     from infloop.application.workflow_overview import WorkflowOverview
     from infloop.application.workflows import Workflows
@@ -75,6 +76,10 @@ class FileApplication:
     def config_error(self) -> str:
         """Why the settings could not be read and are the defaults; empty if they were."""
         return self._file_resources.config_error
+
+    async def store_error(self) -> str:
+        """Return why runs cannot be stored; empty if they can."""
+        return await self._file_resources.store_error()
 
     def is_set(self, variable: str) -> bool:
         """Tell whether a variable has a value."""
@@ -249,6 +254,12 @@ class Application(FileApplication):
         from infloop.application.runs.worktrees import Worktrees
 
         return Worktrees(self._resources)
+
+    @cached_property
+    def workers(self) -> Workers:
+        from infloop.application.workers import Workers
+
+        return Workers(self._resources)
 
     @cached_property
     def health(self) -> HealthChecks:

@@ -24,7 +24,7 @@ from infloop.sandbox.levels.keeper_sandbox import SandboxOptions
 from infloop.sandbox.self_check.battery import self_check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from infloop.model.isolation import Level
     from infloop.sandbox.self_check.battery import AttackReport as BatteryReport
@@ -51,23 +51,27 @@ class AttackReport(Model, kw_only=True):
     findings: list[Finding]
 
 
-async def attack_level(level: Level, service_user: str) -> AttackReport:
+async def attack_level(
+    level: Level, service_user: str, on_attempt: Callable[[], None] | None = None
+) -> AttackReport:
     """Run the whole battery at one level; a level that cannot be used here has an error."""
     with sandbox_options(service_user) as options:
         check = await check_level(level, options)
         if not check.holds:
             return AttackReport(level=level, holds=False, error=check.reason, findings=[])
-        return await attack_report(level, options)
+        return await attack_report(level, options, on_attempt)
 
 
-async def attack_report(level: Level, options: SandboxOptions) -> AttackReport:
+async def attack_report(
+    level: Level, options: SandboxOptions, on_attempt: Callable[[], None] | None = None
+) -> AttackReport:
     """Run the whole battery at a level that holds."""
     user = children_user(level, options)
     if level == UNCONFINED and user is None and os.geteuid() == 0:
         user = user_without_rights()  # as root the attempts could do harm
     sandbox = open_level(level, replace(options, user=user))
     try:
-        return _report(await self_check(sandbox, options.scratch, user=user))
+        return _report(await self_check(sandbox, options.scratch, user=user, on_attempt=on_attempt))
     finally:
         await sandbox.close()
 

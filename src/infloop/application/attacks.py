@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Attack(Model, kw_only=True):
     """An attack on one level: `report` once it is done, `error` if it could not be made.
 
-    `attempts` is how many there are in all.
+    `attempts` is how many there are in all, `made` how many have been made.
     """
 
     level: Level
@@ -29,6 +29,7 @@ class Attack(Model, kw_only=True):
     started_at: int
     finished_at: int | None = None
     attempts: int
+    made: int = 0
     report: AttackReport | None = None
     error: str = ""
 
@@ -83,13 +84,18 @@ class Attacks:
     async def _attack(self, attack: Attack) -> None:
         report, error = None, ""
         try:
-            report = await attack_level(attack.level, self._service_user)
+            report = await attack_level(attack.level, self._service_user, self._count)
         except Exception as failure:  # noqa: BLE001  (the edge of a task)
             error = str(failure) or type(failure).__name__
         self._latest = replace(
             attack,
+            made=self._latest.made if self._latest else 0,
             state="failed" if report is None else "done",
             finished_at=self._resources.clock.now_ms(),
             report=report,
             error=error,
         )
+
+    def _count(self) -> None:
+        if self._latest is not None and self._latest.made < self._latest.attempts:
+            self._latest = replace(self._latest, made=self._latest.made + 1)

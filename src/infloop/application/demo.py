@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from importlib import resources
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ TASK = "Make the tests pass. Change one thing at a time."
 CHECK = "python3 -B -m unittest -q"
 AGENT = "scripted"
 WORKFLOW_ID = "fix-tests"
+FOLDER = "infloop-demo"
 NEXT = 'infloop loop "Fix the failing tests" --check "pytest -q"'
 
 
@@ -83,7 +85,7 @@ class Demo:
             request = LoopRequest(task=TASK, check=CHECK, agent=AGENT)
             content = {**self._loops.to_save(request, WORKFLOW_ID), "name": "Fix the tests"}
             await self._workflows.save(json.dumps(content).encode(), caller)
-        project = Path(tempfile.mkdtemp(prefix="infloop-demo-")) / "project"
+        project = await asyncio.to_thread(_free_folder, folders.home)
         await create_project(project)
         return await self._runs.enqueue(WORKFLOW_ID, {}, caller, directory=str(project))
 
@@ -93,6 +95,17 @@ class Demo:
         waiting = (one.run.workflow_id for one in await self._resources.store.queue.entries())
         if WORKFLOW_ID in (*live, *waiting):
             raise Conflict("the demo is running already; wait until it has ended", "demo-running")
+
+
+def _free_folder(home: Path) -> Path:
+    """Return where a project goes that its user will look for: below the home directory. Blocks."""
+    try:
+        (home / FOLDER).mkdir(exist_ok=True)
+        parent = home / FOLDER
+    except OSError:  # a home that cannot be written to, as in some containers
+        parent = Path(tempfile.mkdtemp(prefix="infloop-demo-"))
+    names = (f"{WORKFLOW_ID}-{number}" for number in count(1))
+    return next(parent / name for name in names if not (parent / name).exists())
 
 
 def install_agent(providers: Path) -> None:

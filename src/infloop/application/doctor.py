@@ -114,7 +114,11 @@ async def _checks(
         error("config.parse", broken, fix) if broken else ok("config.parse", "it can be read"),
         *_isolation_checks(str(chosen["isolation"]), isolation, levels, not_covered),
         *check_agent(config, str(chosen["leaks_mode"]), application.is_set),
-        *check_data(Path(str(chosen["data_dir"])), int(str(chosen["min_free_disk_bytes"]))),
+        *check_data(
+            Path(str(chosen["data_dir"])),
+            int(str(chosen["min_free_disk_bytes"])),
+            await application.store_error(),
+        ),
         check_clock(application.clock.now_ms()),
         *check_programs(
             config.agent.browser_cdp_url,

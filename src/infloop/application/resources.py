@@ -91,9 +91,10 @@ class FileResources(msgspec.Struct, frozen=True, kw_only=True):
     or an empty text if it is not installed; `version_of` asks a program for its version.
     `agent_config` has the tables of the settings, and `is_set` tells whether a variable has a
     value; `config_error` says why the settings could not be read and are the defaults.
-    `confinement` finds the level at which children run. `build` builds a workflow file in Python; a
-    server has none, so that nothing there runs such a file. `machine` is what a check looks up:
-    programs, directories. `firing` and `scheduler` exist in a server.
+    `store_error` says why runs cannot be stored. `confinement` finds the level at which children
+    run. `build` builds a workflow file in Python; a server has none, so that nothing there runs
+    such a file. `machine` is what a check looks up: programs, directories. `firing` and `scheduler`
+    exist in a server.
     """
 
     audit: Callable[[], AuditLog]
@@ -108,6 +109,7 @@ class FileResources(msgspec.Struct, frozen=True, kw_only=True):
     settings: Callable[[], JsonObject]
     agent_config: AgentConfig
     is_set: Callable[[str], bool]
+    store_error: Callable[[], Awaitable[str]]
     config_error: str = ""
     build: Callable[[str], Awaitable[Built]] | None = None
     machine: Machine | None = None

@@ -264,6 +264,7 @@ class TriggerFiring:
                 inputs=firing.inputs,
                 cause=firing.cause,
                 workdir=firing.workdir or self.workdir,
+                is_default_workdir=not firing.workdir,
                 correlation_id=correlation_id,
                 trigger_id=firing.trigger_id,
                 workflow_name=firing.workflow_name,

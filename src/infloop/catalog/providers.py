@@ -53,6 +53,11 @@ class ProviderFiles:
         self._refresh()
         return [provider.id for provider in self._loaded[0]]
 
+    @property
+    def state(self) -> FolderState | None:
+        """The folder when it was last read; it changes with every file, and is None without one."""
+        return self._state
+
     def _refresh(self) -> None:
         """Read the files again if one of them changed."""
         # Before reading, so that a change during the read is noticed next time.

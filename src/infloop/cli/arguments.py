@@ -40,6 +40,14 @@ def add_left_out(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_database(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="postgresql://user@host/name; default: INFLOOP_DATABASE, or a file (SQLite)",
+    )
+
+
 def count(text: str) -> int:
     """Parse a number of results."""
     if not text.isdecimal() or not 0 < int(text[:9]) <= MAX_COUNT:

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infloop.model.events import Recorded, RunFinished, RunStarted, StepStarted, TreeSaved
+from infloop.model.events import (
+    WORKSPACE,
+    Recorded,
+    RunFinished,
+    RunStarted,
+    StepStarted,
+    TreeSaved,
+)
 from infloop.watch.own_writes import OwnWrites
 
 if TYPE_CHECKING:
@@ -54,7 +61,7 @@ class OwnWritesTracker:
     def _note_workdir(self, item: Recorded) -> None:
         """Note where a run works; whether a trigger started it is announced after it began."""
         if isinstance(item.event, RunStarted):
-            self._workdirs[item.run_id] = item.event.workdir
+            self._workdirs[item.run_id] = item.event.workdir or WORKSPACE
         elif isinstance(item.event, RunFinished):
             self._workdirs.pop(item.run_id, None)
 
@@ -65,7 +72,7 @@ def _directories(item: Recorded) -> set[str]:
     if isinstance(event, TreeSaved):
         return {event.directory}
     if isinstance(event, RunStarted):
-        return {event.workdir}
+        return {event.workdir or WORKSPACE}
     if not isinstance(event, StepStarted):
         return set()
     command = event.config.get("command")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from infloop.application.trigger_firing import TriggerFiring
+    from infloop.daemon.recovery import Recovery
     from infloop.runtime.runs.dispatch import Dispatcher
     from infloop.runtime.runs.service import RunService
     from infloop.triggers.services import Source
@@ -44,14 +45,23 @@ class TriggerLoops:
 
 
 class Daemon:
-    """Everything that works without a request; `triggers` is None in a process without them."""
+    """Everything that works without a request.
+
+    `triggers` and `recovery` are None in a process that fires no triggers, or that takes over
+    nothing from others.
+    """
 
     def __init__(
-        self, service: RunService, dispatcher: Dispatcher, triggers: TriggerLoops | None = None
+        self,
+        service: RunService,
+        dispatcher: Dispatcher,
+        triggers: TriggerLoops | None = None,
+        recovery: Recovery | None = None,
     ) -> None:
         self._service = service
         self._dispatcher = dispatcher
         self._triggers = triggers
+        self._recovery = recovery
 
     @asynccontextmanager
     async def running(self, reason: str) -> AsyncIterator[None]:
@@ -63,6 +73,8 @@ class Daemon:
             tasks = [group.create_task(self._dispatcher.run())]
             if self._triggers is not None:
                 tasks.append(group.create_task(self._triggers.run()))
+            if self._recovery is not None:
+                tasks.append(group.create_task(self._recovery.run()))
             try:
                 yield
             finally:
@@ -71,3 +83,9 @@ class Daemon:
                     task.cancel()
         await settle_runs(self._service, reason)
         await self._service.settle_audit()
+
+    async def drain(self) -> None:
+        """Start no more runs, and wait for those that are live."""
+        self._dispatcher.close()
+        while live := self._service.live():
+            await asyncio.gather(*map(self._service.wait, live), return_exceptions=True)

@@ -59,13 +59,19 @@ class Program(msgspec.Struct, frozen=True):
 
     root: str
     graphs: Mapping[str, Graph]
+    providers: Mapping[str, JsonObject] = msgspec.field(default_factory=dict)
 
 
-class Definition(msgspec.Struct, frozen=True):
-    """What a run executes: plain JSON, stored under its hash."""
+class Definition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a run executes: plain JSON, stored under its hash.
+
+    `providers` has the manifests of the operator's own providers that its nodes name, for a machine
+    that does not have them.
+    """
 
     root: str
     workflows: dict[str, dict[str, Any]]
+    providers: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return the canonical bytes."""
@@ -80,7 +86,7 @@ def decode_definition(data: bytes) -> Definition:
 def compile_program(definition: Definition) -> Program:
     """Return the compiled definition."""
     graphs = {name: compile_graph(body) for name, body in definition.workflows.items()}
-    return Program(definition.root, graphs)
+    return Program(definition.root, graphs, definition.providers)
 
 
 def compile_graph(workflow: JsonObject) -> Graph:

@@ -67,6 +67,17 @@ class DirectoryId(NamedTuple):
     mounts: str
 
 
+class RepositoryRef(msgspec.Struct, frozen=True, rename="camel"):
+    """A repository and the ref in it with which a run starts."""
+
+    repository: str
+    ref: str
+
+
+WORKSPACE = "workspace:"
+"""The directory of a run's own checkout in events: each machine has it at another path."""
+
+
 class Remark(msgspec.Struct, frozen=True):
     """An event that readers of a run may show and that changes nothing in the run's state."""
 
@@ -77,6 +88,8 @@ class RunStarted(msgspec.Struct, frozen=True, tag="run_started", rename="camel")
     isolation   the level that confines its children
     egress      where they may connect
     directory   the identity of the directory at `workdir`; None in older records
+    workspace   the repository it works in; then `workdir` is empty, and whoever drives the run
+                makes a checkout (`WorkspaceFetched`)
     """
 
     workflow_id: str
@@ -89,6 +102,29 @@ class RunStarted(msgspec.Struct, frozen=True, tag="run_started", rename="camel")
     isolation: str = "host"
     egress: str = "open"
     directory: DirectoryId | None = None
+    workspace: RepositoryRef | None = None
+
+
+class WorkspaceFetched(Remark, frozen=True, tag="workspace_fetched", rename="camel"):
+    """The run has a checkout of its repository at `commit`; `checkout` is its name there."""
+
+    repository: str
+    ref: str
+    commit: str
+    checkout: str
+
+
+class WorkspaceStored(
+    Remark, frozen=True, tag="workspace_stored", rename="camel", omit_defaults=True
+):
+    """The files of the run's checkout are in the store, where every machine finds them.
+
+    `snapshot` is their last state; `ignored` are the paths in it that git ignores, directories with
+    a slash.
+    """
+
+    snapshot: str
+    ignored: tuple[str, ...] = ()
 
 
 class RunResumed(msgspec.Struct, frozen=True, tag="run_resumed", rename="camel"):
@@ -270,6 +306,8 @@ class RunFinished(
 Event: TypeAlias = (
     RunStarted
     | RunResumed
+    | WorkspaceFetched
+    | WorkspaceStored
     | StopRequested
     | BudgetExceeded
     | GuardFailed

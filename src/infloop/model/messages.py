@@ -37,6 +37,14 @@ class RunStarted(_Message, kw_only=True, tag="run_started"):
     egress: str
 
 
+class WorkspaceFetched(_Message, kw_only=True, tag="workspace_fetched"):
+    """The run works in a checkout of a repository at a commit."""
+
+    repository: str
+    ref: str
+    commit: str
+
+
 class RunResumed(_Message, kw_only=True, tag="run_resumed"):
     """A process took the run over."""
 
@@ -164,6 +172,7 @@ class TreeRestored(_Message, kw_only=True, tag="tree_restored"):
 Message: TypeAlias = (
     RunStarted
     | RunResumed
+    | WorkspaceFetched
     | RunFinished
     | RunStopRequested
     | RunBudgetExceeded
@@ -234,6 +243,12 @@ def _messages(event: events.Event | events.Output, place: dict[str, Any]) -> Ite
             if event.error:
                 yield ErrorMessage(**place, message=event.error)
             yield RunFinished(**place, status=event.status, error_message=event.error)
+        case events.WorkspaceFetched():
+            yield WorkspaceFetched(
+                **place, repository=event.repository, ref=event.ref, commit=event.commit
+            )
+        case events.WorkspaceStored():
+            return
         case events.RunResumed():
             yield RunResumed(
                 **place, epoch=event.epoch, isolation=event.isolation, egress=event.egress

@@ -49,6 +49,11 @@ class ProviderBase(Document):
         """
         yield from ()
 
+    @property
+    def is_portable(self) -> bool:
+        """Whether a queued run may carry it to another machine: it holds no secret, only names."""
+        return not any(self.secrets({}))
+
 
 class Brokered(FileModel):
     """An API key that the agent uses without having it: it gets a token of its run instead."""
@@ -278,6 +283,10 @@ class ScriptedProvider(ProviderBase):
 
     transport: Literal["scripted"] = field("scripted", "Transport", "scripted")
     script: str = field("", "Script", "The file of turns, in the folder of this file.")
+
+    @property
+    def is_portable(self) -> bool:
+        return False  # the file of turns is not part of it
 
 
 class BuiltinProvider(ProviderBase):

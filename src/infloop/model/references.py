@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonObject, JsonValue
     from infloop.model.workflow import Workflow
 
+_PROVIDER_KEY = "providerId"
+
 INPUT_ROOTS = ("inputs", "__inputs")
 
 
@@ -184,3 +186,17 @@ def called_workflows(workflow: Workflow) -> dict[str, str]:
         if isinstance(seat.node, SubworkflowNode):
             called.setdefault(seat.node.config.workflow_id, seat.place)
     return called
+
+
+# -- providers -------------------------------------------------------------------------------
+
+
+def provider_ids(value: object) -> set[str]:
+    """Return the ids of providers that the nodes of workflows name; `value` is plain JSON."""
+    if isinstance(value, list):
+        return set().union(*map(provider_ids, value))
+    if not isinstance(value, dict):
+        return set()
+    named = value.get(_PROVIDER_KEY)
+    found = {named} if isinstance(named, str) else set()
+    return found.union(*map(provider_ids, value.values()))

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 # Our own fixed patterns: no nested repeats over the same characters.
 _VARIABLES = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[A-Za-z][A-Za-z0-9_]*_\*", re.ASCII)  # noqa: TID251
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)  # noqa: TID251
+_WORKER_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}", re.ASCII)  # noqa: TID251
 _HEADER = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)  # noqa: TID251
 _URL = re.compile(r"(https?://)([^\s/?#@\\]+)(/[^\s?#\\]*)?", re.ASCII)  # noqa: TID251
 _PORT = re.compile(r":[0-9]{1,5}\Z", re.ASCII)  # noqa: TID251
+
+LABEL_RULE = "write a letter or a digit, then up to 63 of letters, digits and . _ : / -"
 
 
 def _variable_name(text: str) -> str:
@@ -104,6 +107,17 @@ def _file_name(text: str) -> str:
     return text
 
 
+def _label(text: str) -> str:
+    if not is_label(text):
+        raise ValueError(f"{short_repr(text)} is not a label; {LABEL_RULE}")
+    return text
+
+
+def is_label(text: str) -> bool:
+    """Tell whether a text can be a label of a worker."""
+    return bool(_WORKER_LABEL.fullmatch(text))
+
+
 def unless_empty(rule: Callable[[str], str]) -> After:
     """Apply a rule to texts that are not empty; an empty one is reported as missing."""
     return After(lambda text: rule(text) if text else text)
@@ -117,3 +131,4 @@ HeaderName = Annotated[str, unless_empty(_header_name)]
 PathBelow = Annotated[str, After(_path_below)]
 VariableName = Annotated[str, After(_variable_name)]
 HostPattern = Annotated[str, After(host_pattern)]
+Label = Annotated[str, After(_label)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from infloop.model.isolation import RequestedLevel
 from infloop.model.nodes import Node
+from infloop.model.repository_address import HEAD, Ref, Repository
 from infloop.model.schema import (
     Document,
     FileModel,
@@ -20,7 +21,7 @@ from infloop.model.schema import (
     field,
     publish,
 )
-from infloop.model.texts import HostPattern
+from infloop.model.texts import HostPattern, Label
 from infloop.model.values import JsonObject, JsonValue
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class RunLimits(FileModel):
     max_duration_ms: Milliseconds | None = field(None, "Time (ms)", "The longest a run may take.")
     max_cost_usd: Number | None = field(None, "Cost (USD)", "The most its agents may spend.")
     max_concurrent_runs: Whole | None = field(
-        None, "Runs at once", "How many runs of this workflow a server executes at the same time."
+        None, "Runs at once", "How many runs of this workflow are live, in all processes together."
     )
 
 
@@ -92,6 +93,23 @@ class Untrusted(FileModel):
     )
 
 
+class Workspace(FileModel):
+    """The repository in which a run works: whoever starts the run fetches it."""
+
+    required_keys = ("repository",)
+    protects = True
+
+    repository: Repository = field(
+        "",
+        "Repository",
+        "Its address: https://host/path, ssh://user@host/path, or the full path of a repository. "
+        "The operator must allow it (INFLOOP_REPOSITORIES).",
+    )
+    ref: Ref = field(
+        HEAD, "Ref", "The branch, tag or commit with which it starts; HEAD is the default branch."
+    )
+
+
 class Workflow(Document):
     """A graph of nodes that a run executes."""
 
@@ -101,7 +119,7 @@ class Workflow(Document):
     protective_fields = frozenset(
         {
             *("egress", "egressAllowlist", "isolation", "limits", "strict", "untrusted"),
-            *("allowLocal", "readPaths", "writePaths"),
+            *("allowLocal", "readPaths", "writePaths", "workspace"),
         }
     )
 
@@ -130,6 +148,9 @@ class Workflow(Document):
         title="Strict",
         description="Fail when a loop uses up its rounds, or when nothing follows a `not_met`.",
     )
+    requires: tuple[Label, ...] = field(
+        (), "Requires", "Labels that a server or worker must have to run it: gpu, repo:web."
+    )
     limits: RunLimits | None = field(None, "Limits", "The limits of a run.")
     isolation: RequestedLevel | None = field(
         None, "Isolation", "The weakest level at which children may run."
@@ -151,6 +172,10 @@ class Workflow(Document):
     )
     write_paths: tuple[str, ...] = field(
         (), "Paths to write", "Paths that confined children may change besides their directory."
+    )
+
+    workspace: Workspace | None = field(
+        None, "Workspace", "The repository in which a run works, in a checkout of its own."
     )
 
     def to_json(self) -> JsonObject:

@@ -116,6 +116,7 @@ class Approvals:
         self._missed = missed
         self._open: dict[str, _Open] = {}
         self._keeps_open = False
+        self._lost_runs: set[str] = set()
 
     # -- asking ------------------------------------------------------------------------------
 
@@ -126,6 +127,11 @@ class Approvals:
     def keep_open(self) -> None:
         """From now on keep the questions of steps that are cancelled: their runs can be resumed."""
         self._keeps_open = True
+
+    def keep_open_for(self, run_id: str) -> None:
+        """Keep the questions of a run that belongs to another process now."""
+        if self.open_for_run(run_id):
+            self._lost_runs.add(run_id)
 
     async def ask(self, step: AskingStep, question: Question) -> PermissionDecision:
         """Wait for the answer and return it, with who gave it and why; no answer means no.
@@ -145,11 +151,13 @@ class Approvals:
             settled = await self._settled(waiting)
             is_first_use = await self._store.use(settled.id, self._clock.now_ms())
         except BaseException:
-            if not self._keeps_open:
+            if not self._keeps_open and step.run_id not in self._lost_runs:
                 self._withdraw(step, approval)
             raise
         finally:
             del self._open[approval.id]
+            if not self.open_for_run(step.run_id):
+                self._lost_runs.discard(step.run_id)
         step.report(settled, f"{settled.account}: {settled.title}")
         return PermissionDecision(settled.state == "allowed" and is_first_use, settled.account)
 

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from infloop.model.events import (
+    WORKSPACE,
     RunResumed,
+    RunStarted,
     StepFinished,
     StepStarted,
     TreeRestored,
     TreeSaved,
+    WorkspaceFetched,
+    WorkspaceStored,
     is_within,
     step_path,
 )
@@ -24,7 +28,7 @@ from infloop.workspace.applying.selection import TreePair
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from infloop.model.events import Recorded
+    from infloop.model.events import Recorded, RepositoryRef
     from infloop.store.interfaces.run_log import RunLog
 
 
@@ -167,6 +171,56 @@ def unfinished_restores(events: Iterable[Recorded]) -> list[TreeRestored]:
         elif isinstance(item.event, TreeRestored):
             found.append(item.event)
     return found
+
+
+class WorkspaceHistory(NamedTuple):
+    """What the journal says of a run's checkout.
+
+    - `states` are its snapshots, the oldest first, each with the step that it belongs to.
+    - `others` are the snapshots of other directories.
+    - `stored` is the state with which it was put away last, if no step followed.
+    """
+
+    source: RepositoryRef
+    fetched: WorkspaceFetched | None = None
+    states: tuple[tuple[str, str], ...] = ()
+    others: tuple[str, ...] = ()
+    stored: WorkspaceStored | None = None
+
+    @property
+    def snapshots(self) -> list[str]:
+        """All snapshots of the checkout."""
+        return list(dict.fromkeys(snapshot for snapshot, _ in self.states))
+
+
+async def workspace_history(run_log: RunLog, run_id: str) -> WorkspaceHistory | None:
+    """Return what the journal says of a run's checkout; None if its workspace is no repository."""
+    source: RepositoryRef | None = None
+    fetched: WorkspaceFetched | None = None
+    stored: WorkspaceStored | None = None
+    states: list[tuple[str, str]] = []
+    others: list[str] = []
+    async for item in _all_events(run_log, run_id):
+        match item.event:
+            case RunStarted():
+                source = item.event.workspace
+                if source is None:
+                    return None
+            case WorkspaceFetched():
+                fetched = item.event
+            case WorkspaceStored():
+                stored = item.event
+                states.append((stored.snapshot, "its end"))
+            case TreeSaved() | TreeRestored() if item.event.directory == WORKSPACE:
+                stored = None
+                states.append((item.event.snapshot, item.event.path))
+            case TreeSaved():
+                others.append(item.event.snapshot)
+            case _:
+                pass
+    if source is None:
+        return None
+    return WorkspaceHistory(source, fetched, tuple(states), tuple(others), stored)
 
 
 async def _all_events(run_log: RunLog, run_id: str) -> AsyncIterator[Recorded]:

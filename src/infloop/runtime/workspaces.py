@@ -15,23 +15,26 @@ from __future__ import annotations
 import os
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from infloop.errors import InfloopError, StepError, StoreError, UsageError
-from infloop.model.events import Notice, TreeRestored, TreeSaved
+from infloop.model.events import WORKSPACE, Notice, TreeRestored, TreeSaved
 from infloop.nodes.base import TakenSnapshots
 from infloop.policy.protected_paths import named_reason
 from infloop.policy.writable_roots import why_too_wide
 from infloop.runtime.confinement.git_protection import GitProtection, KnownRepositories
-from infloop.runtime.confinement.programs import programs_in
+from infloop.runtime.confinement.programs import limited_in, programs_in
 from infloop.runtime.timeline import DirectoryWork
 from infloop.workspace.applying import rollback
 from infloop.workspace.applying.selection import TreePair, Worked, select
+from infloop.workspace.git.commands import Git
 from infloop.workspace.git.repository_paths import Discovery, GitPaths, git_paths, work_tree
 from infloop.workspace.git.user_settings import UserSettings
 from infloop.workspace.planted_files import rename_untrusted
+from infloop.workspace.repositories.mirrors import Mirrors
 from infloop.workspace.snapshots.stat_cache import changed_files
 from infloop.workspace.threads import in_thread
+from infloop.workspace.worktrees.records import RUN_CHECKOUT
 from infloop.workspace.worktrees.worktree import Worktrees, empty_path
 
 if TYPE_CHECKING:
@@ -40,10 +43,11 @@ if TYPE_CHECKING:
     from infloop.engine.commands import Perform
     from infloop.model.events import Event
     from infloop.nodes.base import WorktreeOptions
-    from infloop.runtime.timeline import DirectoryState
+    from infloop.runtime.timeline import DirectoryState, WorkspaceHistory
     from infloop.sandbox.base import Sandbox
     from infloop.workspace.applying.selection import Selection, Wanted
     from infloop.workspace.git.program import Confine
+    from infloop.workspace.git.remote import Credentials
     from infloop.workspace.snapshots.changes import Change
     from infloop.workspace.snapshots.restore_plan import ScannedTree
     from infloop.workspace.snapshots.store import SnapshotStore
@@ -55,8 +59,28 @@ if TYPE_CHECKING:
     CheckRun = Callable[[str], Awaitable[bool]]
 
 DAY_MS = 86_400_000
+MIRROR_DAYS = 30
+"""A mirror of a repository that no run used for so long is removed."""
 MAX_COUNTED_FILES = 2_000
 """Changed lines are counted only up to this many changed files."""
+
+
+class OwnCheckout(Protocol):
+    """The checkout of a run whose workspace is a repository; see `infloop.runtime.checkouts`."""
+
+    epoch: int
+
+    async def enter(self, post: Post) -> Worktree:
+        """Return the checkout; make it if necessary."""
+
+    def is_here(self) -> bool:
+        """Say whether this machine has the checkout in which the run worked last."""
+
+    async def store_snapshot(self, snapshot: str, post: Post) -> bool:
+        """Store a snapshot for other machines; say whether it is stored."""
+
+    async def store_last_state(self, post: Post) -> bool:
+        """Store the state at the end of the run; say whether the checkout can be removed."""
 
 
 class Workspaces:
@@ -73,16 +97,26 @@ class Workspaces:
         user: tuple[int, int] | None = None,
         shortage: Callable[[], str] = str,
         git_environment: Mapping[str, str] | None = None,
+        repositories: tuple[str, ...] = (),
+        credentials: Credentials | None = None,
     ) -> None:
         """Run infloop's own git in `sandbox`, which must be at level `host`.
 
         `homes` are those of the users that infloop and its children run as, ours first. With
         `confine`, worktrees are private clones, for children that run as `user`. `shortage` returns
         why nothing can be saved, or an empty text. `git_environment` are the variables that say
-        where the user's git settings are.
+        where the user's git settings are. `repositories` are the beginnings of addresses from which
+        workspaces are fetched, with `credentials`.
         """
         self.trees = Worktrees(data_dir, programs_in(sandbox), confine=confine, user=user)
         self.data_dir = data_dir.resolve()
+        self.mirrors = Mirrors(
+            self.data_dir / "repositories",
+            Git(limited_in(sandbox)),
+            allowed=repositories,
+            credentials=credentials,
+            group=user[1] if user else None,
+        )
         self.known_repositories = KnownRepositories()
         self.snapshots = snapshots
         self.shortage = shortage
@@ -101,8 +135,9 @@ class Workspaces:
         """Release the worktrees of runs that did not end here: other processes may use them."""
         self.trees.close()
 
-    def for_run(self, run_id: str) -> RunWorkspace:
-        return RunWorkspace(self, run_id)
+    def for_run(self, run_id: str, checkout: OwnCheckout | None = None) -> RunWorkspace:
+        """Return the workspace of a run; with `checkout` if it works in a repository of its own."""
+        return RunWorkspace(self, run_id, checkout)
 
     def listed(self, run_id: str) -> list[WorktreeInfo]:
         """Return the latest worktree of each node of a run, in the order of their creation."""
@@ -119,13 +154,20 @@ class Workspaces:
         return await self.trees.save(worktree.name)
 
     async def results(
-        self, run_id: str, found: Sequence[DirectoryWork], wanted: Wanted, *, whole: bool
+        self,
+        run_id: str,
+        found: Sequence[DirectoryWork],
+        wanted: Wanted,
+        *,
+        whole: bool,
+        history: WorkspaceHistory | None = None,
     ) -> dict[str, Selection]:
         """Return the result in each directory that is known, of a `whole` run or a part of it.
 
-        Of a whole run, the result in a worktree is what can be applied.
+        Of a whole run, the result in a worktree is what can be applied. `history` is that of the
+        run's own checkout, if it has one.
         """
-        worktrees = {each.path: each for each in self.listed(run_id)}
+        worktrees = {each.path: each for each in self.listed(run_id) if each.node != RUN_CHECKOUT}
         by_directory = {each.directory: each for each in found}
         if whole:
             unseen = {path: DirectoryWork(path, complete=False) for path in worktrees}
@@ -133,7 +175,10 @@ class Workspaces:
         selections: dict[str, Selection] = {}
         for directory, work in by_directory.items():
             worktree = worktrees.get(directory)
-            worked = await self._worked(work, worktree, whole=whole)
+            if directory == WORKSPACE and history:
+                worked = await self._worked_in_checkout(work, history, whole=whole)
+            else:
+                worked = await self._worked(work, worktree, whole=whole)
             if worked:
                 selections[directory] = await select(self.store, worked, wanted)
         return selections
@@ -149,6 +194,21 @@ class Workspaces:
         if not first or not last:
             return None
         ignored = await self.trees.ignored(worktree.name) if worktree else ()
+        return await self._between(first, last, work, ignored)
+
+    async def _worked_in_checkout(
+        self, work: DirectoryWork, history: WorkspaceHistory, *, whole: bool
+    ) -> Worked | None:
+        """Return what is known of a run's own checkout; None if nothing has happened there yet."""
+        stored = history.stored
+        last = stored.snapshot if stored and whole else work.last
+        if not work.first or not last:
+            return None
+        return await self._between(work.first, last, work, stored.ignored if stored else ())
+
+    async def _between(
+        self, first: str, last: str, work: DirectoryWork, ignored: tuple[str, ...]
+    ) -> Worked:
         if not work.complete:
             return Worked(first, last, None, ignored)
         end = (await self.store.stored_tree(last)).files
@@ -167,6 +227,8 @@ class Workspaces:
         For a worktree these are the paths below the repository that it belongs to. Raises StepError
         if the settings cannot be read.
         """
+        if directory == WORKSPACE:  # of no user's repository
+            return {}
         top = self._work_tree(directory)
         named = await self.git_settings.named_files(top)
         return {
@@ -194,6 +256,7 @@ class Workspaces:
             else:
                 messages += [f"saved the worktree {each.name} of run {run_id}" for each in saved]
                 messages += [f"{each.name}: {each.problem}" for each in saved if each.problem]
+        await self.mirrors.remove_unused(self.trees.borrowed(), MIRROR_DAYS * DAY_MS / 1000)
         return messages
 
     async def drop_snapshots(self, is_known: CheckRun) -> int:
@@ -245,6 +308,8 @@ class Workspaces:
 
         A worktree is always created again, because its current files are saved.
         """
+        if state.directory == WORKSPACE:
+            return None  # every run has a checkout of its own
         if self.is_worktree(state.directory) or not _exists(state.directory):
             return None
         return await self.store.plan_restore(Path(state.directory), state.snapshot)
@@ -254,6 +319,8 @@ class Workspaces:
     ) -> TreeRestored | None:
         """Save for a run what a restore replaces; None when there is nothing to restore."""
         replaced = ""
+        if state.directory == WORKSPACE:
+            return TreeRestored(step, state.directory, state.snapshot, replaced, state.head)
         if not self.is_worktree(state.directory) and _exists(state.directory):
             async with self.store.lock_root(Path(state.directory)) as root:
                 replaced = (await self.store.read(root, owner=run_id)).stored.id
@@ -263,6 +330,8 @@ class Workspaces:
 
     async def restore(self, run_id: str, event: TreeRestored) -> None:
         """Restore a directory; after an interruption, a second call finishes it."""
+        if event.directory == WORKSPACE:
+            return  # the run's checkout begins with the newest snapshot in the journal
         worktrees = self._worktrees_at(event.directory)
         own = next((each for each in worktrees if each.run_id == run_id), None)
         again = own and await self.trees.reopen(run_id, own.node)
@@ -306,9 +375,12 @@ async def _rolled_back(shared: Workspaces) -> list[Path]:
 class RunWorkspace:
     """The worktrees and the directories with snapshots of one run."""
 
-    def __init__(self, shared: Workspaces, run_id: str) -> None:
+    def __init__(
+        self, shared: Workspaces, run_id: str, checkout: OwnCheckout | None = None
+    ) -> None:
         self.shared = shared
         self.run_id = run_id
+        self.checkout = checkout
         self._open: dict[str, Worktree] = {}
         self._roots: dict[str, Path | None] = {}
 
@@ -316,9 +388,22 @@ class RunWorkspace:
         """Return the workspace of a step; `post` adds events to the run."""
         return StepWorkspace(self, perform, post)
 
+    async def enter(self, post: Post) -> str:
+        """Return the path of the run's own checkout; make it if necessary."""
+        assert self.checkout
+        found = self._open[RUN_CHECKOUT] = await self.checkout.enter(post)
+        return str(found.path)
+
     async def reopen(self) -> None:
-        """Reopen the worktrees that the run had open in another process."""
+        """Reopen the worktrees that the run had open in another process.
+
+        Those of a run that went on elsewhere are out of date.
+        """
+        if self.checkout and not self.checkout.is_here():
+            return
         for each in self.shared.listed(self.run_id):
+            if each.node == RUN_CHECKOUT:
+                continue  # a step that needs it enters it
             found = await self.shared.trees.reopen(self.run_id, each.node)
             if found is not None:
                 self._open[each.node] = found
@@ -345,7 +430,12 @@ class RunWorkspace:
 
     async def close(self, post: Post) -> None:
         """Save and remove all worktrees. One that cannot be saved stays, and the run says so."""
+        stored = self.checkout is None or await self.checkout.store_last_state(post)
         for each in list(self._open.values()):
+            if each.node == RUN_CHECKOUT and not stored:
+                message = f"the checkout {str(each.path)!r} stays: its files are not stored"
+                post(Notice(message, level="warning"))
+                continue
             try:
                 if reason := self.shared.shortage():
                     raise StoreError(reason)
@@ -358,6 +448,8 @@ class RunWorkspace:
                 post(Notice(message, node=each.node, level="warning"))
             else:
                 del self._open[each.node]
+                if each.node == RUN_CHECKOUT and saved.is_plain:
+                    await self.shared.trees.forget(each.name)  # the store has all of it
                 if saved.problem:
                     message = f"of the worktree {each.name!r}, {saved.problem}"
                     post(Notice(message, node=each.node, level="warning"))
@@ -403,6 +495,16 @@ class RunWorkspace:
             if each.objects and path.is_relative_to(each.path):
                 return GitPaths((str(each.path),), (str(each.objects),), is_private=True)
         return git_paths(cwd, self.shared.discovery)
+
+    async def store_snapshot(self, root: Path, snapshot: str, post: Post) -> None:
+        """Store a snapshot of the run's checkout or worktrees for other machines."""
+        if self.checkout and any(each.path == root for each in self._open.values()):
+            await self.checkout.store_snapshot(snapshot, post)
+
+    def directory_name(self, root: Path) -> str:
+        """Return the directory as events name it: a checkout has another path on each machine."""
+        own = self._open.get(RUN_CHECKOUT)
+        return WORKSPACE if own and own.path == root else str(root)
 
     async def head(self, root: Path) -> str:
         """Return the commit that is checked out at `root`; empty if it is no worktree."""
@@ -496,12 +598,13 @@ class StepWorkspace:
             with suppress(InfloopError):  # without git, lines are not counted
                 trees = self._run.shared.store.trees
                 lines += (await trees.lines(since.stored.files, read.stored.files)).values()
+        await self._run.store_snapshot(root, read.stored.id, self._post)
         return TreeSaved(
             path=self._perform.path,
             node=self._perform.node,
             attempt=self._perform.attempt,
             when="after" if since else "before",
-            directory=str(root),
+            directory=self._run.directory_name(root),
             snapshot=read.stored.id,
             tree=read.stored.files,
             files=files,

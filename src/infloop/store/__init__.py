@@ -2,7 +2,10 @@
 
     interfaces/     what a database must implement, and the records it exchanges
     opening         opens the store: the one place that chooses a database
+    encoding/       how events, output and texts are stored, the same in every database
     sqlite/         the interfaces on SQLite
+    postgresql/     the interfaces on PostgreSQL
+    this_process    describes this process as an owner of runs
     audit/          the audit log: plain files with a hash chain
     run_records     a finished run as Infinite Loop's JSON, out and in
     files           private files, written atomically

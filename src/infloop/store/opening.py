@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from infloop.errors import InfloopError, MissingPart, SettingsError
 from infloop.store.sqlite.store import database_error, open_sqlite_store
 
 if TYPE_CHECKING:
@@ -12,15 +13,64 @@ if TYPE_CHECKING:
 
     from infloop.store.interfaces.store import Store
 
+POSTGRESQL = ("postgresql://", "postgres://")
 
-async def open_store(data_dir: Path, clock: Callable[[], int]) -> Store:
-    """Open the store of a data directory, creating both if they are missing.
 
-    `clock` returns the time in milliseconds, for heartbeats.
+async def open_store(data_dir: Path, clock: Callable[[], int], database: str = "") -> Store:
+    """Open the store, creating it if it is missing.
+
+    `database` is an address such as `postgresql://user@host/database`; without one the store is a
+    file in the data directory. `clock` returns the time in milliseconds, for heartbeats.
     """
-    return await open_sqlite_store(data_dir, clock)
+    if not database:
+        return await open_sqlite_store(data_dir, clock)
+    check_address(database)
+    try:
+        from infloop.store.postgresql.store import open_postgresql_store
+    except ImportError as error:
+        raise _missing() from error
+    return await open_postgresql_store(database)
 
 
-def why_unreadable(data_dir: Path) -> str:
-    """Return why the store of a data directory cannot be read; empty if it can or is new."""
-    return database_error(data_dir)
+def check_address(database: str) -> None:
+    """Raise SettingsError unless a text begins as the address of a database does."""
+    if not database.startswith(POSTGRESQL):
+        scheme = database.partition(":")[0] if "://" in database else ""
+        raise SettingsError(
+            f"infloop has no database of the kind {scheme[:40]!r}; write the address as "
+            "postgresql://user@host:port/database, or leave it out to use the data directory"
+        )
+
+
+def _missing() -> MissingPart:
+    return MissingPart(
+        "PostgreSQL needs the extra `cluster`; install it with `pip install 'infloop[cluster]'`"
+    )
+
+
+class Moved(NamedTuple):
+    """How many rows of a table were copied from one database to another."""
+
+    table: str
+    rows: int
+
+
+async def move_store(data_dir: Path, clock: Callable[[], int], target: str) -> list[Moved]:
+    """Copy the store of a data directory into an empty database; see `moving`."""
+    check_address(target)
+    try:
+        from infloop.store.moving import move
+    except ImportError as error:
+        raise _missing() from error
+    return [Moved(table, rows) for table, rows in await move(data_dir, clock, target)]
+
+
+async def why_unreadable(data_dir: Path, database: str = "") -> str:
+    """Return why the store cannot be read; empty if it can or is new."""
+    if not database:
+        return database_error(data_dir)
+    try:
+        async with await open_store(data_dir, lambda: 0, database):
+            return ""
+    except InfloopError as error:
+        return str(error)

@@ -35,6 +35,7 @@ from infloop.web.routes import (
     settings,
     triggers,
     webhook,
+    workers,
     workflows,
 )
 from infloop.web.routing import TypedRoute
@@ -59,6 +60,7 @@ ROUTERS = (
     events.ROUTER,
     runs.ROUTER,
     queue.ROUTER,
+    workers.ROUTER,
     approvals.ROUTER,
     triggers.ROUTER,
     connections.ROUTER,

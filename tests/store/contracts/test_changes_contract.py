@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from support.eventually import eventually_async
 from support.stores import (
     OpenStore,
     at,
@@ -14,19 +14,18 @@ from support.stores import (
     started,
 )
 
-if TYPE_CHECKING:
-    pass
-
 
 async def test_a_follower_in_another_process_sees_that_something_was_committed(
     open_store: OpenStore, tmp_path: Path
 ) -> None:
     async with open_store(tmp_path) as store, open_store(tmp_path) as follower:
+        before = follower.changes.version()
         await store.run_log.create_run(new_run(), started())
+        await eventually_async(lambda: follower.changes.version() != before)
         seen, own = follower.changes.version(), store.changes.version()
         assert (follower.changes.version(), store.changes.version()) == (seen, own)
         await store.run_log.append("r1", 1, [at(2, passed())])
-        assert follower.changes.version() != seen
+        await eventually_async(lambda: follower.changes.version() != seen)
         assert store.changes.version() != own
         assert (await follower.run_log.events("r1", 1)) == [at(2, passed())]
 

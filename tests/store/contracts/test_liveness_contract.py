@@ -11,23 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infloop.errors import NotFound
+from infloop.errors import Fenced, NotFound
 from infloop.model.events import RunFinished
 from infloop.store.interfaces.liveness import FROZEN_AFTER_MS, derive_status
 from infloop.store.interfaces.store import Store
 from support.eventually import eventually_async
-from support.stores import OpenStore, at, new_run, start_child, started
+from support.stores import FakeTime, OpenStore, at, new_run, start_child, started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000_000
-
-    def __call__(self) -> int:
-        return self.now
 
 
 OWNING_CHILD = """
@@ -61,6 +53,11 @@ class Child:
 
 
 @pytest.fixture
+def clock(implementation: str, tmp_path: Path) -> FakeTime:
+    return FakeTime(implementation, tmp_path)
+
+
+@pytest.fixture
 def child(implementation: str, tmp_path: Path) -> Iterator[Child]:
     with start_child(OWNING_CHILD, implementation, tmp_path) as process:
         assert process.stdout is not None
@@ -70,9 +67,8 @@ def child(implementation: str, tmp_path: Path) -> Iterator[Child]:
 
 
 async def test_a_killed_process_is_dead_and_a_stopped_one_frozen(
-    open_store: OpenStore, tmp_path: Path, child: Child
+    open_store: OpenStore, tmp_path: Path, clock: FakeTime, child: Child
 ) -> None:
-    clock = Clock()
     async with open_store(tmp_path, clock=clock) as store:
         row = await store.liveness.instance(child.owner)
         assert row is not None
@@ -85,9 +81,10 @@ async def test_a_killed_process_is_dead_and_a_stopped_one_frozen(
         child.process.send_signal(signal.SIGSTOP)
         await eventually_async(lambda: process_state(child.process.pid) == "T")
         last = await heartbeat(store, child.owner)
-        clock.now = last + FROZEN_AFTER_MS
+        clock.now = last
+        clock.passes(FROZEN_AFTER_MS // 2)
         assert await store.liveness.state(child.owner) == "alive"
-        clock.now += 1
+        clock.passes(FROZEN_AFTER_MS // 2 + 1)
         assert await store.liveness.state(child.owner) == "frozen"
 
         child.process.send_signal(signal.SIGCONT)
@@ -95,15 +92,24 @@ async def test_a_killed_process_is_dead_and_a_stopped_one_frozen(
         assert await store.liveness.state(child.owner) == "alive"
 
         child.kill()
-        assert await store.liveness.state(child.owner) == "dead"
+        clock.passes(4_000)
+        await eventually_dead(store, child.owner)
 
 
-async def test_many_processes_are_looked_up_at_once(open_store: OpenStore, tmp_path: Path) -> None:
-    clock = Clock()
+async def eventually_dead(store: Store, instance_id: str) -> None:
+    async def is_dead() -> bool:
+        return await store.liveness.state(instance_id) == "dead"
+
+    await eventually_async(is_dead)
+
+
+async def test_many_processes_are_looked_up_at_once(
+    open_store: OpenStore, tmp_path: Path, clock: FakeTime
+) -> None:
     async with open_store(tmp_path, clock=clock) as store:
         frozen, closed = [await store.liveness.register() for _ in "ab"]
         await closed.close()
-        clock.now += FROZEN_AFTER_MS + 1
+        clock.passes(FROZEN_AFTER_MS + 1)
         alive = await store.liveness.register()
         asked = [alive.id, frozen.id, closed.id, "unknown", alive.id]
         assert await store.liveness.states(asked) == {
@@ -134,15 +140,14 @@ def process_state(pid: int) -> str:
 
 
 async def test_a_process_is_alive_until_it_says_goodbye(
-    open_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path, clock: FakeTime
 ) -> None:
-    clock = Clock()
     async with open_store(tmp_path, clock=clock) as store:
         me, other = await store.liveness.register(), await store.liveness.register()
         assert me.id != other.id
-        clock.now += 14_000
+        clock.passes(14_000)
         await me.heartbeat()
-        clock.now += 14_000
+        clock.passes(14_000)
         assert await store.liveness.state(me.id) == "alive"
         assert await store.liveness.state(other.id) == "frozen"
         await me.close()
@@ -153,15 +158,52 @@ async def test_a_process_is_alive_until_it_says_goodbye(
         assert await store.liveness.instances() == []
 
 
-async def test_sweeping_forgets_dead_processes_but_not_the_owners_of_unsettled_runs(
-    open_store: OpenStore, tmp_path: Path, child: Child
+async def test_a_process_says_what_it_is_and_what_it_takes(
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
-    async with open_store(tmp_path) as store:
+    async with open_store(tmp_path) as store, open_store(tmp_path) as other:
+        plain = await store.liveness.register()
+        worker = await store.liveness.register("worker", labels=["gpu", "ü"], capacity=3)
+        rows = {row.id: row for row in await other.liveness.instances()}
+        assert rows == {plain.id: plain.row, worker.id: worker.row}
+        assert (plain.row.kind, plain.row.labels, plain.row.capacity) == ("run", (), 0)
+        assert (worker.row.kind, worker.row.labels) == ("worker", ("gpu", "ü"))
+        assert await other.liveness.instance(worker.id) == worker.row
+        await worker.close()
+        await plain.close()
+
+
+async def test_a_process_that_was_forgotten_learns_it_and_registers_anew(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store, open_store(tmp_path) as other:
+        me = await store.liveness.register("worker", labels=["gpu"], capacity=2)
+        before = me.id
+        await me.close()  # as after a sweep by those who took it for dead
+        with pytest.raises(Fenced):
+            await me.heartbeat()
+        again = await store.liveness.register("worker", labels=["gpu"], capacity=2)
+        old = again.id
+        await again.renew()
+        assert len({before, old, again.id}) == 3
+        assert await other.liveness.states([old, again.id]) == {old: "dead", again.id: "alive"}
+        assert (again.row.kind, again.row.labels, again.row.capacity) == ("worker", ("gpu",), 2)
+        await again.heartbeat()
+        await again.close()
+
+
+async def test_sweeping_forgets_dead_processes_but_not_the_owners_of_unsettled_runs(
+    open_store: OpenStore, tmp_path: Path, clock: FakeTime, child: Child
+) -> None:
+    async with open_store(tmp_path, clock=clock) as store:
         me = await store.liveness.register()
         await store.liveness.sweep()
         assert await known(store) == {me.id, child.owner, child.idle}
 
         child.kill()
+        clock.passes(4_000)
+        await eventually_dead(store, child.owner)
+        await eventually_dead(store, child.idle)
         await store.liveness.sweep()
         assert await known(store) == {me.id, child.owner}
         assert await store.liveness.state(child.owner) == "dead"

@@ -25,6 +25,7 @@ from infloop.store.interfaces.run_log import (
     definition_hash,
 )
 from infloop.store.interfaces.store import Store
+from support.eventually import eventually_async
 from support.stores import (
     DEFINITION,
     NOW,
@@ -86,15 +87,12 @@ async def test_several_are_handed_out_together_as_far_as_there_is_room(
     open_store: OpenStore, tmp_path: Path
 ) -> None:
     async with open_store(tmp_path) as store:
-        await put(store, "a", "b", "c", workflow_id="two")
-        await put(store, "d", "e", workflow_id="unknown")
-        await put(store, "f", workflow_id="full")
-        await put(store, "g", "h", workflow_id="many")
-        slots = {"two": 2, "full": 0, "many": 9}
-        entries = await store.queue.take("me", 4, slots=slots)
-        assert [entry.run.id for entry in entries] == ["a", "b", "d", "g"]
+        await put(store, "a", "b", "c", workflow_id="two", max_concurrent=2)
+        await put(store, "d", "e", workflow_id="many")
+        entries = await store.queue.take("me", 3)
+        assert [entry.run.id for entry in entries] == ["a", "b", "d"]
         assert {entry.state for entry in entries} == {"taken"}
-        assert await waiting(store) == ["c", "e", "f", "h"]
+        assert await waiting(store) == ["c", "e"]
         assert await store.queue.take("me", 0) == []
 
 
@@ -132,11 +130,15 @@ async def test_an_entry_comes_out_as_it_went_in(open_store: OpenStore, tmp_path:
         priority=3,
         idempotency_key="delivery-1",
         extra={"workdir": "/x", "untrusted": ["text"]},
+        requires=("gpu", "ü"),
+        max_concurrent=2,
+        definition=definition_hash(DEFINITION),
     )
     async with open_store(tmp_path) as store:
-        await store.queue.put(whole, limit=1)
+        await store.queue.put(whole, limit=1, definition=DEFINITION)
         assert await store.queue.entry("q") == QueueEntry(whole, "waiting", 1)
-        assert await taken(store) == QueueEntry(whole, "taken", 0, "me")
+        handed_out = await store.queue.take("me", labels=["ü", "gpu"])
+        assert handed_out == [QueueEntry(whole, "taken", 0, "me")]
         assert await store.queue.entries() == [QueueEntry(whole, "taken", 0, "me")]
 
 
@@ -152,12 +154,64 @@ async def test_workflows_that_have_enough_runs_are_passed_over(
     open_store: OpenStore, tmp_path: Path
 ) -> None:
     async with open_store(tmp_path) as store:
-        await put(store, "a", "b", workflow_id="busy")
+        await put(store, "a", "b", workflow_id="w", max_concurrent=1)
         await put(store, "c", workflow_id="free")
-        (entry,) = await store.queue.take("me", slots={"busy": 0, "other": 0})
-        assert entry.run.id == "c"
-        assert await store.queue.take("me", slots={"busy": 0}) == []
-        assert await take_all(store) == ["a", "b"]
+        name, new, first = to_start(await taken(store))
+        assert await take_all(store) == ["c"]  # one that was taken counts
+        await store.queue.start(name, new, first)
+        assert await take_all(store, "another") == []  # and so does a run, in every process
+        ended = Recorded(new.id, 2, NOW, "cid_1", RunFinished("succeeded"))
+        await store.run_log.append(new.id, 1, [ended])
+        assert await take_all(store, "another") == ["b"]
+
+
+async def test_the_limit_of_a_workflow_holds_when_several_take_at_once(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as first, open_store(tmp_path) as second:
+        await put(first, *"abcdefgh", max_concurrent=3)
+        taking = [store.queue.take(owner, 2) for store in (first, second) for owner in "xyz"]
+        entries = [entry for taken in await asyncio.gather(*taking) for entry in taken]
+        assert sorted(entry.run.id for entry in entries) == ["a", "b", "c"]
+
+
+async def test_an_entry_is_handed_out_only_to_those_who_have_its_labels(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "both", requires=("gpu", "repo:web"))
+        await put(store, "gpu", requires=("gpu",))
+        await put(store, "any")
+
+        async def take(*labels: str) -> list[str]:
+            return [entry.run.id for entry in await store.queue.take("me", 9, labels=labels)]
+
+        assert await take("repo:web", "GPU", "gp") == ["any"]
+        assert await take("gpu", "more") == ["gpu"]
+        assert await take() == []
+        assert await take("repo:web", "gpu") == ["both"]
+
+
+async def test_entries_and_runs_share_a_definition_until_the_last_of_them_is_gone(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    name = definition_hash(DEFINITION)
+    async with open_store(tmp_path) as store:
+        for each in "abc":
+            entry = run(each, definition=name)
+            await store.queue.put(entry, limit=9, definition=DEFINITION)
+        first = await taken(store)
+        assert first.run.definition == name
+        assert await store.queue.definition(name) == DEFINITION
+        await store.queue.start(*to_start(first))
+        assert await store.queue.remove("b")
+        ended = Recorded("run-a", 2, NOW, "cid_1", RunFinished("succeeded"))
+        await store.run_log.append("run-a", 1, [ended])
+        assert await store.run_log.prune("w", 0) == 1
+        assert await store.queue.definition(name) == DEFINITION  # of the entry that waits
+        assert await store.queue.withdraw("c")
+        with pytest.raises(NotFound):
+            await store.queue.definition(name)
 
 
 async def test_what_was_acknowledged_is_there_after_a_restart(
@@ -470,7 +524,10 @@ async def test_what_a_process_took_is_handed_out_again_once_it_is_dead(
             assert await requeue_from_dead_owners(store.queue, store.liveness) == 0
             assert await waiting(store) == ["b"]
             child.kill()
-        assert await requeue_from_dead_owners(store.queue, store.liveness) == 1
+        requeued = await eventually_async(
+            lambda: requeue_from_dead_owners(store.queue, store.liveness)
+        )
+        assert requeued == 1
         assert await store.queue.owners() == []
         assert await take_all(store) == ["a", "b"]
         with pytest.raises(Fenced):

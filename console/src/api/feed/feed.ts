@@ -1,7 +1,7 @@
 /** Streams of the server, read once for all tabs of a browser.
  *
  * A browser opens at most six connections to a server, so tabs do not read streams themselves: one
- * worker does. A topic (`all`, or a run's id) is a growing list of messages; each tab asks for what
+ * worker does. A topic (`all`, `dev`, or a run's id) is a growing list of messages; each tab asks for what
  * came after the last one it has seen. What no tab has asked for yet is merged: output of one step
  * that follows its own output is one message. A tab that is hidden asks nothing and costs nothing.
  */
@@ -9,6 +9,13 @@ import { isOfRun, isOutput, type Message } from "./messages";
 import { frameReader } from "./parse";
 
 export const ALL = "all";
+/** The development loops beside the server. */
+export const DEV = "dev";
+
+const ADDRESSES: Record<string, string> = {
+  [ALL]: "/api/events?output=false",
+  [DEV]: "/api/dev/events",
+};
 
 export interface Link {
   /** Whether the last attempt to read succeeded. */
@@ -160,9 +167,7 @@ class Topic {
   }
 
   private url(): string {
-    return this.name === ALL
-      ? "/api/events?output=false"
-      : `/api/runs/${encodeURIComponent(this.name)}/events`;
+    return ADDRESSES[this.name] ?? `/api/runs/${encodeURIComponent(this.name)}/events`;
   }
 
   private add(message: Message): void {

@@ -1,5 +1,5 @@
 /** The messages of the server's streams. Types that are not listed here are ignored. */
-import type { EventPage, StdoutChunk } from "../generated";
+import type { DevLoopList, EventPage, StdoutChunk } from "../generated";
 
 export type RunMessage = EventPage["events"][number];
 
@@ -22,7 +22,11 @@ export interface Change {
   runId: string;
   workflowId: string;
 }
-export type Message = RunMessage | Snapshot | Change;
+
+/** The development loops as they are now. */
+export type DevLoops = DevLoopList & { type: "dev_loops" };
+
+export type Message = RunMessage | Snapshot | Change | DevLoops;
 
 export function isOutput(message: Message): message is StdoutChunk {
   return message.type === "stdout_chunk";

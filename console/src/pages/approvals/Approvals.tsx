@@ -7,9 +7,9 @@ import { Empty } from "../../ui/Empty/Empty";
 import { Failure } from "../../ui/Failure/Failure";
 import { ago, plural, shortId } from "../../ui/format";
 import { Panel } from "../../ui/Panel/Panel";
+import { Split, SplitItem } from "../../ui/Split/Split";
 import { safeText } from "../../ui/safeText";
 import { useNow } from "../../ui/useNow";
-import css from "./Approvals.module.css";
 import { Earlier } from "./Earlier";
 import { Question } from "./Question";
 
@@ -26,47 +26,49 @@ export default function Approvals() {
   const next = waiting.length > 1 && at >= 0 ? waiting[(at + 1) % waiting.length] : undefined;
   return (
     <Page crumbs={["Approvals"]} full>
-      <div className={css.split} data-one={wanted ? "" : undefined}>
-        <div className={css.side}>
-          {approvals.error && !approvals.data && (
-            <Failure error={approvals.error} retry={() => void approvals.refetch()} />
-          )}
-          <Panel
-            title={
-              waiting.length
-                ? `${plural(waiting.length, "question")} for you`
-                : "Nothing waits for you"
-            }
-          >
-            {approvals.data && waiting.length === 0 && (
-              <Empty>
-                Agents that must ask first, and workflows that wait for a person, ask here.
-              </Empty>
+      <Split
+        side={
+          <>
+            {approvals.error && !approvals.data && (
+              <Failure error={approvals.error} retry={() => void approvals.refetch()} />
             )}
-            {waiting.map((each) => (
-              <Item
-                key={each.id}
-                approval={each}
-                href={approvalAddress(each, triggers)}
-                isShown={each === shown}
-                now={now}
-              />
-            ))}
-          </Panel>
-          <Earlier shown={wanted} />
-        </div>
-        <div className={css.question}>
-          <p className={css.back}>
-            <Link href="/approvals">‹ All questions</Link>
-            {next && <Link href={approvalAddress(next, triggers)}>Next ›</Link>}
-          </p>
-          {shown ? (
-            <Question key={shown.id} approval={shown} />
-          ) : wanted && approvals.data && !wanted.startsWith("missed-schedule:") ? (
-            <Settled key={wanted} id={wanted} />
-          ) : null}
-        </div>
-      </div>
+            <Panel
+              title={
+                waiting.length
+                  ? `${plural(waiting.length, "question")} for you`
+                  : "Nothing waits for you"
+              }
+            >
+              {approvals.data && waiting.length === 0 && (
+                <Empty>
+                  Agents that must ask first, and workflows that wait for a person, ask here.
+                </Empty>
+              )}
+              {waiting.map((each) => (
+                <Item
+                  key={each.id}
+                  approval={each}
+                  href={approvalAddress(each, triggers)}
+                  isShown={each === shown}
+                  now={now}
+                />
+              ))}
+            </Panel>
+            <Earlier shown={wanted} />
+          </>
+        }
+        isChosen={Boolean(wanted)}
+        back={{ href: "/approvals", label: "All questions" }}
+        next={next && <Link href={approvalAddress(next, triggers)}>Next ›</Link>}
+        look="form"
+        label="Question"
+      >
+        {shown ? (
+          <Question key={shown.id} approval={shown} />
+        ) : wanted && approvals.data && !wanted.startsWith("missed-schedule:") ? (
+          <Settled key={wanted} id={wanted} />
+        ) : null}
+      </Split>
     </Page>
   );
 }
@@ -86,22 +88,23 @@ interface ItemProps {
 }
 
 function Item({ approval, href, isShown, now }: ItemProps) {
+  const facts = [
+    approval.stepPath && `step ${approval.stepPath}`,
+    approval.runId && `run ${shortId(approval.runId)}`,
+    approval.expiresAt && `expires ${ago(approval.expiresAt, now)}`,
+  ];
   return (
-    <Link href={href} className={css.item} aria-current={isShown || undefined}>
-      <p>
-        <span aria-hidden="true">▲ </span>
-        {safeText(approval.title)}
-      </p>
-      <p>
-        {[
-          approval.stepPath && `step ${approval.stepPath}`,
-          approval.runId && `run ${shortId(approval.runId)}`,
-          approval.expiresAt && `expires ${ago(approval.expiresAt, now)}`,
-        ]
-          .filter(Boolean)
-          .join(", ")}
-      </p>
-    </Link>
+    <SplitItem
+      href={href}
+      isShown={isShown}
+      title={
+        <>
+          <span aria-hidden="true">▲ </span>
+          {safeText(approval.title)}
+        </>
+      }
+      detail={safeText(facts.filter(Boolean).join(", "))}
+    />
   );
 }
 

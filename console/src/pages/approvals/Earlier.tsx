@@ -1,9 +1,9 @@
 import { useState } from "react";
-import { Link } from "wouter";
 import type { Approval } from "../../api/generated";
 import { useApi } from "../../api/query";
 import { Choice } from "../../ui/Filters/Filters";
 import { dateTime } from "../../ui/format";
+import { SplitItem } from "../../ui/Split/Split";
 import { safeText } from "../../ui/safeText";
 import css from "./Approvals.module.css";
 
@@ -26,15 +26,13 @@ export function Earlier({ shown }: { shown: string }) {
       />
       {earlier.data && list.length === 0 && <p className="quiet">None.</p>}
       {list.map((each) => (
-        <Link
+        <SplitItem
           key={each.id}
           href={`/approvals/${encodeURIComponent(each.id)}`}
-          className={css.item}
-          aria-current={each.id === shown || undefined}
-        >
-          <p>{safeText(each.title)}</p>
-          <p>{account(each)}</p>
-        </Link>
+          isShown={each.id === shown}
+          title={safeText(each.title)}
+          detail={account(each)}
+        />
       ))}
     </details>
   );

@@ -1,24 +1,26 @@
 import { Link, useParams } from "wouter";
 import { call } from "../../api/client";
 import type { DevStatus, ProcessStatus } from "../../api/generated";
-import { refresh, useApi } from "../../api/query";
+import { refresh } from "../../api/query";
 import { Page } from "../../app/shell/Page";
 import { Button } from "../../ui/Button/Button";
 import { Empty } from "../../ui/Empty/Empty";
 import { Failure } from "../../ui/Failure/Failure";
 import { plural } from "../../ui/format";
 import { Panel } from "../../ui/Panel/Panel";
+import { Split } from "../../ui/Split/Split";
 import { StateMark } from "../../ui/StateMark/StateMark";
 import { safeText } from "../../ui/safeText";
 import { complain, say } from "../../ui/Toast/toast";
 import css from "./Dev.module.css";
 import { lookOfProcess } from "./looks";
 import { ProcessLog } from "./ProcessLog";
+import { useDevLoops } from "./useDevLoops";
 
 /** The processes of development loops that run beside the server. */
 export default function Dev() {
   const { process = "" } = useParams();
-  const read = useApi("GET /api/dev", {}, { refetchInterval: 1_000 });
+  const read = useDevLoops();
   const loops = read.data?.loops ?? [];
   const names = loops.flatMap((loop) => (loop.processes ?? []).map((each) => each.name));
   const shown = process ? decodeURIComponent(process) : names[0];
@@ -34,20 +36,22 @@ export default function Dev() {
   }
   return (
     <Page crumbs={["Dev loop"]} full>
-      <div className={css.split} data-one={process ? "" : undefined}>
-        <div className={css.side}>
-          {read.error && !read.data && <Failure error={read.error} />}
-          {loops.map((loop) => (
-            <Loop key={loop.stateFile} loop={loop} shown={shown} />
-          ))}
-        </div>
-        <section className={css.log} aria-label="Log">
-          <Link href="/dev" className={css.back}>
-            ‹ All processes
-          </Link>
-          {shown && <ProcessLog key={shown} name={shown} />}
-        </section>
-      </div>
+      <Split
+        side={
+          <>
+            {read.error && !read.data && <Failure error={read.error} />}
+            {loops.map((loop) => (
+              <Loop key={loop.stateFile} loop={loop} shown={shown} />
+            ))}
+          </>
+        }
+        isChosen={Boolean(process)}
+        back={{ href: "/dev", label: "All processes" }}
+        look="log"
+        label="Log"
+      >
+        {shown && <ProcessLog key={shown} name={shown} />}
+      </Split>
     </Page>
   );
 }

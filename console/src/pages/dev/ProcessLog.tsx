@@ -1,6 +1,7 @@
 import { useEffect, useRef } from "react";
 import { useApi } from "../../api/query";
 import { safeText } from "../../ui/safeText";
+import css from "./Dev.module.css";
 
 const LINES = 1_000;
 
@@ -22,7 +23,7 @@ export function ProcessLog({ name }: { name: string }) {
   return (
     <div>
       {read.error && !read.data && <p className="quiet">{name} has not written anything.</p>}
-      <pre>{safeText(text)}</pre>
+      <pre className={css.text}>{safeText(text)}</pre>
       <div ref={end} />
     </div>
   );

@@ -7,8 +7,8 @@ import { Button } from "../../ui/Button/Button";
 import { Empty } from "../../ui/Empty/Empty";
 import { Failure } from "../../ui/Failure/Failure";
 import { Panel } from "../../ui/Panel/Panel";
+import { Split, SplitItem } from "../../ui/Split/Split";
 import { safeText } from "../../ui/safeText";
-import css from "./Dispatch.module.css";
 import { TriggerDetail } from "./TriggerDetail";
 import { TriggerForm } from "./TriggerForm";
 import { dispatchAddress, waitsFor } from "./triggers";
@@ -26,47 +26,48 @@ export default function Dispatch() {
   const senders = plugins.data?.plugins ?? [];
   return (
     <Page crumbs={["Dispatch"]} full>
-      <div className={css.split} data-one={mark ? "" : undefined}>
-        <div className={css.side}>
-          {triggers.error && !triggers.data && (
-            <Failure error={triggers.error} retry={() => void triggers.refetch()} />
-          )}
-          <Panel
-            title="Triggers"
-            side={<Button onClick={() => setMaking(true)}>New trigger</Button>}
-          >
-            {triggers.data && all.length === 0 && (
-              <Empty>A trigger starts a workflow when a request, a time or a file comes.</Empty>
+      <Split
+        side={
+          <>
+            {triggers.error && !triggers.data && (
+              <Failure error={triggers.error} retry={() => void triggers.refetch()} />
             )}
-            {all.map((each) => (
-              <Link
-                key={each.id}
-                href={dispatchAddress(each)}
-                className={css.item}
-                aria-current={each === shown || undefined}
-              >
-                <p>
-                  <span className="quiet">{each.enabled ? "on" : "off"}</span>{" "}
-                  {safeText(each.name || waitsFor(each, senders))} ▸ {each.workflowId}
-                </p>
-                <p>{safeText(waitsFor(each, senders))}</p>
-              </Link>
-            ))}
-          </Panel>
-        </div>
-        <div className={css.detail}>
-          <Link href="/dispatch" className={css.back}>
-            ‹ All triggers
-          </Link>
-          {shown && <TriggerDetail key={shown.mark} trigger={shown} plugins={senders} />}
-          {wanted && triggers.data && !shown && (
-            <Empty>
-              There is no trigger with this mark; its address may have changed.{" "}
-              <Link href="/dispatch">All triggers</Link>
-            </Empty>
-          )}
-        </div>
-      </div>
+            <Panel
+              title="Triggers"
+              side={<Button onClick={() => setMaking(true)}>New trigger</Button>}
+            >
+              {triggers.data && all.length === 0 && (
+                <Empty>A trigger starts a workflow when a request, a time or a file comes.</Empty>
+              )}
+              {all.map((each) => (
+                <SplitItem
+                  key={each.id}
+                  href={dispatchAddress(each)}
+                  isShown={each === shown}
+                  title={
+                    <>
+                      <span className="quiet">{each.enabled ? "on" : "off"}</span>{" "}
+                      {safeText(each.name || waitsFor(each, senders))} ▸ {each.workflowId}
+                    </>
+                  }
+                  detail={safeText(waitsFor(each, senders))}
+                />
+              ))}
+            </Panel>
+          </>
+        }
+        isChosen={Boolean(mark)}
+        back={{ href: "/dispatch", label: "All triggers" }}
+        label="Trigger"
+      >
+        {shown && <TriggerDetail key={shown.mark} trigger={shown} plugins={senders} />}
+        {wanted && triggers.data && !shown && (
+          <Empty>
+            There is no trigger with this mark; its address may have changed.{" "}
+            <Link href="/dispatch">All triggers</Link>
+          </Empty>
+        )}
+      </Split>
       {making && (
         <TriggerForm
           plugins={senders}

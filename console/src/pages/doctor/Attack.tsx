@@ -48,10 +48,16 @@ export function Attack({ levels }: { levels: LevelReport[] }) {
         </Button>
         {isRunning && (
           <span role="status">
-            <StateMark
-              state="running"
-              word={`${plural(attack.attempts, "attempt")} at ${attack.level}`}
+            <StateMark state="running" word={`attacking ${attack.level}`} />{" "}
+            <progress
+              className={css.progress}
+              aria-label="Attempts made"
+              max={attack.attempts}
+              value={attack.made}
             />{" "}
+            <span className="number">
+              {attack.made}/{attack.attempts}
+            </span>{" "}
             <span className="number quiet">{duration(now - attack.startedAt)}</span>
           </span>
         )}

@@ -5,7 +5,6 @@ import type { RunActions } from "../../run/actions";
 import { CompareDialog } from "../../run/CompareDialog";
 import { LimitDialog } from "../../run/LimitDialog";
 import { RewindDialog } from "../../run/RewindDialog";
-import type { Step } from "../../run/steps";
 
 const RunDialog = lazy(() =>
   import("../../form/RunDialog").then((module) => ({ default: module.RunDialog })),
@@ -14,24 +13,15 @@ const RunDialog = lazy(() =>
 interface Props {
   run: RunDetail;
   why: Explanation | null;
-  steps: readonly Step[];
   actions: RunActions;
 }
 
 /** The dialog of the action that was asked for. */
-export function RunDialogs({ run, why, steps, actions }: Props) {
+export function RunDialogs({ run, why, actions }: Props) {
   const { asked, ask, resume, goTo } = actions;
   const close = () => ask(null);
   if (asked?.what === "rewind") {
-    return (
-      <RewindDialog
-        runId={run.runId}
-        to={asked.step}
-        steps={steps}
-        onClose={close}
-        onStarted={goTo}
-      />
-    );
+    return <RewindDialog runId={run.runId} to={asked.step} onClose={close} onStarted={goTo} />;
   }
   if (asked?.what === "apply") return <ApplyDialog runId={run.runId} onClose={close} />;
   if (asked?.what === "compare") {

@@ -129,7 +129,7 @@ export function RunPanes({ view, run }: { view: RunView; run: RunDetail }) {
           </div>
         </div>
       )}
-      <RunDialogs run={run} why={view.why} steps={steps} actions={actions} />
+      <RunDialogs run={run} why={view.why} actions={actions} />
     </>
   );
 }

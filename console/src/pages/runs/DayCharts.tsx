@@ -7,12 +7,12 @@ import css from "./Runs.module.css";
 const DAYS = 28;
 
 /** How the runs of the last weeks ended, and what they cost, day by day. */
-export function DayCharts() {
+export function DayCharts({ workflow }: { workflow: string }) {
   const today = new Date();
   const days = daysBetween(new Date(today.getTime() - (DAYS - 1) * 86_400_000), today);
   const stats = useApi(
     "GET /api/runs/stats",
-    { query: { by: "day", since: days[0] } },
+    { query: { by: "day", since: days[0], ...(workflow ? { workflowId: workflow } : {}) } },
     { refetchInterval: 30_000 },
   );
   if (!stats.data?.rows.length) return null;

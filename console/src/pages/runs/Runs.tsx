@@ -66,7 +66,7 @@ export default function Runs() {
               />
             </Filters>
           </div>
-          <DayCharts />
+          <DayCharts workflow={filters.workflow} />
         </div>
         {!isFiltered && head.data && <NotRuns page={head.data} />}
         {chosen.length > 0 && (

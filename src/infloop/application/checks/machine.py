@@ -12,7 +12,6 @@ from infloop.application.checks import error, ok, warn
 from infloop.errors import InfloopError, SettingsError
 from infloop.sandbox.levels.keeper_sandbox import find_program
 from infloop.store.data_directory import refuse_shared
-from infloop.store.opening import why_unreadable
 from infloop.tools.base import ToolError
 from infloop.tools.browser.chromium import find_browser
 from infloop.tools.browser.endpoint import parse_endpoint
@@ -29,8 +28,8 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _DAY_S = 86_400
 
 
-def check_data(data_dir: Path, min_free_bytes: int) -> Iterator[Check]:
-    """Check the directory of runs and secrets."""
+def check_data(data_dir: Path, min_free_bytes: int, store_error: str) -> Iterator[Check]:
+    """Check the directory of runs and secrets; `store_error` says why runs cannot be stored."""
     try:
         refuse_shared(data_dir)
         yield ok("data.directory", str(data_dir))
@@ -53,9 +52,9 @@ def check_data(data_dir: Path, min_free_bytes: int) -> Iterator[Check]:
         yield error("data.disk", said, fix)
     else:
         yield ok("data.disk", said)
-    if reason := why_unreadable(data_dir):
-        fix = "stop infloop, and restore the database from a backup"
-        yield error("data.database", f"the database cannot be read: {reason}", fix)
+    if store_error:
+        fix = "stop infloop, and restore the database from a backup; or correct INFLOOP_DATABASE"
+        yield error("data.database", f"the database cannot be read: {store_error}", fix)
     else:
         yield ok("data.database", "readable, or not made yet")
 

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.application.models import Model
 from infloop.application.runs.file_changes import file_changes, printable_paths, run_result
 from infloop.application.runs.models import FileChange
-from infloop.errors import Forbidden, UsageError
+from infloop.errors import Forbidden, StepError, UsageError
+from infloop.model.events import WORKSPACE
+from infloop.runtime.runs.run_status import current_status
+from infloop.runtime.timeline import workspace_history
 from infloop.workspace.applying.apply import ProtectedChanges, apply, overlapping_edits
 from infloop.workspace.applying.merge import MergeConflict as TreeConflict
 from infloop.workspace.applying.selection import Wanted
+from infloop.workspace.worktrees import repository
+from infloop.workspace.worktrees.records import Saved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from infloop.application.caller import Caller
     from infloop.application.resources import Resources
+    from infloop.application.runs.file_changes import RunResult
     from infloop.policy.leaks.modes import LeakMode
+    from infloop.runtime.timeline import WorkspaceHistory
     from infloop.runtime.workspaces import Workspaces
     from infloop.store.interfaces.run_log import RunRow
-    from infloop.workspace.worktrees.records import Saved
     from infloop.workspace.worktrees.worktree import WorktreeInfo
 
 
@@ -97,6 +104,7 @@ class ApplyChanges:
         allow_all: bool = False,
         everything: bool = False,
         include: Sequence[str] = (),
+        into: str | None = None,
     ) -> ApplyResult:
         """Apply the changes of a run to the work tree, or to a new or existing branch.
 
@@ -104,6 +112,9 @@ class ApplyChanges:
         `node` says whose changes, if several agents made some. `allow` are protected files and
         directories that may change; with `allow_all`, all of them may. The same permission is
         needed for a file to which a secret was added; the mode of the leak guard decides.
+
+        `into` is a directory in a clone of the repository that the run worked in, if it worked in a
+        fetched one.
         """
         if not caller.is_identified:
             raise Forbidden(
@@ -113,17 +124,23 @@ class ApplyChanges:
             )
         row = await self._resources.store.run_log.run(run_id)
         workspaces = await self._resources.workspaces()
-        worktree = _chosen(workspaces.listed(run_id), run_id, node)
-        saved = await _saved(workspaces, worktree)
         wanted = Wanted(everything, tuple(include))
-        result = await run_result(self._resources, run_id, wanted=wanted)
+        if history := await workspace_history(self._resources.store.run_log, run_id):
+            await self._check_ended(row)
+            result = await run_result(self._resources, run_id, wanted=wanted)
+            saved = await _saved_elsewhere(workspaces, history, result, run_id, into)
+            directory = WORKSPACE
+        else:
+            worktree = _chosen(workspaces.listed(run_id), run_id, node)
+            saved, directory = await _saved(workspaces, worktree), worktree.path
+            result = await run_result(self._resources, run_id, wanted=wanted)
         assert result is not None  # there is a saved worktree
-        selection = result.selections[worktree.path]
+        selection = result.selections[directory]
         if branch is None and (
             paths := await overlapping_edits(workspaces.store, saved, selection)
         ):
             return UncommittedChanges(repository=saved.repository, paths=list(paths))
-        secrets = await result.secrets(worktree.path)
+        secrets = await result.secrets(directory)
         if secrets:
             await self._record_leak(row, saved, result.leaks.mode, secrets, caller)
         if secrets and result.leaks.mode == "enforce":
@@ -156,6 +173,22 @@ class ApplyChanges:
             secrets=printable_paths(secrets),
         )
 
+    async def target(self, run_id: str, into: str | None, here: str) -> str | None:
+        """Return the clone into which the changes of a run go; None if the run knows its own."""
+        history = await workspace_history(self._resources.store.run_log, run_id)
+        if history is None and into is not None:
+            raise UsageError(
+                f"--into: run {run_id!r} worked in a worktree, and its changes go into the "
+                "repository of that"
+            )
+        return _below(here, into or ".") if history else None
+
+    async def _check_ended(self, row: RunRow) -> None:
+        if await current_status(row, self._resources.store.liveness) == "running":
+            raise UsageError(
+                f"run {row.id!r} is still working in its checkout; wait until it has finished"
+            )
+
     async def _record(self, row: RunRow, saved: Saved, branch: str | None, caller: Caller) -> None:
         await self._resources.audit().record(
             "run.applied",
@@ -186,6 +219,10 @@ class ApplyChanges:
         )
 
 
+def _below(here: str, path: str) -> str:
+    return str(Path(here, Path(path).expanduser()))
+
+
 def _reasons(secrets: Mapping[str, list[str]]) -> dict[str, str]:
     return {path: f"holds a secret: {', '.join(names)}" for path, names in secrets.items()}
 
@@ -211,3 +248,46 @@ async def _saved(workspaces: Workspaces, worktree: WorktreeInfo) -> Saved:
             f"run {worktree.run_id!r} is still working in its worktree; wait until it has finished"
         )
     return saved
+
+
+async def _saved_elsewhere(
+    workspaces: Workspaces,
+    history: WorkspaceHistory,
+    result: RunResult | None,
+    run_id: str,
+    into: str | None,
+) -> Saved:
+    """Return the state of a run's own checkout as that of a worktree of the clone at `into`."""
+    chosen = result.selections.get(WORKSPACE) if result else None
+    if history.fetched is None or result is None or chosen is None:
+        raise UsageError(f"run {run_id!r} changed nothing in its checkout that could be applied")
+    source, commit = history.source.repository, history.fetched.commit
+    if into is None:
+        raise UsageError(
+            f"run {run_id!r} worked in {source!r}: say which clone of it gets the changes "
+            f"(`infloop apply {run_id} --into DIR`)"
+        )
+    try:
+        found = await repository.find(workspaces.store.git, Path(into))
+    except StepError:
+        raise UsageError(
+            f"{into!r} is in no clone of {source!r}, which run {run_id!r} worked in: choose one "
+            "with --into DIR"
+        ) from None
+    if await found.ref(commit) is None:
+        raise UsageError(
+            f"{str(found.root)!r} does not have the commit {commit[:12]} in which run {run_id!r} "
+            f"began: choose a clone of {source!r} with --into DIR, or fetch first"
+        )
+    last = history.stored.snapshot if history.stored else history.snapshots[-1]
+    return Saved(
+        name="",
+        run_id=run_id,
+        node="workspace",
+        repository=str(found.root),
+        common=str(found.common),
+        commit=commit,
+        base=history.snapshots[0],
+        final=last,
+        head=commit,
+    )

@@ -23,8 +23,9 @@ from infloop.application.runs.models import (
 )
 from infloop.application.runs.workflow_file import changed_file, definition_of
 from infloop.errors import Conflict, Forbidden, NotFound, UsageError
-from infloop.model.events import Cause
+from infloop.model.events import Cause, RepositoryRef
 from infloop.model.problems import short_repr
+from infloop.model.repository_address import HEAD
 from infloop.runtime.runs.run_status import current_status
 from infloop.store.interfaces.queue import QueueEntry
 
@@ -150,18 +151,22 @@ class Runs:
     async def plan_rewind(
         self, run_id: str, step: str, workflow: Bundle | None = None
     ) -> RewindPlan:
-        """Return what a rewind to `step` would change in the run's directories.
+        """Return what a rewind to `step` would keep, run again, and change in directories.
 
         Raises UsageError if the run cannot go on from there with `workflow`.
         """
         from infloop.application.runs.file_changes import file_changes
+        from infloop.application.runs.rewound_steps import rewound_steps
 
         definition = definition_of(workflow) if workflow else None
         plan = await (await self._resources.service()).plan_rewind(run_id, step, definition)
         changed = None if workflow else await changed_file(self._resources, run_id)
+        kept, again = await rewound_steps(self._resources.store.run_log, run_id, step)
         return RewindPlan(
             run_id=run_id,
             step=step,
+            kept=kept,
+            again=again,
             workflow_file=changed or UNSET,
             directories=[
                 DirectoryRestore(
@@ -237,11 +242,14 @@ class Runs:
         *,
         directory: str,
         untrusted: tuple[str, ...] = (),
+        repository: str = "",
+        ref: str = "",
     ) -> StartedRun:
         """Start a run that this process drives; it is durable when this returns.
 
         Only the command line does this. Other surfaces use the queue. `untrusted` names the inputs
-        that come from outside.
+        that come from outside. With `repository` and `ref` it works there instead of in the
+        repository that the workflow names, or in `directory`.
         """
         if caller.surface != "cli":
             raise Forbidden(f"runs over {caller.surface!r} are started through the queue")
@@ -253,6 +261,7 @@ class Runs:
             workdir=directory,
             cause=Cause("cli", _source(workflow), untrusted=untrusted),
             correlation_id=correlation_id,
+            source=_source_repository(workflow, repository, ref),
         )
         return StartedRun(run_id=run_id, correlation_id=correlation_id, after_seq=0)
 
@@ -292,6 +301,7 @@ class Runs:
             inputs=filled,
             cause=cause,
             workdir=workdir,
+            is_default_workdir=directory is None,
             correlation_id=caller.correlation_id,
             trigger_id=trigger_id,
             workflow_name=bundle.root.name,
@@ -359,6 +369,16 @@ class Runs:
             workflow_id=run.workflow_id,
             details=details,
         )
+
+
+def _source_repository(workflow: Bundle, repository: str, ref: str) -> RepositoryRef | None:
+    """Return the repository that a person chose; None if they left it to the workflow."""
+    named = workflow.root.workspace
+    if not repository and not ref:
+        return None
+    if not repository and named is None:
+        raise UsageError("--ref needs a repository: the workflow names none, and no --repository")
+    return RepositoryRef(repository or (named.repository if named else ""), ref or HEAD)
 
 
 def _source(workflow: Bundle) -> str:

@@ -221,7 +221,7 @@ def explanation(
         run=run,
         at=at,
         inputs=started.inputs if started else {},
-        workdir=started.workdir if started else "",
+        workdir=_workdir(view),
         ancestors=list(ancestors),
         steps_done=view.steps_done,
         cost=view.cost,
@@ -288,3 +288,12 @@ def _last_step(view: RunView) -> LastStep | None:
         duration_ms=step.duration_ms,
         next_path=step.next_path,
     )
+
+
+def _workdir(view: RunView) -> str:
+    """Return where the run works: a directory, or a repository at a commit."""
+    if view.fetched:
+        return f"{view.fetched.repository} at {view.fetched.ref} ({view.fetched.commit[:12]})"
+    if view.started and view.started.workspace:
+        return f"{view.started.workspace.repository} at {view.started.workspace.ref}"
+    return view.started.workdir if view.started else ""

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from infloop.application.runs.models import DirectoryChanges, DirectoryDiff, FileChange
 from infloop.errors import StepError, UsageError
+from infloop.runtime.stored_snapshots import StoredSnapshots
 from infloop.runtime.timeline import directory_work
 from infloop.workspace.applying.added_secrets import added_secrets
 from infloop.workspace.applying.merge import edit_tree
 from infloop.workspace.applying.review import protected_changes
 from infloop.workspace.applying.selection import NOTHING_MORE
+from infloop.workspace.repositories.packs import missing_snapshots
 from infloop.workspace.snapshots.changes import changes, printable
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from infloop.application.resources import Resources
     from infloop.policy.leaks.guard import LeakGuard
+    from infloop.runtime.timeline import WorkspaceHistory
     from infloop.runtime.workspaces import Workspaces
     from infloop.workspace.applying.selection import Selection, Wanted
     from infloop.workspace.snapshots.changes import Change
@@ -33,6 +36,7 @@ class RunResult(NamedTuple):
     workspaces: Workspaces
     selections: dict[str, Selection]
     leaks: LeakGuard
+    history: WorkspaceHistory | None = None
 
     async def secrets(self, directory: str) -> dict[str, list[str]]:
         """Return the files to which a secret was added, with the names of its detectors."""
@@ -49,14 +53,20 @@ async def run_result(
     """
     found = await directory_work(resources.store.run_log, run_id, step)
     workspaces = await resources.workspaces()
-    selections = await workspaces.results(run_id, found, wanted, whole=not step)
+    store = resources.store
+    history = await StoredSnapshots(workspaces, store.run_log, store.results).bring(run_id)
+    if history is not None:  # other directories of its machine are not here
+        names = [snapshot for each in found for snapshot in (each.first, each.last) if snapshot]
+        missing = set(await missing_snapshots(workspaces.store, names))
+        found = [each for each in found if not missing & {each.first, each.last}]
+    selections = await workspaces.results(run_id, found, wanted, whole=not step, history=history)
     if not selections:
         return None
     fitting = {name for each in selections.values() for name in each.fitting}
     for name in wanted.names:
         if name not in fitting:
             raise UsageError(f"no changed file of run {run_id!r} fits {name!r}")
-    return RunResult(workspaces, selections, resources.leaks())
+    return RunResult(workspaces, selections, resources.leaks(), history)
 
 
 async def directory_diffs(result: RunResult, *, redacted: bool = False) -> list[DirectoryDiff]:

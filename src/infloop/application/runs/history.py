@@ -32,6 +32,7 @@ from infloop.application.runs.models import (
     SearchMatch,
     StepReport,
 )
+from infloop.application.workers import Workers
 from infloop.errors import NotFound, UsageError
 from infloop.model.events import Output, StepStarted, is_within, step_path
 from infloop.model.values import compact_json
@@ -129,17 +130,23 @@ class RunHistory:
             return None
         entries = await self._resources.store.queue.entries()
         found = [entry for entry in entries if entry.run.run_id.startswith(name)]
-        return queued(found[0]) if len(found) == 1 else None
+        return await self._queued(found[0]) if len(found) == 1 else None
 
     async def _refuse_queued(self, name: str) -> None:
         """Raise a UsageError that says why a run that waits in the queue has not started."""
         waiting = await self._find_queued(name)
         if waiting is not None:
-            why = f" and is held: {waiting.reason}" if waiting.reason else ""
+            held = " and is held" if not waiting.position else ""
+            why = f"{held}: {waiting.reason}" if waiting.reason else ""
             raise UsageError(
                 f"run {waiting.run_id!r} has not started: it waits in the queue{why}; "
                 f"`infloop cancel {waiting.run_id}` removes it"
             )
+
+    async def _queued(self, entry: QueueEntry) -> QueuedRun:
+        """Return a run that has not begun, with the reason if it cannot."""
+        reasons = await Workers(self._resources).why_waiting([entry])
+        return queued(entry, reasons.get(entry.run.id, ""))
 
     async def find_row_or_entry(self, run_id: str) -> RunRow | QueueEntry:
         """Return a run's row, or its place in the queue; raise NotFound if there is neither.
@@ -159,7 +166,9 @@ class RunHistory:
     async def summary(self, run_id: str) -> RunSummary | QueuedRun:
         """Return a run without its scope and events, also one that waits in the queue."""
         found = await self.find_row_or_entry(run_id)
-        return queued(found) if isinstance(found, QueueEntry) else await self.summarize(found)
+        if isinstance(found, QueueEntry):
+            return await self._queued(found)
+        return await self.summarize(found)
 
     async def summarize(self, row: RunRow) -> RunSummary:
         """Return a run without its scope and events."""
@@ -179,7 +188,9 @@ class RunHistory:
     async def detail(self, run_id: str) -> RunDetail | QueuedRun:
         """Return a run with its scope, also one that waits in the queue or is live."""
         found = await self.find_row_or_entry(run_id)
-        return queued(found) if isinstance(found, QueueEntry) else await self._detail(found)
+        if isinstance(found, QueueEntry):
+            return await self._queued(found)
+        return await self._detail(found)
 
     async def record(self, workflow_id: str, run_id: str) -> RunDetail | QueuedRun:
         """Return a run of this workflow, with its newest events once it has ended.
@@ -191,7 +202,7 @@ class RunHistory:
         if run.workflow_id != workflow_id:
             raise NotFound(f"workflow {workflow_id[:80]!r} has no run {run_id!r}")
         if isinstance(found, QueueEntry):
-            return queued(found)
+            return await self._queued(found)
         return await self._detail(found, MAX_RECORDED_EVENTS if found.finished_at else 0)
 
     async def latest(self, max_events: int = MAX_EVENTS) -> LatestRun:
@@ -381,11 +392,13 @@ class RunHistory:
         )
         return replace(page, held=held, refused=refused)
 
-    async def statistics(self, by: Grouping, since: date) -> RunStatistics:
+    async def statistics(
+        self, by: Grouping, since: date, workflow_id: str | None = None
+    ) -> RunStatistics:
         """Return how the runs since a day ended and what they cost."""
         from infloop.application.runs.statistics import run_statistics
 
-        return await run_statistics(self._resources, by, since)
+        return await run_statistics(self._resources, by, since, workflow_id)
 
     async def held(self, workflow_id: str | None = None) -> list[QueuedRun]:
         """Return the queued runs that cannot start, each with the reason."""
@@ -639,8 +652,8 @@ def _step_report(step: StepView) -> StepReport:
     )
 
 
-def queued(entry: QueueEntry) -> QueuedRun:
-    """Return a run that has not begun."""
+def queued(entry: QueueEntry, waits_for: str = "") -> QueuedRun:
+    """Return a run that has not begun; `waits_for` says why nobody takes it."""
     return QueuedRun(
         run_id=entry.run.run_id,
         queue_id=entry.run.id,
@@ -648,7 +661,7 @@ def queued(entry: QueueEntry) -> QueuedRun:
         status=_QUEUE_STATUS[entry.state],
         position=entry.position,
         queued_at=entry.run.queued_at,
-        reason=entry.reason,
+        reason=entry.reason or waits_for,
         cause=entry.run.cause,
         correlation_id=entry.run.correlation_id,
     )

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType, field
 from infloop.application.models import Model
 from infloop.application.runs.activity import OpenStep, StepWait
 from infloop.application.runs.cost import RunCost, Tokens
+from infloop.application.runs.rewound_steps import RewoundSteps
 from infloop.model.events import Cause
 from infloop.model.messages import Message
 from infloop.model.values import JsonObject
@@ -169,7 +170,8 @@ class OutputPage(Model, kw_only=True):
 class QueuedRun(Model, kw_only=True, tag_field="kind", tag="queued"):
     """A run that waits in the queue, or was removed from it.
 
-    `reason` says why a run that waits is held: it cannot start, and is tried again.
+    `reason` says why a run that waits cannot start: it is held and tried again, or no server or
+    worker has the labels that it requires.
     """
 
     run_id: str
@@ -287,10 +289,12 @@ class DirectoryRestore(Model, kw_only=True):
 
 
 class RewindPlan(Model, kw_only=True):
-    """What a rewind to `step` changes in the directories of a run."""
+    """What a rewind to `step` keeps, runs again, and changes in the directories of a run."""
 
     run_id: str
     step: str
+    kept: RewoundSteps
+    again: RewoundSteps
     workflow_file: WorkflowFile | UnsetType = UNSET
     directories: list[DirectoryRestore]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from infloop.application.models import Model
+from infloop.application.workers import Workers
 from infloop.errors import NotFound, Overloaded
 from infloop.model.events import Cause
 from infloop.model.values import JsonObject
@@ -23,7 +24,8 @@ class QueueItem(Model, kw_only=True):
     """A run in the queue; position 1 is next.
 
     `held` says why this run cannot start. It has position 0, and is tried again until it starts or
-    somebody removes it.
+    somebody removes it. `waitsFor` says why no server or worker takes it: none has the labels that
+    it `requires`.
     """
 
     queue_id: str
@@ -38,6 +40,8 @@ class QueueItem(Model, kw_only=True):
     state: Literal["waiting", "taken", "started", "removed", "dropped"]
     priority: int
     held: str
+    requires: list[str]
+    waits_for: str
 
 
 class QueueList(Model, kw_only=True):
@@ -61,7 +65,7 @@ def _public(item: QueueItem) -> str:
 
 
 class RunQueue:
-    """The queue that all processes of a data directory share."""
+    """The queue that all processes of a data directory or a database share."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -69,7 +73,8 @@ class RunQueue:
     async def all(self, limit: int | None = None) -> QueueList:
         queue, dispatcher = self._resources.store.queue, self._resources.dispatcher
         entries = await (queue.entries(limit=limit) if limit else queue.entries())
-        items = [_item(entry) for entry in entries]
+        reasons = await Workers(self._resources).why_waiting(entries)
+        items = [_item(entry, reasons.get(entry.run.id, "")) for entry in entries]
         return QueueList(
             size=await queue.count(),
             head=items[0] if items else None,
@@ -128,7 +133,7 @@ def _full(limit: int) -> Overloaded:
     return Overloaded(message, "queue-full", retry_after_s=30)
 
 
-def _item(entry: QueueEntry) -> QueueItem:
+def _item(entry: QueueEntry, waits_for: str = "") -> QueueItem:
     run = entry.run
     return QueueItem(
         queue_id=run.id,
@@ -143,4 +148,6 @@ def _item(entry: QueueEntry) -> QueueItem:
         state=entry.state,
         priority=run.priority,
         held=entry.reason if entry.held else "",
+        requires=list(run.requires),
+        waits_for=waits_for,
     )

@@ -45,24 +45,29 @@ class RunStatistics(Model, kw_only=True):
     rows: list[RunCounts]
 
 
-async def run_statistics(resources: Resources, by: Grouping, since: date) -> RunStatistics:
-    """Count the runs that began on or after a day."""
+async def run_statistics(
+    resources: Resources, by: Grouping, since: date, workflow_id: str | None = None
+) -> RunStatistics:
+    """Count the runs, of one workflow or all, that began on or after a day."""
     if not 1971 <= since.year <= 9000:
         raise UsageError(f"{since} is no day on which infloop could have run")
     start = midnight_ms(since)
     ended: dict[str, list[RunRow]] = defaultdict(list)
-    for row in await _rows_since(resources, start):
+    for row in await _rows_since(resources, start, workflow_id):
         ended[_key(row, by)].append(row)
-    totals = await resources.store.ledger.totals(by, CallFilter(since=start))
+    totals = await resources.store.ledger.totals(
+        by, CallFilter(since=start, workflow_id=workflow_id or "")
+    )
     costs = {row.key: row.usd for row in totals}
     keys = sorted({*ended, *costs})
     return RunStatistics(by=by, rows=[_counts(key, ended[key], costs.get(key, 0)) for key in keys])
 
 
-async def _rows_since(resources: Resources, start: int) -> list[RunRow]:
+async def _rows_since(resources: Resources, start: int, workflow_id: str | None) -> list[RunRow]:
     found: list[RunRow] = []
     cursor = None
-    while page := await resources.store.run_log.runs(limit=PAGE, before=cursor):
+    run_log = resources.store.run_log
+    while page := await run_log.runs(workflow_id=workflow_id, limit=PAGE, before=cursor):
         found += [row for row in page if row.started_at >= start]
         cursor = page[-1].cursor
         if page[-1].started_at < start:

@@ -33,6 +33,7 @@ from infloop.model.events import (
     TemplateWarning,
     TreeSaved,
     WaitOver,
+    WorkspaceFetched,
 )
 from infloop.model.nodes import node_model
 from infloop.model.values import as_text
@@ -190,6 +191,7 @@ class RunView:
         self.last_at = 0
         self.resumed_at: list[int] = []
         self.isolation = self.egress = ""
+        self.fetched: WorkspaceFetched | None = None
         self.max_cost_usd = 0.0
         self.new_workflow = False
         self.stop: StopRequested | None = None
@@ -226,6 +228,8 @@ class RunView:
                 self.started, self.started_at = event, item.time
                 self.isolation, self.egress = event.isolation, event.egress
                 self.max_cost_usd = event.limits.max_cost_usd
+            case WorkspaceFetched():
+                self.fetched = event
             case RunResumed():
                 self.finished = None
                 self.resumed_at.append(item.time)

@@ -18,6 +18,10 @@ says so. The secret itself is not shown.
   infloop apply 1f3a9c2e --to agents/fix
   infloop apply last --protected .github/workflows
   infloop apply last --include dist
+  infloop apply last --into ~/src/web
+
+A run that worked in a repository of its own (`workspace`) may have done so on another machine. Its
+changes go into your clone of that repository: --into DIR, or where you are.
 
 Exit code 1 means that something prevented it, and nothing was changed.
 """
@@ -49,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--allow-protected", action="store_true", help="let all protected files change"
+    )
+    parser.add_argument(
+        "--into",
+        metavar="DIR",
+        help="the clone that gets the changes of a run in a fetched repository; default: here",
     )
     add_left_out(parser)
 
@@ -82,6 +91,7 @@ async def _apply(args: argparse.Namespace) -> int:
             allow_all=args.allow_protected,
             everything=args.all,
             include=args.include,
+            into=await application.apply.target(run.run_id, args.into, app.started_in()),
         )
     match done:
         case UncommittedChanges():

@@ -8,6 +8,7 @@ wrong with it is reported before anything starts. Ctrl+C cancels the run cleanly
   infloop run fix.workflow.json --json | jq .type
   infloop run fix.workflow.json --detach
   infloop run flow.py
+  infloop run fix-until-green --repository ssh://git@host/team/web.git --ref main
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a value for one of the workflow's inputs; repeat it for others",
     )
     parser.add_argument("--cwd", metavar="DIR", help="where its steps work; default: here")
+    parser.add_argument(
+        "--repository", metavar="URL", help="a repository in which it works, in a checkout"
+    )
+    parser.add_argument("--ref", metavar="REF", help="its branch, tag or commit; default: HEAD")
     add_detach(parser)
     add_json(parser, "events as JSON lines")
 
@@ -55,17 +60,27 @@ async def _run(args: argparse.Namespace, on_started: OnStarted | None) -> int:
     from infloop.application.workflows import run_inputs
     from infloop.cli.arguments import assignments
     from infloop.cli.view.terminal import note, problem_lines
+    from infloop.errors import UsageError
 
     settings = app.settings()
     async with app.open_files(settings) as files:
         workflow, notes = await files.workflows.load_file(args.workflow)
     for line in (*notes, *problem_lines(workflow.warnings)):
         note(line)
+    if args.cwd and (args.repository or workflow.root.workspace):
+        raise UsageError("--cwd: the run works in a checkout of its repository; leave it out")
     inputs = run_inputs(workflow.root, {**assignments("--input", args.input)})
     directory = working_directory(args.cwd)
     async with app.open_application(settings) as application:
         return await run_workflow(
-            application, workflow, inputs, directory, as_json=args.json, on_started=on_started
+            application,
+            workflow,
+            inputs,
+            directory,
+            as_json=args.json,
+            on_started=on_started,
+            repository=args.repository or "",
+            ref=args.ref or "",
         )
 
 
@@ -94,10 +109,13 @@ async def run_workflow(
     as_json: bool,
     on_started: OnStarted | None = None,
     answers: bool = False,
+    repository: str = "",
+    ref: str = "",
 ) -> int:
     """Start a run of a checked workflow and show it until it has settled.
 
-    With `answers`, the person at the terminal is asked what the run waits for.
+    With `answers`, the person at the terminal is asked what the run waits for. With `repository`
+    and `ref` it works there.
     """
     from infloop.application.caller import COMMAND_LINE
     from infloop.application.runs.watched_run import WatchedRun
@@ -105,7 +123,9 @@ async def run_workflow(
 
     async def start() -> list[WatchedRun]:
         await _recover(application)
-        started = await application.runs.start(workflow, inputs, COMMAND_LINE, directory=directory)
+        started = await application.runs.start(
+            workflow, inputs, COMMAND_LINE, directory=directory, repository=repository, ref=ref
+        )
         if on_started is not None:
             on_started(started.run_id)
         return [await application.live.watch(started)]

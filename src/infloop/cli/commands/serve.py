@@ -8,12 +8,15 @@ start.
 
   infloop serve --token auto
   infloop serve --port 8080
+  infloop serve --no-runs
   INFLOOP_API_TOKEN=$(openssl rand -hex 32) infloop serve --host 0.0.0.0
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from infloop.cli.arguments import add_database
 
 if TYPE_CHECKING:
     import argparse
@@ -33,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="make a token, or take the one of the last start; default: INFLOOP_API_TOKEN, or none",
     )
 
+    add_database(parser)
+    parser.add_argument(
+        "--no-runs", action="store_true", help="accept runs, and leave them to workers"
+    )
+
 
 def _port(text: str) -> int:
     import argparse
@@ -46,7 +54,13 @@ def main(args: argparse.Namespace) -> int:
     from infloop import app
 
     chosen = app.settings()
-    given = {"host": args.host, "port": args.port, "api_token": args.token}
+    given = {
+        "host": args.host,
+        "port": args.port,
+        "api_token": args.token,
+        "database": args.database,
+        "max_concurrent_runs": 0 if args.no_runs else None,
+    }
     changed = {name: value for name, value in given.items() if value is not None}
     return app.run_async(_serve(chosen.with_options(**changed)))
 

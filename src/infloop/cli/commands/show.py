@@ -131,6 +131,14 @@ def _header(run: RunSummary, view: RunView, untrusted: list[str]) -> list[tuple[
         lines.append(("untrusted", one_line(", ".join(untrusted))))
     if view.started and view.started.workdir:
         lines.append(("directory", one_line(view.started.workdir)))
+    if view.fetched:
+        lines += [
+            ("repository", f"{one_line(view.fetched.repository)} at {one_line(view.fetched.ref)}"),
+            ("commit", one_line(view.fetched.commit)),
+        ]
+    elif view.started and view.started.workspace:
+        wanted = view.started.workspace
+        lines.append(("repository", f"{one_line(wanted.repository)} at {one_line(wanted.ref)}"))
     if view.isolation:
         lines.append(("isolation", _confinement(view)))
     if view.resumed_at:

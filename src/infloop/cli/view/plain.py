@@ -30,6 +30,7 @@ from infloop.model.events import (
     TemplateWarning,
     TreeRestored,
     WaitOver,
+    WorkspaceFetched,
 )
 from infloop.model.messages import expand, to_json
 from infloop.model.nodes import node_model
@@ -129,6 +130,8 @@ def _text(event: Event, run_id: str) -> str:
                 f"{one_line(event.path)}  warning: {{{{{one_line(event.missing_key)}}}}} in "
                 f"{one_line(event.field)} refers to nothing and is empty"
             )
+        case WorkspaceFetched():
+            return f"works in {one_line(event.repository)} at {one_line(event.commit)}"
         case TreeRestored():
             return f"{one_line(event.directory)} is restored to before {one_line(event.path)}"
         case Notice():

@@ -33,6 +33,8 @@ def check_header(check: CheckContext) -> None:
                 "no reference can reach this name",
                 "use letters, digits, dashes and underscores",
             )
+    if workflow.workspace is not None and not workflow.workspace.repository:
+        report.error("workspace.repository", "is missing", "write the address of a repository")
     limits = workflow.limits
     if limits is not None:
         for key, value in limits.to_json().items():

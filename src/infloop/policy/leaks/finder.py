@@ -118,11 +118,12 @@ class LeakFinder:
         if self._any is None:
             return Found(leaks, end, reads)
         at, undecided, last_values = 0, end, values
+        is_shortened = _ELLIPSIS in data
         while (found := self._any.search(data, at)) and (here := found.start()) < end:
             at = here + 1
             if here >= start:
                 for form, offset in self._places.get(data[here : here + MIN_LENGTH], ()):
-                    if not form.only_shortened or _ELLIPSIS in data:
+                    if is_shortened or not form.only_shortened:
                         leak, is_open = _common(data, start, here, form, offset)
                         if is_open:
                             undecided = min(undecided, leak.start)

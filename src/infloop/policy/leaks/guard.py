@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from infloop.model.values import JsonObject, JsonValue
     from infloop.policy.leaks.finder import Leak
+    from infloop.policy.leaks.known import Form
     from infloop.policy.leaks.modes import LeakMode
     from infloop.policy.leaks.rules import LeakRule
 
@@ -48,25 +49,30 @@ class LeakGuard:
         mode: LeakMode = "redact",
     ) -> None:
         self.mode = mode
-        self._secrets: dict[str, Secret] = {}
         self._rules = rules
-        self.finder = LeakFinder((), rules)
+        self._known: set[str] = set()
+        self._forms: list[Form] = []
+        self._finder: LeakFinder | None = None
         self.add(secrets)
+
+    @property
+    def finder(self) -> LeakFinder:
+        """What finds the secrets; made when it is needed, once for secrets that come one by one."""
+        if self._finder is None:
+            self._finder = LeakFinder(self._forms, self._rules)
+        return self._finder
 
     def __bool__(self) -> bool:
         return self.mode != "off" and bool(self.finder)
 
     def add(self, secrets: Iterable[Secret]) -> None:
         """Look for these secrets too from now on."""
-        new = {
-            value: Secret(detector, value)
-            for detector, given in secrets
-            if len(value := given.strip()) >= MIN_LENGTH and value not in self._secrets
-        }
-        if new:
-            self._secrets |= new
-            written = (form for secret in self._secrets.values() for form in forms(secret))
-            self.finder = LeakFinder(written, self._rules)
+        for detector, given in secrets:
+            value = given.strip()
+            if len(value) >= MIN_LENGTH and value not in self._known:
+                self._known.add(value)
+                self._forms += forms(Secret(detector, value))
+                self._finder = None
 
     def redact(self, value: Value, on_leak: OnLeak = _ignore) -> Value:
         """Return a JSON value without secrets in texts and keys; itself if there are none."""
@@ -178,8 +184,11 @@ class RedactingStream:
         for keyword, rule, value in reads:
             if keyword < (kept if rule.secret_group else end):
                 self._values[rule.id] = value
-        for name, value in self._values.items():
-            self._values[name] = Span(value.start - kept, value.end - kept)
+        self._values = {
+            name: Span(value.start - kept, value.end - kept)
+            for name, value in self._values.items()
+            if value.end > kept
+        }
         held = len(self._text) - self._shown
         self._next_look = len(self._text) + held // 8 if held > _LONG_HELD else 0
         return piece if self._guard.mode == "warn" else shown

@@ -30,6 +30,12 @@ def programs_in(sandbox: Sandbox) -> RunProgram:
     return partial(_run, sandbox, None)
 
 
+def limited_in(sandbox: Sandbox) -> RunProgram:
+    """Return the same, with limited memory, for programs that read what a stranger sent."""
+    access = Access(limits=ResourceLimits(memory_bytes=MAX_MEMORY_BYTES))
+    return partial(_run, sandbox, access)
+
+
 def confined_in(find: Callable[[], Awaitable[Sandbox]]) -> Confine:
     """Return a function that confines programs; `find` is called when one is run."""
 

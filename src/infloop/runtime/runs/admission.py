@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from infloop.errors import GuardError, UsageError, WorkflowError
+from infloop.model.events import RepositoryRef
+from infloop.model.repository_address import HEAD
 from infloop.policy.confinement import Confinement, isolation_refusal
 from infloop.policy.taint import violations_message
 from infloop.runtime.confinement.fence import RunFence
@@ -49,8 +51,26 @@ class Admission:
         """Raise what the start of a run would be refused for now, except a used-up budget."""
         self._dependencies.disk_reserve.check_data_disk()
         self.check_confinement(definition, cause)
+        if source := workspace_of(definition.workflow):
+            self.check_workspace(source)
+            return
+        await self.check_directory(workdir)
+
+    async def check_directory(self, workdir: str) -> None:
+        """Raise GuardError if there is no directory at a path in which a run may work."""
         if (await self.enter(workdir)).id is None:
             raise GuardError(f"there is no directory {workdir!r} in which a run could work")
+
+    def check_workspace(self, source: RepositoryRef) -> RepositoryRef:
+        """Return the repository of a run; GuardError if it is not allowed on this machine."""
+        workspaces = self._dependencies.workspaces
+        if workspaces is None or not workspaces.snapshots:
+            raise GuardError(
+                "a run in a repository of its own needs snapshots, by which its results come back: "
+                "INFLOOP_SNAPSHOTS=off takes none"
+            )
+        address = workspaces.mirrors.check(source.repository, source.ref)
+        return RepositoryRef(address.url, source.ref)
 
     async def enter(self, workdir: str) -> Workdir:
         """Return the working directory of a new run; GuardError if no run may work there."""
@@ -103,6 +123,14 @@ class Admission:
             memory_bytes=dependencies.child_memory_bytes,
             homes=dependencies.workspaces.homes if dependencies.workspaces else frozenset(),
         )
+
+
+def workspace_of(workflow: JsonObject) -> RepositoryRef | None:
+    """Return the repository that a workflow names as its workspace."""
+    named = workflow.get("workspace")
+    if not isinstance(named, dict):
+        return None
+    return RepositoryRef(str(named.get("repository", "")), str(named.get("ref") or HEAD))
 
 
 def check_not_imported(row: RunRow) -> None:

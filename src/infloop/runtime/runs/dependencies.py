@@ -14,8 +14,9 @@ from infloop.runtime.confinement.fence import EgressRules
 from infloop.runtime.runs.redaction import Redactor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from infloop.model.values import JsonObject
     from infloop.policy.hosts import Allowlist
     from infloop.policy.leaks.guard import LeakGuard
     from infloop.policy.permissions import AskPerson
@@ -46,6 +47,7 @@ class StepServices(msgspec.Struct, frozen=True):
     reserve       reserves a request to a model in the ledger
     leaks         removes secrets
     hosts         the hosts that the run may reach; None for all
+    manifests     the manifests that the run carries, by provider id
     """
 
     make_sandbox: MakeSandbox
@@ -54,6 +56,7 @@ class StepServices(msgspec.Struct, frozen=True):
     reserve: ReserveRequest
     leaks: LeakGuard
     hosts: Allowlist | None
+    manifests: Mapping[str, JsonObject] = msgspec.field(default_factory=dict)
 
 
 class RunDependencies(msgspec.Struct, frozen=True):

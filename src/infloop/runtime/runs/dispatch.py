@@ -2,7 +2,10 @@
 
 - An entry leaves the queue in the transaction that creates its run. So a run starts exactly once,
   even if a process dies in between.
-- What could not start now is refused before it is queued, with the reason.
+- What could not start now is refused before it is queued, with the reason. A process that would
+  not run it itself (it has no capacity or lacks a label) checks only that the workflow is valid.
+- An entry carries its definition. A process starts it without the workflow's file, and a later
+  change of the file does not change it.
 - An entry that cannot start when its turn comes is held with the reason, and tried again from time
   to time. It never disappears: it becomes a run, or somebody removes it.
 - When the budget is used up, the queue is held. Its entries stay on disk until there is money again
@@ -14,13 +17,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections import Counter
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from infloop.engine.graph import decode_definition
 from infloop.errors import (
     AuditError,
     BudgetError,
@@ -32,16 +35,17 @@ from infloop.errors import (
 )
 from infloop.model.audit import SYSTEM
 from infloop.model.inputs import resolve_inputs
+from infloop.runtime.runs.admission import workspace_of
+from infloop.runtime.runs.definitions import prepare
 from infloop.store.interfaces.queue import (
     Enqueued,
     QueuedRun,
     QueueFull,
     Replayed,
-    requeue_from_dead_owners,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from infloop.model.clock import Clock
     from infloop.model.events import Cause
@@ -57,12 +61,13 @@ if TYPE_CHECKING:
 POLL_SECONDS = 1.0
 """How often the queue is read for what other processes did."""
 
-REQUEUE_SECONDS = 15.0
-"""How often entries of dead processes are put back into the queue, and held ones tried again."""
+RETRY_HELD_SECONDS = 15.0
+"""How often entries that could not start are tried again."""
 
 STOPPING_RETRY_SECONDS = 30
 
-UNLIMITED = 1_000_000
+MAX_PREPARED = 200
+"""How many definitions are kept ready for the next entries that have them."""
 
 _log = logging.getLogger("infloop.runs")
 
@@ -80,20 +85,27 @@ class RunRequest(msgspec.Struct, frozen=True):
     priority: int = 0
     key: str = ""
     fingerprint: str = ""
+    is_default_workdir: bool = False
 
 
 class Capacity(msgspec.Struct, frozen=True):
-    """How many runs are live at the same time, and how many may wait."""
+    """How many runs are live at the same time, how many may wait, and which this process takes."""
 
     runs: int = 4
     queued: int = 100
+    labels: frozenset[str] = frozenset()
+
+    def fits(self, requires: Collection[str]) -> bool:
+        """Whether this process runs what requires these labels."""
+        return self.runs > 0 and self.labels.issuperset(requires)
 
 
 class Dispatcher:
     """Takes from the queue what this process has capacity for.
 
     With `own_only` it takes only what was queued through it: a process that ends with its client
-    must not take the runs of others.
+    must not take the runs of others. `workdir` is where runs of other machines work that named no
+    directory.
     """
 
     def __init__(
@@ -106,6 +118,7 @@ class Dispatcher:
         capacity: Capacity,
         *,
         own_only: bool = False,
+        workdir: str = "/",
     ) -> None:
         self._service = service
         self.queue = queue
@@ -113,11 +126,12 @@ class Dispatcher:
         self._audit = audit
         self._load = load
         self.capacity = capacity
-        self._max_concurrent: dict[str, int] = {}
+        self._workdir = workdir
+        self._prepared: dict[str, PreparedDefinition] = {}
         self._wake = asyncio.Event()
         self._held = ""
         self._closed = False
-        self._checks: dict[tuple[str, str, Cause], asyncio.Task[None]] = {}
+        self._checks: dict[tuple[str, str, Cause], asyncio.Task[PreparedDefinition]] = {}
         self._not_started: list[str] = []
         self._own: set[str] | None = set() if own_only else None
         service.on_end(self._wake.set)
@@ -129,7 +143,8 @@ class Dispatcher:
 
         See `check` for the errors.
         """
-        await self.check(request)
+        definition = await self.check(request)
+        self._remember(definition)
         run_id = str(uuid.uuid4())
         run = QueuedRun(
             id=queue_id(run_id),
@@ -142,13 +157,18 @@ class Dispatcher:
             priority=request.priority,
             idempotency_key=request.key,
             fingerprint=request.fingerprint,
+            requires=requires_of(definition.workflow),
+            max_concurrent=_max_concurrent(definition.workflow),
+            definition=definition.hash,
             extra={
                 "workdir": request.workdir,
+                "isDefaultWorkdir": request.is_default_workdir,
+                "machine": self._machine,
                 "triggerId": request.trigger_id,
                 "workflowName": request.workflow_name,
             },
         )
-        added = await self.queue.put(run, limit=self.capacity.queued)
+        added = await self.queue.put(run, limit=self.capacity.queued, definition=definition.data)
         if isinstance(added, Enqueued) and not added.repeated:
             if self._own is not None:
                 self._own.add(added.id)
@@ -162,36 +182,43 @@ class Dispatcher:
             self._wake.set()
         return added
 
-    async def check(self, request: RunRequest) -> None:
-        """Raise if a run could not be queued and start now.
+    async def check(self, request: RunRequest) -> PreparedDefinition:
+        """Return what a run will execute; raise if it could not be queued and start now.
 
         UsageError, WorkflowError, GuardError or StoreError say why it could not start; Overloaded,
         that this process stops. Without a budget it can be queued: it waits for money.
         """
-        await self._check_start(request)
+        definition = await self._check_start(request)
         if self._closed:
             raise Overloaded(
                 "the server is stopping and takes no more runs; try again when it is back",
                 "stopping",
                 STOPPING_RETRY_SECONDS,
             )
+        return definition
 
-    async def _check_start(self, request: RunRequest) -> None:
+    async def _check_start(self, request: RunRequest) -> PreparedDefinition:
         """Check whether a run could start; equal requests at the same time share a check."""
         key = request.workflow_id, request.workdir, request.cause
         check = self._checks.get(key)
         if check is None:
             check = self._checks[key] = asyncio.create_task(self._check_now(*key))
             check.add_done_callback(lambda _: self._checks.pop(key))
-        await asyncio.shield(check)
+        return await asyncio.shield(check)
 
-    async def _check_now(self, workflow_id: str, workdir: str, cause: Cause) -> None:
+    async def _check_now(self, workflow_id: str, workdir: str, cause: Cause) -> PreparedDefinition:
         definition = await self._load(workflow_id)
-        await self._service.check_start(definition, workdir=workdir, cause=cause)
+        if self.capacity.fits(requires_of(definition.workflow)):
+            await self._service.check_start(definition, workdir=workdir, cause=cause)
+        return definition
 
     def close(self) -> None:
-        """Queue no more runs, because the process stops."""
+        """Queue and start no more runs, because the process stops."""
         self._closed = True
+
+    def wake(self) -> None:
+        """Look into the queue now."""
+        self._wake.set()
 
     async def remove(self, entry_id: str) -> bool:
         """Remove a waiting run from the queue; say whether it was waiting."""
@@ -221,15 +248,14 @@ class Dispatcher:
     async def run(self) -> None:
         """Start queued runs until cancelled."""
         loop = asyncio.get_running_loop()
-        last_requeue = -REQUEUE_SECONDS
+        last_retry = -RETRY_HELD_SECONDS
         while True:
             self._wake.clear()
             with suppress(StoreError):  # tried again: a full disk or a lock can be temporary
                 await self._requeue_not_started()
-                if loop.time() - last_requeue >= REQUEUE_SECONDS:
-                    await requeue_from_dead_owners(self.queue, self._service.store.liveness)
+                if loop.time() - last_retry >= RETRY_HELD_SECONDS:
                     await self.queue.retry_held(only=self._own)
-                    last_requeue = loop.time()
+                    last_retry = loop.time()
                 while await self._has_budget() and await self._fill():
                     pass
             with suppress(TimeoutError):
@@ -255,23 +281,36 @@ class Dispatcher:
 
     async def _fill(self) -> bool:
         """Start all that there is capacity for; say whether there may be more."""
-        live = self._service.live()
-        free = self.capacity.runs - len(live)
-        if free < 1:
+        free = self.capacity.runs - len(self._service.live())
+        # Others may take a process that is late for dead; it must not take anything meanwhile.
+        if free < 1 or self._closed or self._service.instance.is_late():
             return False
-        counts = Counter(live.values())
-        # The limit of a workflow is known once one of its runs has been started.
-        slots = {name: limit - counts[name] for name, limit in self._max_concurrent.items()}
-        owner = self._service.instance.id
-        taken = await self.queue.take(owner, free, slots=slots, only=self._own)
-        names = {entry.run.workflow_id for entry in taken}
-        # Runs that start together share one read of their workflow.
-        definitions = {name: asyncio.ensure_future(self._load(name)) for name in names}
+        taken = await self.queue.take(
+            self._service.instance.id, free, labels=self.capacity.labels, only=self._own
+        )
+        # Runs that start together share one read of their definition.
+        definitions = {
+            name: asyncio.ensure_future(self._definition(*name))
+            for name in {_definition_name(entry) for entry in taken}
+        }
         go_on = await asyncio.gather(
-            *(self._start_or_requeue(each, definitions[each.run.workflow_id]) for each in taken)
+            *(self._start_or_requeue(each, definitions[_definition_name(each)]) for each in taken)
         )
         await self._requeue_not_started()
         return bool(taken) and all(go_on)
+
+    async def _definition(self, name: str, workflow_id: str) -> PreparedDefinition:
+        """Return the definition of an entry: what was accepted, wherever its file is now."""
+        if not name:  # an entry of an earlier version of infloop
+            return await self._load(workflow_id)
+        if name not in self._prepared:
+            self._remember(prepare(decode_definition(await self.queue.definition(name))))
+        return self._prepared[name]
+
+    def _remember(self, definition: PreparedDefinition) -> None:
+        if len(self._prepared) >= MAX_PREPARED:
+            self._prepared.clear()
+        self._prepared[definition.hash] = definition
 
     async def _start_or_requeue(
         self, entry: QueueEntry, definition: Awaitable[PreparedDefinition]
@@ -321,17 +360,35 @@ class Dispatcher:
 
     async def _start(self, entry: QueueEntry, definition: PreparedDefinition) -> None:
         run = entry.run
-        self._max_concurrent[run.workflow_id] = _max_concurrent(definition.workflow)
         await self._service.start(
             definition,
             _inputs(definition.workflow, run.inputs),
-            workdir=str(run.extra.get("workdir", "/")),
+            workdir="" if workspace_of(definition.workflow) else await self._directory(run),
             cause=run.cause,
             run_id=run.run_id,
             correlation_id=run.correlation_id,
             create=partial(self.queue.start, run.id),
         )
         self._publish("trigger_started", run)
+
+    @property
+    def _machine(self) -> str:
+        row = self._service.instance.row
+        return f"{row.host} {row.boot_id}"
+
+    async def _directory(self, run: QueuedRun) -> str:
+        """Return where a run works; GuardError if this machine has no such directory.
+
+        What was accepted on this machine works where it was accepted to work. A run of another
+        machine works in the directory that it named, or without one where this process works.
+        """
+        named = str(run.extra.get("workdir", "/"))
+        if run.extra.get("machine", self._machine) == self._machine:
+            return named
+        if run.extra.get("isDefaultWorkdir"):
+            return self._workdir
+        await self._service.check_directory(named)
+        return named
 
     async def _hold(self, entry: QueueEntry, reason: str, error: Exception) -> None:
         why = f"{reason}: {error}"
@@ -367,6 +424,17 @@ def queue_id(run_id: str) -> str:
     return f"q-{run_id}"
 
 
+def _definition_name(entry: QueueEntry) -> tuple[str, str]:
+    """Return by what the definition of an entry is found: its hash, or the workflow's id."""
+    return entry.run.definition, entry.run.workflow_id
+
+
+def requires_of(workflow: JsonObject) -> tuple[str, ...]:
+    """Return the labels that a process must have to run a workflow."""
+    requires = workflow.get("requires")
+    return tuple(map(str, requires)) if isinstance(requires, list | tuple) else ()
+
+
 def _inputs(workflow: JsonObject, given: JsonObject) -> JsonObject:
     """Return the inputs of a run; InputError if they do not fit the workflow as it is now."""
     specs = workflow.get("inputs")
@@ -374,7 +442,7 @@ def _inputs(workflow: JsonObject, given: JsonObject) -> JsonObject:
 
 
 def _max_concurrent(workflow: JsonObject) -> int:
-    """Return how many runs of a workflow may be live at the same time."""
+    """Return how many runs of a workflow may be live at the same time; 0 means no limit."""
     limits = workflow.get("limits")
     limit = limits.get("maxConcurrentRuns") if isinstance(limits, dict) else None
-    return limit if isinstance(limit, int) and limit > 0 else UNLIMITED
+    return limit if isinstance(limit, int) and limit > 0 else 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from infloop.errors import Fenced
 from infloop.runtime.runs.feed import Feed
 from infloop.runtime.runs.loop import RunLoop
 from infloop.runtime.runs.recorder import Recorder
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from infloop.runtime.runs.loop import Performer
     from infloop.runtime.runs.shared import SharedResources
     from infloop.runtime.workspaces import RunWorkspace
+
+
+_log = logging.getLogger("infloop.runs")
 
 
 class RunLaunch(msgspec.Struct, frozen=True):
@@ -58,6 +63,7 @@ class LiveRun(msgspec.Struct):
     disks: RunDisks
     finished: asyncio.Future[RunFinished]
     task: asyncio.Task[None] | None = None
+    is_lost: bool = False
 
 
 class LiveRuns:
@@ -83,6 +89,35 @@ class LiveRuns:
     def on_end(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever a run has ended."""
         self._end_callbacks.append(callback)
+
+    def fail(self, run_id: str, error: BaseException) -> None:
+        """End the loop of a run whose journal takes no more events of this process.
+
+        The children of its steps end. If another process owns the run, nothing else changes: its
+        questions wait for the new owner.
+        """
+        live = self._runs.get(run_id)
+        if live is None:
+            return
+        if isinstance(error, Fenced):
+            approvals = self._shared.dependencies.approvals
+            if approvals is not None:
+                approvals.keep_open_for(run_id)
+            if not live.is_lost:
+                _log.warning(
+                    "run %s belongs to another process now: its steps here are ended, and nothing "
+                    "more of it is written",
+                    run_id,
+                )
+            live.is_lost = True
+        live.loop.fail(error)
+
+    async def lose_all(self, error: Fenced) -> None:
+        """End all loops, because other processes own the runs; return when the children ended."""
+        tasks = [live.task for live in self if live.task is not None]
+        for live in list(self):
+            self.fail(live.id, error)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
         """Cancel what drives the runs. They are not settled, so they can be resumed."""
@@ -111,6 +146,8 @@ class LiveRuns:
         """Build the loop, the feed and the recorder of a run."""
         shared, first, workspace = self._shared, launch.first, launch.workspace
         redactor, run_log = shared.dependencies.redactor, shared.store.run_log
+        if workspace is not None and workspace.checkout is not None:
+            workspace.checkout.epoch = launch.epoch
 
         async def close_workspace() -> None:
             if workspace is not None:
@@ -134,7 +171,7 @@ class LiveRuns:
             correlation_id=first.correlation_id,
             epoch=launch.epoch,
             seq=first.seq,
-            on_failure=loop.fail,
+            on_failure=partial(self.fail, first.run_id),
         )
         live = LiveRun(
             id=first.run_id,

@@ -27,7 +27,7 @@ from infloop.model.events import (
 from infloop.runtime.runs.effects import Effects
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from infloop.engine.graph import Program
     from infloop.engine.state import State
@@ -83,6 +83,16 @@ class RunLoop:
         self._effects: Effects
         self.recorder: Recorder
         self.perform: Performer
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under which this process owns the run."""
+        return self.recorder.epoch
+
+    @property
+    def manifests(self) -> Mapping[str, JsonObject]:
+        """The provider manifests that the run carries."""
+        return self._program.providers
 
     @property
     def limits(self) -> RunBudget:

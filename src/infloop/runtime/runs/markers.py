@@ -46,6 +46,11 @@ class RunMarkers:
         self._free: list[str] = []
         self._marked: set[str] = set()
 
+    def act_as(self, process: InstanceRow) -> None:
+        """Mark runs as those of another id from now on; no run is active."""
+        self.close()
+        self._process = process
+
     def add(self, run_id: str, workflow_id: str, started_at: int) -> None:
         marker = {
             "runId": run_id,

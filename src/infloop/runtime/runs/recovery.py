@@ -13,6 +13,7 @@ from infloop.runtime.runs.run_status import is_dead, is_over
 from infloop.runtime.spending.ledger import abandon_dead_calls
 from infloop.sandbox.keepers.child_records import sweep
 from infloop.store.interfaces.liveness import dead_owners
+from infloop.store.interfaces.queue import requeue_from_dead_owners
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +34,9 @@ class Recovered(NamedTuple):
 async def recover(shared: SharedResources) -> Recovered:
     """Record runs whose process died as failed, except those whose workflow asks to be resumed.
 
-    Orphaned children are ended first. The worktrees of failed runs are saved and removed; a run
-    that is resumed gets them back.
+    Several processes may do this at the same time: each run is settled by one of them. Orphaned
+    children are ended first. The worktrees of failed runs are saved and removed; a run that is
+    resumed gets them back.
     """
     dependencies, store = shared.dependencies, shared.store
     run_is_over = partial(is_over, store.run_log)
@@ -44,6 +46,7 @@ async def recover(shared: SharedResources) -> Recovered:
     if dependencies.markers:
         await dependencies.markers.clear(partial(is_dead, store.liveness))
     await abandon_dead_calls(store.ledger, store.liveness, shared.clock)
+    await requeue_from_dead_owners(store.queue, store.liveness)
     failed, resumable = await _settle_interrupted(shared)
     if dependencies.approvals is not None:
         await dependencies.approvals.settle_abandoned()
@@ -51,6 +54,7 @@ async def recover(shared: SharedResources) -> Recovered:
         messages += await dependencies.workspaces.recover(run_is_over)
     if dependencies.homes:
         await dependencies.homes.recover(run_is_over)
+    await store.liveness.sweep()
     return Recovered(failed, resumable, messages)
 
 

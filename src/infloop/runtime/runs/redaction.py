@@ -24,6 +24,8 @@ from infloop.model.events import (
     StopRequested,
     TreeRestored,
     TreeSaved,
+    WorkspaceFetched,
+    WorkspaceStored,
 )
 from infloop.nodes.base import failed
 from infloop.policy.leaks.guard import BLOCKED, LeakGuard
@@ -48,6 +50,8 @@ _REDACTED_FIELDS: Mapping[type[Event], tuple[str, ...]] = {
     StopRequested: (),
     TreeSaved: (),
     TreeRestored: (),
+    WorkspaceFetched: (),
+    WorkspaceStored: (),
 }
 _NEVER_REDACTED = ("path", "node")
 _LONG_VALUE = 64 << 10

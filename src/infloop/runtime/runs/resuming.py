@@ -17,7 +17,8 @@ from infloop.runtime.runs.live_runs import RunLaunch
 from infloop.runtime.runs.recovery import end_orphans
 from infloop.runtime.runs.replay import SEQ_GAP, first_event, rebuild_state
 from infloop.runtime.runs.run_status import current_status
-from infloop.runtime.timeline import unfinished_restores
+from infloop.runtime.runs.shared import run_workspace
+from infloop.runtime.timeline import unfinished_restores, workspace_history
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +60,10 @@ class RunResumer:
             )
         started = await first_event(self._run_log, run_id)
         self._admission.check_confinement(definition, started.cause)
-        await self._admission.enter_again(run_id, started.workdir, state.directory)
+        if started.workspace:
+            self._admission.check_workspace(started.workspace)
+        else:
+            await self._admission.enter_again(run_id, started.workdir, state.directory)
         ownership = await self._take_over(row, "resumed", force=take_over)
         await self.go_on(await self._run_log.load(run_id), ownership, max_cost_usd=max_cost_usd)
 
@@ -107,7 +111,9 @@ class RunResumer:
         program, workflow = compile_program(definition), definition.workflows[definition.root]
         started = await first_event(self._run_log, run.id)
         workspace = await self._reopen_workspace(loaded, ownership)
-        directory = None if stop else await shared.workdirs.identity(started.workdir)
+        directory = None
+        if not stop and not started.workspace:
+            directory = await shared.workdirs.identity(started.workdir)
         now = shared.clock.now_ms()
         fence = self._admission.fence(run.id, workflow, workspace, started.cause)
         resumed = RunResumed(
@@ -144,7 +150,9 @@ class RunResumer:
         run, workspaces = loaded.run, self._shared.dependencies.workspaces
         if workspaces is None:
             return None
-        workspace = workspaces.for_run(run.id)
+        history = await workspace_history(self._run_log, run.id)
+        workspace = run_workspace(self._shared, run.id, history)
+        assert workspace is not None
         try:
             for event in unfinished_restores(loaded.events):
                 await workspaces.restore(run.id, event)

@@ -13,6 +13,7 @@ from infloop.runtime.runs.admission import check_not_imported
 from infloop.runtime.runs.definitions import prepare
 from infloop.runtime.runs.replay import SEQ_GAP, first_event
 from infloop.runtime.runs.starting import new_correlation_id
+from infloop.runtime.stored_snapshots import StoredSnapshots
 from infloop.runtime.timeline import directory_states
 from infloop.store.interfaces.run_log import NewRun, Ownership
 
@@ -89,7 +90,10 @@ class RunRewinder:
         old = prepare(decode_definition(loaded.definition))
         self._admission.check_confinement(prepared or old, started.cause)
         await self._resumer.end_orphans()
-        await self._admission.enter(started.workdir)
+        if started.workspace:
+            self._admission.check_workspace(started.workspace)
+        else:
+            await self._admission.enter(started.workdir)
         source = row.cause if row.cause.kind == "rewind" else started.cause
         new = NewRun(
             id=str(uuid.uuid4()),
@@ -163,6 +167,8 @@ class RunRewinder:
         """Save, for the new run, the files that a rewind replaces; return what it restores."""
         if self._workspaces is None:
             return []
+        stored = StoredSnapshots(self._workspaces, self._run_log, self._shared.store.results)
+        await stored.bring(run.cause.parent_run)
         self._workspaces.store.share(run.cause.parent_run, run.id)
         found = [
             await self._workspaces.prepare_restore(run.id, run.cause.parent_step, state)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from infloop.engine.graph import Definition
     from infloop.model.clock import Clock
-    from infloop.model.events import Recorded
+    from infloop.model.events import Recorded, RepositoryRef
     from infloop.model.values import JsonObject
     from infloop.policy.confinement import Confinement
     from infloop.policy.leaks.guard import LeakGuard
@@ -90,6 +90,10 @@ class RunService:
         """Raise what `start` would refuse this run for now, except a used-up budget."""
         await self._admission.check_start(definition, workdir, cause)
 
+    async def check_directory(self, workdir: str) -> None:
+        """Raise GuardError if this machine has no directory at a path in which a run may work."""
+        await self._admission.check_directory(workdir)
+
     async def start(
         self,
         definition: Definition | PreparedDefinition,
@@ -100,11 +104,14 @@ class RunService:
         run_id: str = "",
         correlation_id: str = "",
         create: CreateRun | None = None,
+        source: RepositoryRef | None = None,
     ) -> str:
         """Start a run; return its id once it is durable.
 
-        A queued run already has its ids, and `create` makes it durable in its own way. `admission`
-        lists the errors with which a run is refused here, in `resume` and in `rewind`.
+        A queued run already has its ids, and `create` makes it durable in its own way. With
+        `source` it works in that repository instead of the one that the workflow names, or of
+        `workdir`. `admission` lists the errors with which a run is refused here, in `resume` and in
+        `rewind`.
         """
         return await self._starter.start(
             definition,
@@ -114,6 +121,7 @@ class RunService:
             run_id=run_id,
             correlation_id=correlation_id,
             create=create,
+            source=source,
         )
 
     async def resume(

@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from infloop.runtime.checkouts import RunCheckout
 from infloop.runtime.confinement.workdirs import Workdirs
 from infloop.runtime.event_bus import EventBus
 from infloop.runtime.notifications import Notifications
 from infloop.runtime.run_audit import RunAudit
 from infloop.runtime.spending.ledger import Ledger
+from infloop.runtime.stored_snapshots import StoredSnapshots
 
 if TYPE_CHECKING:
     from infloop.model.clock import Clock
     from infloop.runtime.runs.dependencies import RunDependencies
+    from infloop.runtime.timeline import WorkspaceHistory
+    from infloop.runtime.workspaces import RunWorkspace
     from infloop.store.interfaces.liveness import Instance
     from infloop.store.interfaces.store import Store
 
@@ -52,3 +56,14 @@ def share(
         event_bus=event_bus,
         notifications=notifications,
     )
+
+
+def run_workspace(
+    shared: SharedResources, run_id: str, history: WorkspaceHistory | None
+) -> RunWorkspace | None:
+    """Return the workspace of a run; `history` is that of its checkout, if it has one."""
+    workspaces = shared.dependencies.workspaces
+    if workspaces is None or history is None:
+        return workspaces.for_run(run_id) if workspaces else None
+    stored = StoredSnapshots(workspaces, shared.store.run_log, shared.store.results)
+    return workspaces.for_run(run_id, RunCheckout(workspaces, run_id, history, stored))

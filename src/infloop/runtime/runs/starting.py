@@ -11,14 +11,18 @@ from infloop.engine.state import State
 from infloop.model.audit import SYSTEM, Actor
 from infloop.model.events import Cause, Recorded, RunStarted
 from infloop.policy.budget import merge_limits
+from infloop.runtime.runs.admission import workspace_of
 from infloop.runtime.runs.definitions import PreparedDefinition, prepare
 from infloop.runtime.runs.live_runs import RunLaunch
+from infloop.runtime.runs.shared import run_workspace
+from infloop.runtime.timeline import WorkspaceHistory
 from infloop.store.interfaces.run_log import NewRun
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from infloop.engine.graph import Definition
+    from infloop.model.events import RepositoryRef
     from infloop.model.values import JsonObject
     from infloop.runtime.runs.admission import Admission
     from infloop.runtime.runs.live_runs import LiveRuns
@@ -50,16 +54,22 @@ class RunStarter:
         run_id: str,
         correlation_id: str,
         create: CreateRun | None,
+        source: RepositoryRef | None = None,
     ) -> str:
         """Start a run; see `RunService.start`."""
         await self._admission.check_resources()
-        workdir, directory = await self._admission.enter(workdir)
         known = definition if isinstance(definition, PreparedDefinition) else prepare(definition)
         workflow = known.workflow
+        source = source or workspace_of(workflow)
+        directory = None
+        if source is None:
+            workdir, directory = await self._admission.enter(workdir)
+        else:
+            source, workdir = self._admission.check_workspace(source), ""
         self._admission.check_confinement(known, cause)
         run_id = run_id or str(uuid.uuid4())
-        workspaces = self._shared.dependencies.workspaces
-        workspace = workspaces.for_run(run_id) if workspaces else None
+        history = WorkspaceHistory(source) if source else None
+        workspace = run_workspace(self._shared, run_id, history)
         fence = self._admission.fence(run_id, workflow, workspace, cause)
         now = self._shared.clock.now_ms()
         event = RunStarted(
@@ -73,6 +83,7 @@ class RunStarter:
             isolation=fence.isolation,
             egress=fence.egress,
             directory=directory,
+            workspace=source,
         )
         new = NewRun(
             id=run_id,

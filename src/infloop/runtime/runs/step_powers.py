@@ -64,7 +64,20 @@ class RunPowers:
         self._workspace = workspace
 
     def perform(self, perform: Perform, write_output: WriteOutput) -> Awaitable[Outcome]:
-        """Perform one step."""
+        """Perform one step, in the run's own checkout if it has one."""
+        if self._workspace is not None and self._workspace.checkout is not None:
+            return self._perform_in_checkout(self._workspace, perform, write_output)
+        return self._perform(perform, write_output, self._workdir)
+
+    async def _perform_in_checkout(
+        self, workspace: RunWorkspace, perform: Perform, write_output: WriteOutput
+    ) -> Outcome:
+        workdir = await workspace.enter(self.loop.post)
+        return await self._perform(perform, write_output, workdir)
+
+    def _perform(
+        self, perform: Perform, write_output: WriteOutput, workdir: str
+    ) -> Awaitable[Outcome]:
         dependencies, step, workspace = (
             self.dependencies,
             StepPowers(self, perform),
@@ -76,7 +89,7 @@ class RunPowers:
             node=perform.node,
             iteration=perform.iteration,
             attempt=perform.attempt,
-            workdir=self._workdir,
+            workdir=workdir,
             allows_directory=self.shared.workdirs.allows,
             write_output=write_output,
             drain=self.loop.recorder.drain,
@@ -167,6 +180,7 @@ class StepPowers:
             reserve=usage.reserve,
             leaks=dependencies.redactor.secrets,
             hosts=run.fence.tool_hosts(),
+            manifests=run.loop.manifests,
         )
         found = dependencies.find_provider(provider_id, services)
         bounded = found if isinstance(found, BoundedProvider) else None

@@ -89,6 +89,10 @@ class Ledger:
         self._released = asyncio.Event()
         self.budget = budget
 
+    def act_as(self, instance: str) -> None:
+        """Make calls under another id from now on: this process registered anew."""
+        self._instance = instance
+
     async def check_budget(self) -> None:
         """Raise BudgetError if the budget of the current window is used up."""
         if not self.budget.max_usd:

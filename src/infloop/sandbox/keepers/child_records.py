@@ -79,6 +79,11 @@ class ChildRecords:
         self._pid_scope = _pid_scope()
         self._unused: list[_RecordFile] = []
 
+    def act_as(self, instance: str) -> None:
+        """Record children under another id from now on; no child is running."""
+        self.close()
+        self._instance = instance
+
     def wrap(self, sandbox: Sandbox, run_id: str, step: str) -> Sandbox:
         """Return a sandbox that records its children as those of this step."""
         return RecordedSandbox(self, sandbox, run_id, step)

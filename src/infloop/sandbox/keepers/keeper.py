@@ -496,6 +496,7 @@ class Keeper:
         # Not sooner: most children end before, and reading and writing /proc would delay them.
         if self._announce:
             self._announce_start()
+            return
         if self._fast_session and lower_autogroup(self._fast_session, self._nice):
             self._fast_session = 0
         self._reap_others()

@@ -20,9 +20,9 @@ from infloop.sandbox.self_check import probes
 from infloop.sandbox.self_check.canaries import canaries_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from infloop.sandbox.base import ChildResult, Sandbox
+    from infloop.sandbox.base import ChildResult, OnOutput, Sandbox, Stream
     from infloop.sandbox.promises import Promise
     from infloop.sandbox.self_check.canaries import Canaries
 
@@ -121,16 +121,19 @@ async def self_check(
     user: tuple[int, int] | None = None,
     attempts: Sequence[str] = (),
     python: str = "",
+    on_attempt: Callable[[], None] | None = None,
 ) -> AttackReport:
     """Make all attempts, or some of them, on a sandbox.
 
     The canaries are created in `scratch`, which the children's user must be able to enter. They
-    belong to `user`, the user of the sandbox's children, or to our own user.
+    belong to `user`, the user of the sandbox's children, or to our own user. `on_attempt` is called
+    after each attempt, as far as the child says so.
     """
     wanted = [*(attempts or (name for names in ATTEMPTS.values() for name in names))]
     on_all = "connect_machine" in wanted
     async with canaries_in(scratch, user, on_all_addresses=on_all) as canaries:
-        result = await sandbox.run(_request(sandbox, canaries, wanted, python or _python()))
+        request = _request(sandbox, canaries, wanted, python or _python())
+        result = await sandbox.run(request, on_output=_count_lines(on_attempt))
         if result.error or result.result is None:
             error, timed_out = _reason(result), result.timed_out
             return AttackReport(sandbox.level, error=error, timed_out=timed_out)
@@ -139,6 +142,19 @@ async def self_check(
     missing = sorted(set(wanted) - {finding.attempt for finding in findings})
     error = f"no answer about {', '.join(missing)}: {_reason(result)}" if missing else ""
     return AttackReport(sandbox.level, findings, error, result.timed_out)
+
+
+def _count_lines(on_line: Callable[[], None] | None) -> OnOutput | None:
+    """Return a receiver of output that calls `on_line` for each line of standard output."""
+    if on_line is None:
+        return None
+
+    def receive(stream: Stream, text: str) -> None:
+        if stream == "stdout":
+            for _ in range(text.count("\n")):
+                on_line()
+
+    return receive
 
 
 def _request(

@@ -714,6 +714,8 @@ def main() -> None:
             json.dump({"attempt": name, "reached": reached, "detail": detail}, results)
             results.write("\n")
             results.flush()
+            sys.stdout.write(f"{name}\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

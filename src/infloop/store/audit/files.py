@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 from contextlib import ExitStack, contextmanager, suppress
+from stat import S_IMODE
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import AuditError, StoreError
@@ -119,7 +120,8 @@ class AuditFiles:
     def _open(self, opened: ExitStack) -> int:
         descriptor = os.open(self._current, _FLAGS, FILE_MODE)
         opened.callback(os.close, descriptor)
-        os.fchmod(descriptor, FILE_MODE)
+        if S_IMODE(os.fstat(descriptor).st_mode) != FILE_MODE:
+            os.fchmod(descriptor, FILE_MODE)
         return descriptor
 
     def _lines(self, end: _End, facts: Sequence[AuditEvent]) -> tuple[bool, bytes, str]:

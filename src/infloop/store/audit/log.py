@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from infloop.errors import AuditError
+from infloop.lowlevel.worker_thread import WorkerThread
 from infloop.model.audit import EVENTS, Actor, AuditEvent, EventName, audit_event
 from infloop.store.audit.files import AuditFiles
 
@@ -54,7 +56,7 @@ class AuditLog:
         self._waiting: deque[_Waiting] = deque()
         self._writing: asyncio.Task[None] | None = None
         self._suspended_until = 0.0
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit-writer")
+        self._thread = WorkerThread("audit-writer")
         self._closed = False
 
     async def record(
@@ -102,9 +104,9 @@ class AuditLog:
         try:
             if self._writing is not None:
                 await self._writing
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._files.sync)
+            await self._thread.run(self._files.sync)
         finally:
-            self._thread.shutdown(wait=False)
+            self._thread.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -119,14 +121,13 @@ class AuditLog:
 
     async def _write(self) -> None:
         """Write pending entries, also those whose callers were cancelled."""
-        loop = asyncio.get_running_loop()
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH_SIZE))]
             facts = [each for waiting in batch for each in waiting.facts]
             error = None
             try:
-                if not self._write_inline(facts, loop.time):
-                    await loop.run_in_executor(self._thread, self._append, facts)
+                if not self._write_inline(facts):
+                    await self._thread.run(partial(self._append, facts))
             except Exception as raised:  # noqa: BLE001  (none of them was written)
                 error = str(raised)
             for each in batch:
@@ -138,17 +139,18 @@ class AuditLog:
                     each.written.set_exception(AuditError(error))
         self._writing = None
 
-    def _write_inline(self, facts: list[AuditEvent], now: Callable[[], float]) -> bool:
+    def _write_inline(self, facts: list[AuditEvent]) -> bool:
         """Write routine entries on the event loop's thread, if that takes no waiting.
 
         Switching threads takes longer than writing them. A slow disk suspends this for a while.
         """
-        began = now()
+        began = monotonic()  # the time of uvloop stands still during an iteration
         if began < self._suspended_until or not all(map(_is_routine, facts)):
             return False
         written = self._files.append_without_waiting(facts)
-        if now() - began > _SLOW_SECONDS:
-            self._suspended_until = now() + _SUSPENDED_SECONDS
+        ended = monotonic()
+        if ended - began > _SLOW_SECONDS:
+            self._suspended_until = ended + _SUSPENDED_SECONDS
         return written
 
     def _append(self, facts: list[AuditEvent]) -> None:

@@ -7,6 +7,7 @@
     refusals   triggers that fired and were refused
     approvals  questions that wait for a person
     liveness   processes that own runs: heartbeats and stop requests
+    results    what runs in fetched repositories changed, for other machines
     changes    tells readers that something was committed
 
 `tests/store/contracts` checks every implementation against these interfaces. Nothing here, and

@@ -48,10 +48,11 @@ class Bill(NamedTuple):
 
 
 class CallFilter(msgspec.Struct, frozen=True):
-    """Selects calls: of runs, of one process, reserved at or after a time. All by default."""
+    """Selects calls: of runs, a workflow, one process, since a time. All by default."""
 
     run_id: str = ""
     run_ids: tuple[str, ...] = ()
+    workflow_id: str = ""
     instance: str = ""
     since: int = 0
 

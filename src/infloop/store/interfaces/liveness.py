@@ -5,6 +5,9 @@ Promises of every implementation:
 - A process is `alive` from `register` until it ends, however it ends, or closes its instance.
 - A process that ended is `dead`. The answer never depends on its cooperation.
 - A process that exists and has not sent a heartbeat for `FROZEN_AFTER_MS` is `frozen`.
+- A process that was forgotten (`sweep`) learns it from its next heartbeat.
+- A store that several machines share cannot see whether a silent process exists. There it is `dead`
+  after `LOST_AFTER_MS` without a heartbeat. It stays dead: its heartbeats raise `Fenced`.
 """
 
 from __future__ import annotations
@@ -18,10 +21,14 @@ import msgspec
 from infloop.store.interfaces.run_log import StoredStatus
 
 OwnerState: TypeAlias = Literal["alive", "frozen", "dead"]
+ProcessKind: TypeAlias = Literal["serve", "worker", "run", "mcp"]
 RunStatus: TypeAlias = Literal["stalled", "interrupted"] | StoredStatus
 
 FROZEN_AFTER_MS = 15_000
 """How old the last heartbeat of a live process may be; it sends several in that time."""
+
+LOST_AFTER_MS = 30_000
+"""How old the last heartbeat may be where the process itself cannot be seen."""
 
 
 def derive_status(stored: StoredStatus, owner: OwnerState) -> RunStatus:
@@ -32,7 +39,11 @@ def derive_status(stored: StoredStatus, owner: OwnerState) -> RunStatus:
 
 
 class InstanceRow(msgspec.Struct, frozen=True):
-    """A process that owns runs. The process id, its start time and the boot id identify it."""
+    """A process that owns runs. The process id, its start time and the boot id identify it.
+
+    `kind` is the command that it is. `labels` and `capacity` say which entries of the queue it
+    takes and how many runs it drives at once; 0 means that it takes none.
+    """
 
     id: str
     pid: int
@@ -41,6 +52,9 @@ class InstanceRow(msgspec.Struct, frozen=True):
     host: str
     started_at: int
     heartbeat_at: int
+    kind: ProcessKind = "run"
+    labels: tuple[str, ...] = ()
+    capacity: int = 0
 
 
 class StopRequest(msgspec.Struct, frozen=True):
@@ -62,8 +76,19 @@ class Instance(ABC):
         return self.row.id
 
     @abstractmethod
+    def is_late(self) -> bool:
+        """Whether its last heartbeat is so old that others do not take it for alive."""
+
+    @abstractmethod
     async def heartbeat(self) -> None:
-        """Store that this process is running normally."""
+        """Store that this process is running normally.
+
+        Raises `Fenced` if it was taken for dead and forgotten: others have its runs and entries.
+        """
+
+    @abstractmethod
+    async def renew(self) -> None:
+        """Register this process again, under a new id, because it was taken for dead."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -74,8 +99,10 @@ class Liveness(ABC):
     """All processes that share the store. An owner id is the id of an instance."""
 
     @abstractmethod
-    async def register(self) -> Instance:
-        """Register this process as an owner of runs."""
+    async def register(
+        self, kind: ProcessKind = "run", *, labels: Collection[str] = (), capacity: int = 0
+    ) -> Instance:
+        """Register this process as an owner of runs; see `InstanceRow`."""
 
     @abstractmethod
     async def states(self, instance_ids: Collection[str]) -> dict[str, OwnerState]:

@@ -13,6 +13,9 @@ Promises of every implementation:
 - An entry leaves the queue by becoming a run or because somebody removes it. One that cannot start
   is held with the reason: it keeps its place and its inputs, and is not handed out meanwhile.
 - An entry that was not acknowledged can be withdrawn.
+- An entry is handed out only to a process that has all labels it requires, and only while fewer
+  runs of its workflow are live than it allows: in all processes together, taken entries included.
+- An entry keeps the definition with which it was added. Entries and runs share equal definitions.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from infloop.model.events import Cause
 from infloop.store.interfaces.liveness import dead_owners
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from infloop.model.events import Recorded
     from infloop.model.values import JsonObject
@@ -43,7 +46,9 @@ class QueuedRun(msgspec.Struct, frozen=True):
     """A run to be started when there is a free slot.
 
     `run_id` is the id that the run will have. `fingerprint` identifies the signed request that
-    asked for it. `extra` is anything else that its start needs.
+    asked for it. `extra` is anything else that its start needs. `requires` names the labels that a
+    process must have to take it. `max_concurrent` is how many runs of its workflow may be live; 0
+    means no limit. `definition` is the hash of what the run executes; empty if it is not stored.
     """
 
     id: str
@@ -57,6 +62,9 @@ class QueuedRun(msgspec.Struct, frozen=True):
     idempotency_key: str = ""
     extra: JsonObject = msgspec.field(default_factory=dict)
     fingerprint: str = ""
+    requires: tuple[str, ...] = ()
+    max_concurrent: int = 0
+    definition: str = ""
 
 
 class Enqueued(NamedTuple):
@@ -85,7 +93,7 @@ class QueueEntry(msgspec.Struct, frozen=True):
 
     `position` counts from 1 while the entry waits and is 0 otherwise, also while it is held.
     `owner` is the process that took it. `reason` says why it could not start the last time.
-    `inputs` and `extra` of an entry that has left the queue are empty.
+    `inputs`, `extra` and `definition` of an entry that has left the queue are empty.
     """
 
     run: QueuedRun
@@ -105,8 +113,17 @@ class RunQueue(ABC):
     """The queue of all processes that share the store. An owner is the id of an instance."""
 
     @abstractmethod
-    async def put(self, run: QueuedRun, *, limit: int) -> Enqueued | QueueFull | Replayed:
-        """Add an entry, unless its idempotency key or fingerprint is known or the queue is full."""
+    async def put(
+        self, run: QueuedRun, *, limit: int, definition: bytes = b""
+    ) -> Enqueued | QueueFull | Replayed:
+        """Add an entry, unless its idempotency key or fingerprint is known or the queue is full.
+
+        `definition` has the hash that `run.definition` names.
+        """
+
+    @abstractmethod
+    async def definition(self, name: str) -> bytes:
+        """Return the definition with a hash, of an entry or a run; or raise `NotFound`."""
 
     @abstractmethod
     async def take(
@@ -114,13 +131,12 @@ class RunQueue(ABC):
         owner: str,
         limit: int = 1,
         *,
-        slots: Mapping[str, int] | None = None,
+        labels: Collection[str] = (),
         only: Collection[str] | None = None,
     ) -> list[QueueEntry]:
         """Hand out the next entries, at most `limit`, and none while `owner` is on hold.
 
-        `slots` limits the entries per workflow; a workflow that it does not name gets one. With
-        `only`, no other entries than these are handed out.
+        `labels` are those of `owner`. With `only`, no other entries than these are handed out.
         """
 
     @abstractmethod

@@ -14,6 +14,9 @@ import msgspec
 
 MAX_REFUSALS = 500
 
+LONGEST_MESSAGE = 2_000
+"""How many characters of a message are kept."""
+
 
 class RefusedFiring(msgspec.Struct, frozen=True):
     """A trigger that fired and started nothing.

@@ -127,7 +127,7 @@ class TextPage(NamedTuple):
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """A run that matches a search, with its best matching text.
+    """A run that matches a search, with the shortest text that matches.
 
     `path` is the step that the text belongs to and `kind` what it was there. `marks` are the
     (start, end) ranges of `snippet` that matched. `matches` counts the matching texts of the run.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from infloop.store.interfaces.liveness import Liveness
     from infloop.store.interfaces.queue import RunQueue
     from infloop.store.interfaces.refusals import RefusedFirings
+    from infloop.store.interfaces.results import RunResults
     from infloop.store.interfaces.run_log import RunLog
 
 
@@ -30,6 +31,7 @@ class Store(msgspec.Struct, frozen=True):
     refusals: RefusedFirings
     approvals: ApprovalStore
     liveness: Liveness
+    results: RunResults
     changes: Changes
     close: Callable[[], Awaitable[None]]
 

@@ -9,6 +9,7 @@ The interfaces
     refusals           triggers that fired and were refused
     approvals          questions that wait for a person
     liveness           processes that own runs, stop requests
+    results            what runs in fetched repositories changed
     changes            change notification
 
 The database
@@ -24,19 +25,17 @@ Parts of the run log
 
     append             the fenced writes of a run: events, output, checkpoints
     creation           creates a run, or forks one
+    definitions        what runs and queue entries execute, stored once by hash
     ownership          taking over a run
     known_directories  directories in which runs have worked
     reading            events in order, what a state is rebuilt from, pages of a long output
     listing            runs, newest first
     search             full-text search
     pruning            deletes old runs and returns disk space
-    batches            events and output as rows, and back
-    outputs            many small output deltas as one compact text
     blobs              large texts, stored once by hash
-    encoding           values as JSON bytes
-    compression        compresses the bytes of a row
+    row_ids            the ids of rows of table `stretch`
 
 Ten thousand steps without effects are a hundred rows, because the events of one append are encoded
-together (see `batches`). One row is one call into SQLite. Each call releases Python's interpreter
-lock, and while the event loop is busy it takes milliseconds to get it back.
+together (see `encoding/batches`). One row is one call into SQLite. Each call releases Python's
+interpreter lock, and while the event loop is busy it takes milliseconds to get it back.
 """

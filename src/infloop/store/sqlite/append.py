@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
-from infloop.errors import Fenced, NotFound, StoreError
 from infloop.model.events import Recorded, RunFinished
-from infloop.store.sqlite.batches import (
-    MAX_SEQ,
-    Batch,
-    dropped_marker,
-    encode_batches,
-    encode_separately,
-    row_id,
-)
-from infloop.store.sqlite.blobs import LARGE, encode_references, extract_texts, store_texts
-from infloop.store.sqlite.compression import pack
-from infloop.store.sqlite.encoding import replace_surrogates, to_json
+from infloop.store.encoding.appends import ERROR_CHARACTERS, capped, check_order, write_refusal
+from infloop.store.encoding.batches import Batch, encode_batches
+from infloop.store.encoding.compression import pack
+from infloop.store.encoding.large_texts import encode_scope
+from infloop.store.encoding.values import replace_surrogates
+from infloop.store.sqlite.blobs import store_texts
 from infloop.store.sqlite.listing import LAST_SEQ
+from infloop.store.sqlite.row_ids import row_id
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
+    from infloop.errors import StoreError
     from infloop.model.values import JsonObject
-
-ERROR_CHARACTERS = 4096
-"""How much of a run's error is in its row; the event has all of it."""
 
 _ROWS_AT_ONCE = 100
 
@@ -43,33 +33,6 @@ FROM run JOIN stretch AS tail ON tail.id BETWEEN run.key << 32 AND run.key << 32
 WHERE run.id = ? AND run.epoch = ?
 ORDER BY tail.id DESC LIMIT 1
 """
-
-
-class FailedAppends:
-    """Prevents gaps in a run's sequence after a failed append.
-
-    Only the writer's thread uses it, except for `first_error`.
-    """
-
-    def __init__(self) -> None:
-        self._failures: dict[tuple[str, int], tuple[int, Exception]] = {}
-        self.first_error: Exception | None = None
-
-    def add(self, run_id: str, epoch: int, seq: int, error: Exception) -> None:
-        """Note that the append that begins with `seq` failed."""
-        self._failures.setdefault((run_id, epoch), (seq, error))
-        if self.first_error is None:
-            self.first_error = error
-
-    def check(self, run_id: str, epoch: int, seq: int) -> None:
-        """Raise the error of an earlier failed append, unless `seq` repeats it."""
-        failure = self._failures.get((run_id, epoch))
-        if failure is None:
-            return
-        failed_seq, error = failure
-        if seq > failed_seq:
-            raise error
-        del self._failures[run_id, epoch]
 
 
 class Totals(NamedTuple):
@@ -108,7 +71,7 @@ def store_items(
     check_order(items)
     batches = encode_batches(items)
     if totals.output_bytes + sum([batch.output_bytes for batch in batches]) > output_cap:
-        batches = _capped(encode_separately(items), totals.output_bytes, output_cap, items)
+        batches = capped(items, totals.output_bytes, output_cap)
     if batches:
         totals = insert_batches(connection, key, batches, totals)
     if totals.last_seq < items[-1].seq:  # the last items were dropped output
@@ -119,37 +82,13 @@ def store_items(
         settle(connection, key, finish, scope, totals)
 
 
-def check_order(items: Sequence[Recorded]) -> None:
-    """Refuse items whose sequence numbers do not grow or exceed the maximum."""
-    if items[-1].seq > MAX_SEQ:
-        raise StoreError(
-            f"run {items[-1].run_id!r} is full: the largest sequence number is {MAX_SEQ}"
-        )
-    for before, after in pairwise(items):
-        if after.seq <= before.seq:
-            raise StoreError(
-                f"run {after.run_id!r}: sequence {after.seq} cannot follow {before.seq}; "
-                "append events in the order of their sequence numbers"
-            )
-
-
 def refusal(connection: sqlite3.Connection, run_id: str, epoch: int, seq: int) -> StoreError:
     """Return the error for a write under `epoch` that was refused."""
     row = connection.execute(
         f"SELECT epoch, owner, {LAST_SEQ} FROM run WHERE id = ?",  # noqa: S608  (a constant)
         (run_id,),
     ).fetchone()
-    if row is None:
-        return NotFound(f"there is no run {run_id!r}; it may have been pruned")
-    current, owner, last_seq = row
-    if current != epoch:
-        return Fenced(
-            f"run {run_id!r} belongs to {owner!r} since epoch {current}; this process still had "
-            f"epoch {epoch} and must stop working on it"
-        )
-    return StoreError(
-        f"run {run_id!r}: sequence {seq} cannot follow {last_seq}; sequence numbers only grow"
-    )
+    return write_refusal(run_id, epoch, seq, row)
 
 
 def insert_batches(
@@ -187,20 +126,6 @@ def _insert_sql(rows: int) -> str:
     return f"INSERT INTO stretch VALUES {values}"  # noqa: S608  (constants)
 
 
-def _capped(batches: list[Batch], stored: int, cap: int, items: Sequence[Recorded]) -> list[Batch]:
-    """Drop the output beyond `cap`; a marker replaces the first dropped batch of the run."""
-    kept = []
-    for batch in batches:
-        if batch.kind != "output" or stored + batch.output_bytes <= cap:
-            stored += batch.output_bytes
-            kept.append(batch)
-        elif stored <= cap:
-            first = next(item for item in items if item.seq == batch.first_seq)
-            kept.append(dropped_marker(first, cap + 1 - stored))
-            stored = cap + 1
-    return kept
-
-
 def settle(
     connection: sqlite3.Connection,
     key: int,
@@ -229,14 +154,9 @@ def settle(
 
 
 def _store_scope(connection: sqlite3.Connection, key: int, scope: JsonObject) -> None:
-    data = to_json(scope)
-    blobs = None
-    if len(data) > LARGE:
-        extracted = extract_texts(msgspec.json.decode(data))
-        data = to_json(extracted.value)
-        blobs = encode_references(extracted.references)
-        store_texts(connection, key, extracted.texts)
-    connection.execute("INSERT OR REPLACE INTO scope VALUES (?, ?, ?)", (key, blobs, pack(data)))
+    blobs, body, texts = encode_scope(scope)
+    store_texts(connection, key, texts)
+    connection.execute("INSERT OR REPLACE INTO scope VALUES (?, ?, ?)", (key, blobs, body))
 
 
 def checkpoint(

@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from infloop.errors import NotFound
 from infloop.model.approval import STATES, AllowOrDeny, Approval, ApprovalState
-from infloop.model.audit import Actor
+from infloop.store.encoding.compression import pack
+from infloop.store.encoding.records import APPROVAL_COLUMNS
+from infloop.store.encoding.records import approval as to_approval
+from infloop.store.encoding.values import replace_surrogates, to_json
 from infloop.store.interfaces.approvals import (
     KEPT_MS,
     AlreadySettled,
     ApprovalStore,
     refusal,
 )
-from infloop.store.sqlite.compression import pack, unpack
-from infloop.store.sqlite.encoding import replace_surrogates, to_json
 
 if TYPE_CHECKING:
     import asyncio
     import sqlite3
 
+    from infloop.model.audit import Actor
     from infloop.store.sqlite.readers import Readers
     from infloop.store.sqlite.writer import Writer
 
 _PRUNED_PER_QUESTION = 200
 
-_COLUMNS = (
-    "id, kind, title, details, asked_at, expires_at, run, workflow, path, state, answered_by,"
-    " answered_at, note, action"
-)
-
 _NOTHING = pack(b"{}")
-
-_actor = msgspec.json.Decoder(Actor).decode
 
 
 class SqliteApprovals(ApprovalStore):
@@ -117,14 +110,14 @@ def _take_over(
     connection: sqlite3.Connection, step: tuple[str, str, str], owner: str, time: int
 ) -> Approval | None:
     row = connection.execute(
-        f"SELECT {_COLUMNS} FROM approval WHERE run = ? AND path = ? AND action = ?"  # noqa: S608  (constants)
+        f"SELECT {APPROVAL_COLUMNS} FROM approval WHERE run = ? AND path = ? AND action = ?"  # noqa: S608  (constants)
         " AND expires_at > ? AND used_at IS NULL AND (state IN ('allowed', 'denied')"
         " OR state = 'waiting' AND owner <> ?) ORDER BY key LIMIT 1",
         (*step, time, owner),
     ).fetchone()
     if row is None:
         return None
-    found = _approval(row)
+    found = to_approval(row)
     connection.execute("UPDATE approval SET owner = ? WHERE id = ?", (owner, found.id))
     return found
 
@@ -183,53 +176,33 @@ def _withdraw(connection: sqlite3.Connection, name: str, note: str, time: int) -
 
 def _read(connection: sqlite3.Connection, name: str) -> Approval:
     row = connection.execute(
-        f"SELECT {_COLUMNS} FROM approval WHERE id = ?",  # noqa: S608  (constants)
+        f"SELECT {APPROVAL_COLUMNS} FROM approval WHERE id = ?",  # noqa: S608  (constants)
         (replace_surrogates(name),),
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no question {name!r}; `infloop approvals` lists those that wait")
-    return _approval(row)
+    return to_approval(row)
 
 
 def _read_all(
     connection: sqlite3.Connection, state: ApprovalState, order: str, limit: int
 ) -> list[Approval]:
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM approval WHERE state = ? ORDER BY key {order} LIMIT ?",  # noqa: S608  (constants)
+        f"SELECT {APPROVAL_COLUMNS} FROM approval WHERE state = ? ORDER BY key {order} LIMIT ?",  # noqa: S608  (constants)
         (state, limit),
     )
-    return list(map(_approval, rows))
+    return list(map(to_approval, rows))
 
 
 def _read_waiting_for(connection: sqlite3.Connection, owner: str) -> list[Approval]:
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM approval WHERE state = 'waiting' AND owner = ? ORDER BY key",  # noqa: S608  (constants)
+        f"SELECT {APPROVAL_COLUMNS} FROM approval"  # noqa: S608  (constants)
+        " WHERE state = 'waiting' AND owner = ? ORDER BY key",
         (owner,),
     )
-    return list(map(_approval, rows))
+    return list(map(to_approval, rows))
 
 
 def _read_owners(connection: sqlite3.Connection) -> list[str]:
     rows = connection.execute("SELECT DISTINCT owner FROM approval WHERE state = 'waiting'")
     return [owner for (owner,) in rows]
-
-
-def _approval(row: tuple[Any, ...]) -> Approval:
-    name, kind, title, details, asked_at, expires_at, run, workflow, path, state, *rest = row
-    actor, answered_at, note, action = rest
-    return Approval(
-        id=name,
-        kind=kind,
-        title=title,
-        details=msgspec.json.decode(unpack(details)),
-        asked_at=asked_at,
-        expires_at=expires_at,
-        run_id=run,
-        workflow_id=workflow,
-        path=path,
-        state=state,
-        answered_by=_actor(actor) if actor else None,
-        answered_at=answered_at,
-        note=note,
-        action=action,
-    )

@@ -6,14 +6,16 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from infloop.errors import NotFound, StoreError
-from infloop.model.events import Recorded, RunStarted
+from infloop.model.events import Recorded
 from infloop.model.values import compact_json
+from infloop.store.encoding.appends import check_first
+from infloop.store.encoding.batches import MAX_SEQ, decode_batch, encode_batches
+from infloop.store.encoding.values import replace_surrogates
 from infloop.store.interfaces.run_log import NewRun, Ownership, definition_hash
 from infloop.store.sqlite.append import Totals, insert_batches, store_items
-from infloop.store.sqlite.batches import MAX_SEQ, decode_batch, encode_batches, row_id
 from infloop.store.sqlite.blobs import text_reader
-from infloop.store.sqlite.compression import pack
-from infloop.store.sqlite.encoding import replace_surrogates
+from infloop.store.sqlite.definitions import keep_definition
+from infloop.store.sqlite.row_ids import row_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,14 +33,7 @@ def create_run(
     output_cap: int,
 ) -> int:
     """Store a run and its first events; return its epoch."""
-    first = items[0].event
-    name = definition_hash(run.definition)
-    if type(first) is not RunStarted or first.definition != name:
-        raise StoreError(
-            f"run {run.id!r} must begin with the RunStarted event that names its definition "
-            f"{name!r}, not with {first!r:.200}"
-        )
-    key = _insert_run(connection, run, name)
+    key = _insert_run(connection, run, check_first(run, items[0]))
     store_items(connection, key, Totals(), items, scope, output_cap)
     return FIRST_EPOCH
 
@@ -91,9 +86,7 @@ def _totals(connection: sqlite3.Connection, key: int) -> Totals:
 
 
 def _insert_run(connection: sqlite3.Connection, run: NewRun, definition: str) -> int:
-    connection.execute(
-        "INSERT OR IGNORE INTO definition VALUES (?, ?)", (definition, pack(run.definition))
-    )
+    keep_definition(connection, definition, run.definition)
     try:
         key = connection.execute(
             "INSERT INTO run (id, workflow_id, workflow_name, definition, correlation_id, cause,"

@@ -6,10 +6,21 @@ Amounts are stored as whole billionths of a dollar, so that sums are exact.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from infloop.errors import NotFound
-from infloop.policy.spending import MAX_USD, used_up
+from infloop.policy.spending import used_up
+from infloop.store.encoding.money import (
+    BILLION,
+    CALL_COLUMNS,
+    CallChange,
+    LaterCall,
+    amounts,
+    billionths,
+    call_row,
+    spending,
+)
+from infloop.store.encoding.values import replace_surrogates
 from infloop.store.interfaces.ledger import (
     Bill,
     CallFilter,
@@ -21,7 +32,6 @@ from infloop.store.interfaces.ledger import (
     Spending,
     TrackedCall,
 )
-from infloop.store.sqlite.encoding import replace_surrogates
 
 if TYPE_CHECKING:
     import asyncio
@@ -30,9 +40,6 @@ if TYPE_CHECKING:
 
     from infloop.store.sqlite.readers import Readers
     from infloop.store.sqlite.writer import Writer
-
-BILLION = 1_000_000_000
-MOST_TOKENS = 1_000_000_000_000
 
 _KEYS: dict[Grouping, str] = {
     "day": "date(reserved_at / 1000, 'unixepoch', 'localtime')",
@@ -52,11 +59,9 @@ count(*) FILTER (WHERE outcome IS NULL),
 count(*) FILTER (WHERE outcome = 'abandoned')
 """
 
-_INSERT = """
-INSERT INTO call (run, workflow, path, attempt, provider, model, kind, instance, reserved_at, cost,
-    input_tokens, output_tokens, cached_tokens, cost_known, settled_at, outcome, held)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
+_INSERT = (
+    f"INSERT INTO call ({CALL_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  (constants)
+)
 
 
 class SqliteLedger(CallLedger):
@@ -65,7 +70,7 @@ class SqliteLedger(CallLedger):
     def __init__(self, writer: Writer, readers: Readers) -> None:
         self._writer = writer
         self._readers = readers
-        self._unwritten: list[_TrackedCall] = []
+        self._unwritten: list[LaterCall] = []
 
     async def reserve(
         self, call: NewCall, caps: Sequence[Cap] = (), hold_usd: float = 0.0
@@ -85,11 +90,11 @@ class SqliteLedger(CallLedger):
         return self._writer.submit(work, small=True)
 
     def track(self, call: NewCall) -> TrackedCall:
-        tracked = _TrackedCall(call, self._write_soon)
+        tracked = LaterCall(call, self._write_soon)
         self._write_soon(tracked)
         return tracked
 
-    def _write_soon(self, tracked: _TrackedCall) -> None:
+    def _write_soon(self, tracked: LaterCall) -> None:
         urgent = tracked.bill.usd > 0
         if tracked.unwritten and not urgent:
             return  # its latest values are written when its turn comes
@@ -119,48 +124,15 @@ class SqliteLedger(CallLedger):
         return await self._readers.run(_read_totals, by, calls or CallFilter())
 
 
-class _TrackedCall(TrackedCall):
-    """A call whose latest values wait to be written; `id` is set when its row is inserted."""
-
-    def __init__(self, call: NewCall, write_soon: Callable[[_TrackedCall], None]) -> None:
-        self.call = call
-        self.id: int | None = None
-        self.unwritten = False
-        self.bill = Bill()
-        self._known = False
-        self._settled_at: int | None = None
-        self._write_soon = write_soon
-
-    def charge(self, bill: Bill) -> None:
-        self.bill = bill
-        self._write_soon(self)
-
-    def settle(self, bill: Bill, *, known: bool, time: int) -> None:
-        self.bill = bill
-        self._known = known
-        self._settled_at = time
-        self._write_soon(self)
-
-    def take_change(self) -> _Change:
-        """Return the values to be written now; a later change is written again."""
-        self.unwritten = False
-        return _Change(self, self.bill, self._known, self._settled_at)
-
-
-class _Change(NamedTuple):
-    call: _TrackedCall
-    bill: Bill
-    known: bool
-    settled_at: int | None
-
-
 def _reserve(
     connection: sqlite3.Connection, call: NewCall, caps: Sequence[Cap], hold_usd: float
 ) -> int | CapReached:
     reached = _cap_reached(connection, caps, hold_usd)
     if reached is not None:
         return reached
-    return _insert(connection, _row(call, Bill(), known=False, settled_at=None, hold_usd=hold_usd))
+    return _insert(
+        connection, call_row(call, Bill(), known=False, settled_at=None, hold_usd=hold_usd)
+    )
 
 
 def _hold(
@@ -170,7 +142,7 @@ def _hold(
     if reached is None:
         held = connection.execute(
             "UPDATE call SET held = held + ? WHERE id = ? AND outcome IS NULL",
-            (_billionths(usd), call),
+            (billionths(usd), call),
         ).rowcount
         if not held:
             raise NotFound(f"the ledger has no open call {call}")
@@ -194,14 +166,14 @@ def _cap_reached(
     return full
 
 
-def _write_changes(connection: sqlite3.Connection, changes: Sequence[_Change]) -> None:
+def _write_changes(connection: sqlite3.Connection, changes: Sequence[CallChange]) -> None:
     settled: list[tuple[object, ...]] = []
     for tracked, bill, known, settled_at in changes:
         if tracked.id is not None and _update(connection, tracked.id, bill):
             if settled_at is not None:
                 _close(connection, tracked.id, known=known, time=settled_at)
             continue
-        row = _row(tracked.call, bill, known=known, settled_at=settled_at)
+        row = call_row(tracked.call, bill, known=known, settled_at=settled_at)
         if settled_at is None:
             tracked.id = _insert(connection, row)
         else:
@@ -216,46 +188,12 @@ def _insert(connection: sqlite3.Connection, row: tuple[object, ...]) -> int:
     return key
 
 
-def _row(
-    call: NewCall, bill: Bill, *, known: bool, settled_at: int | None, hold_usd: float = 0.0
-) -> tuple[object, ...]:
-    return (
-        call.run_id,
-        call.workflow_id,
-        replace_surrogates(call.path),
-        call.attempt,
-        replace_surrogates(call.provider),
-        replace_surrogates(bill.model or call.model),
-        call.kind,
-        call.instance,
-        call.reserved_at,
-        *_amounts(bill),
-        known,
-        settled_at,
-        None if settled_at is None else "settled",
-        _billionths(hold_usd),
-    )
-
-
-def _amounts(bill: Bill) -> tuple[int, int, int, int]:
-    return (
-        _billionths(bill.usd),
-        min(bill.input_tokens, MOST_TOKENS),
-        min(bill.output_tokens, MOST_TOKENS),
-        min(bill.cached_tokens, MOST_TOKENS),
-    )
-
-
-def _billionths(usd: float) -> int:
-    return round(min(usd, MAX_USD) * BILLION)
-
-
 def _update(connection: sqlite3.Connection, call: int, bill: Bill) -> bool:
     found = connection.execute(
         "UPDATE call SET cost = max(cost, ?), input_tokens = max(input_tokens, ?),"
         " output_tokens = max(output_tokens, ?), cached_tokens = max(cached_tokens, ?),"
         " model = coalesce(nullif(?, ''), model) WHERE id = ?",
-        (*_amounts(bill), replace_surrogates(bill.model), call),
+        (*amounts(bill), replace_surrogates(bill.model), call),
     ).rowcount
     return found > 0
 
@@ -276,7 +214,7 @@ def _charge(
     if release_usd:
         connection.execute(
             "UPDATE call SET held = max(0, held - ?) WHERE id = ?",
-            (_billionths(release_usd), call),
+            (billionths(release_usd), call),
         )
 
 
@@ -303,7 +241,7 @@ def _read_owners(connection: sqlite3.Connection) -> list[str]:
 def _read_total(connection: sqlite3.Connection, calls: CallFilter) -> Spending:
     where, values = _conditions(calls)
     row = connection.execute(f"SELECT {_SUMS} FROM call WHERE {where}", values).fetchone()  # noqa: S608  (constants)
-    return _spending("", *row)
+    return spending("", *row)
 
 
 def _read_totals(connection: sqlite3.Connection, by: Grouping, calls: CallFilter) -> list[Spending]:
@@ -312,11 +250,7 @@ def _read_totals(connection: sqlite3.Connection, by: Grouping, calls: CallFilter
         f"SELECT {_KEYS[by]}, {_SUMS} FROM call WHERE {where} GROUP BY 1 ORDER BY 1",  # noqa: S608  (constants)
         values,
     )
-    return [_spending(*row) for row in rows]
-
-
-def _spending(key: str, calls: int, cost: int, *rest: int) -> Spending:
-    return Spending(key, calls, cost / BILLION, *rest)
+    return [spending(*row) for row in rows]
 
 
 def _cost(connection: sqlite3.Connection, calls: CallFilter) -> float:
@@ -339,9 +273,13 @@ def _held(connection: sqlite3.Connection, calls: CallFilter) -> float:
 
 def _conditions(calls: CallFilter) -> tuple[str, list[object]]:
     where, values = "TRUE", list[object]()
-    for column, value in (("run = ?", calls.run_id), ("instance = ?", calls.instance)):
+    for condition, value in (
+        ("run = ?", calls.run_id),
+        ("workflow = ?", calls.workflow_id),
+        ("instance = ?", calls.instance),
+    ):
         if value:
-            where += f" AND {column}"
+            where += f" AND {condition}"
             values.append(value)
     if calls.run_ids:
         where += f" AND run IN ({', '.join('?' * len(calls.run_ids))})"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from infloop.errors import NotFound
-from infloop.model.events import Cause
-from infloop.store.interfaces.run_log import Cursor, RunRow, StoredStatus
+from infloop.store.encoding.records import run_row
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+
+    from infloop.store.interfaces.run_log import Cursor, RunRow, StoredStatus
 
 
 def _current(total: str) -> str:
@@ -32,16 +30,6 @@ RUN_COLUMNS = (
     " status, error, failed_step, started_at, finished_at,"
     f" {LAST_SEQ}, {_current('events')}, {_current('steps')}, {_current('output_bytes')}"
 )
-
-_CAUSE = 5
-_decode_cause = msgspec.json.Decoder(Cause).decode
-
-
-def run_row(columns: Sequence[Any]) -> RunRow:
-    """Return the record for a row selected as `RUN_COLUMNS`."""
-    values = list(columns)
-    values[_CAUSE] = _decode_cause(values[_CAUSE])
-    return RunRow(*values)
 
 
 def read_run(connection: sqlite3.Connection, run_id: str) -> tuple[int, RunRow]:

@@ -6,14 +6,15 @@ directory beside it (see `lowlevel/lock_file`).
 
 from __future__ import annotations
 
-import os
-import secrets
+import json
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from infloop.errors import NotFound
+from msgspec.structs import replace
+
+from infloop.errors import Fenced, NotFound
 from infloop.lowlevel.lock_file import LockFile, is_held, remove_if_free
+from infloop.store.encoding.values import replace_surrogates
 from infloop.store.files import private_directory
 from infloop.store.interfaces.liveness import (
     FROZEN_AFTER_MS,
@@ -21,13 +22,15 @@ from infloop.store.interfaces.liveness import (
     InstanceRow,
     Liveness,
     OwnerState,
+    ProcessKind,
     StopRequest,
 )
-from infloop.store.sqlite.encoding import replace_surrogates
+from infloop.store.this_process import describe_process, new_instance_id
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Collection
+    from pathlib import Path
 
     from infloop.store.sqlite.readers import Readers
     from infloop.store.sqlite.writer import Writer
@@ -37,19 +40,35 @@ class SqliteInstance(Instance):
     """This process: its row and its lock file."""
 
     def __init__(
-        self, writer: Writer, row: InstanceRow, lock: LockFile, clock: Callable[[], int]
+        self, writer: Writer, row: InstanceRow, locks: Path, clock: Callable[[], int]
     ) -> None:
         self.row = row
         self.heartbeat_at = row.heartbeat_at
         self.is_closed = False
         self._writer = writer
-        self._lock = lock
+        self._locks = locks
+        self._lock = LockFile(lock_path(locks, row.id))
         self._clock = clock
+
+    async def store(self) -> None:
+        await self._writer.submit(partial(_insert_instance, instance=self.row))
+
+    def is_late(self) -> bool:
+        return self.heartbeat_at < self._clock() - FROZEN_AFTER_MS
 
     async def heartbeat(self) -> None:
         now = self._clock()
         await self._writer.submit(partial(_heartbeat, instance_id=self.id, time=now))
         self.heartbeat_at = now
+
+    async def renew(self) -> None:
+        old_id, old, now = self.id, self._lock, self._clock()
+        self.row = replace(self.row, id=new_instance_id(), started_at=now, heartbeat_at=now)
+        self.heartbeat_at = now
+        self._lock = LockFile(lock_path(self._locks, self.id))
+        await self.store()
+        old.release()
+        await self._writer.submit(partial(_delete_instance, instance_id=old_id))
 
     async def close(self) -> None:
         self.is_closed = True
@@ -69,23 +88,13 @@ class SqliteLiveness(Liveness):
         self._clock = clock
         self._own: list[SqliteInstance] = []
 
-    async def register(self) -> Instance:
-        instance_id = f"i-{secrets.token_hex(8)}"
-        path = self._path(instance_id)
-        private_directory(path.parent)
-        lock = LockFile(path)
-        now = self._clock()
-        row = InstanceRow(
-            id=instance_id,
-            pid=os.getpid(),
-            process_started=_process_started(),
-            boot_id=_boot_id(),
-            host=os.uname().nodename,
-            started_at=now,
-            heartbeat_at=now,
-        )
-        await self._writer.submit(partial(_insert_instance, instance=row))
-        instance = SqliteInstance(self._writer, row, lock, self._clock)
+    async def register(
+        self, kind: ProcessKind = "run", *, labels: Collection[str] = (), capacity: int = 0
+    ) -> Instance:
+        private_directory(self._locks)
+        row = describe_process(self._clock(), kind, labels, capacity)
+        instance = SqliteInstance(self._writer, row, self._locks, self._clock)
+        await instance.store()
         self._own.append(instance)
         return instance
 
@@ -123,7 +132,11 @@ class SqliteLiveness(Liveness):
         return await self._readers.run(_read_stop_requests, instance_id)
 
     def _path(self, instance_id: str) -> Path:
-        return self._locks / f"{instance_id}.lock"
+        return lock_path(self._locks, instance_id)
+
+
+def lock_path(locks: Path, instance_id: str) -> Path:
+    return locks / f"{instance_id}.lock"
 
 
 def _state(heartbeat_at: int | None, oldest: int) -> OwnerState:
@@ -134,7 +147,8 @@ def _state(heartbeat_at: int | None, oldest: int) -> OwnerState:
 
 def _insert_instance(connection: sqlite3.Connection, instance: InstanceRow) -> None:
     connection.execute(
-        "INSERT OR REPLACE INTO instance VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO instance (id, pid, process_started, boot_id, host, started_at,"
+        " beat_at, kind, labels, capacity) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             instance.id,
             instance.pid,
@@ -143,22 +157,34 @@ def _insert_instance(connection: sqlite3.Connection, instance: InstanceRow) -> N
             instance.host,
             instance.started_at,
             instance.heartbeat_at,
+            instance.kind,
+            json.dumps(instance.labels),
+            instance.capacity,
         ),
     )
 
 
 def _heartbeat(connection: sqlite3.Connection, instance_id: str, time: int) -> None:
-    connection.execute("UPDATE instance SET beat_at = ? WHERE id = ?", (time, instance_id))
+    known = connection.execute(
+        "UPDATE instance SET beat_at = ? WHERE id = ?", (time, instance_id)
+    ).rowcount
+    if not known:
+        raise Fenced(f"{instance_id!r} was taken for dead; its runs belong to other processes now")
 
 
 def _read_instances(connection: sqlite3.Connection, instance_id: str | None) -> list[InstanceRow]:
     """Return one process, or all of them, oldest first."""
     rows = connection.execute(
-        "SELECT id, pid, process_started, boot_id, host, started_at, beat_at FROM instance"
-        " WHERE ?1 IS NULL OR id = ?1 ORDER BY started_at, id",
+        "SELECT id, pid, process_started, boot_id, host, started_at, beat_at, kind, labels,"
+        " capacity FROM instance WHERE ?1 IS NULL OR id = ?1 ORDER BY started_at, id",
         (instance_id,),
     )
-    return [InstanceRow(*row) for row in rows]
+    return [_instance(row) for row in rows]
+
+
+def _instance(row: tuple[Any, ...]) -> InstanceRow:
+    known = dict(zip(InstanceRow.__struct_fields__, row, strict=True))
+    return InstanceRow(**{**known, "labels": tuple(json.loads(known["labels"]))})
 
 
 def _delete_instance(connection: sqlite3.Connection, instance_id: str) -> None:
@@ -186,19 +212,3 @@ def _read_stop_requests(connection: sqlite3.Connection, instance_id: str) -> lis
         (instance_id,),
     )
     return [StopRequest(*row) for row in rows]
-
-
-def _process_started() -> str:
-    """Return the kernel's start time of this process; with the pid it identifies a process."""
-    try:
-        stat = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # not Linux; the value is only shown to people
-        return ""
-    return stat.rpartition(")")[2].split()[19]
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""

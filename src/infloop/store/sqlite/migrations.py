@@ -295,6 +295,68 @@ UPDATE approval SET used_at = answered_at WHERE state <> 'waiting';
 CREATE INDEX approval_by_run ON approval (run, action);
 """
 
+# Ids of documents begin with the start of their run, and the index knows the beginnings of words.
+# The runs that are not indexed yet are found without reading all of them.
+_NEWEST_FIRST = """
+CREATE TABLE new_document (
+    id INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    path TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+INSERT INTO new_document
+    SELECT (started_at << 21 | (key & 1023) << 11)
+        + row_number() OVER (PARTITION BY run ORDER BY document.id) - 1, run, path, kind, body
+    FROM document JOIN run ON run.key = document.run;
+DROP TABLE document_words;
+DROP TABLE document;
+ALTER TABLE new_document RENAME TO document;
+CREATE INDEX document_by_run ON document (run);
+
+CREATE VIRTUAL TABLE document_words USING fts5 (
+    body, content = 'document', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2',
+    prefix = '1 2 3'
+);
+INSERT INTO document_words (document_words) VALUES ('rebuild');
+CREATE TRIGGER document_added AFTER INSERT ON document BEGIN
+    INSERT INTO document_words (rowid, body) VALUES (new.id, new.body);
+END;
+CREATE TRIGGER document_removed AFTER DELETE ON document BEGIN
+    INSERT INTO document_words (document_words, rowid, body) VALUES ('delete', old.id, old.body);
+END;
+
+CREATE INDEX run_to_index ON run (key) WHERE status <> 'running' AND indexed_seq < last_seq;
+"""
+
+# Which process takes an entry, how many runs of its workflow may be live, and what it executes.
+_CLUSTER = """
+ALTER TABLE queued ADD COLUMN requires TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE queued ADD COLUMN max_concurrent INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE queued ADD COLUMN definition TEXT;
+CREATE INDEX queued_by_definition ON queued (definition) WHERE definition IS NOT NULL;
+ALTER TABLE instance ADD COLUMN kind TEXT NOT NULL DEFAULT 'run';
+ALTER TABLE instance ADD COLUMN labels TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE instance ADD COLUMN capacity INTEGER NOT NULL DEFAULT 0;
+"""
+
+_RESULTS = """
+CREATE TABLE result_pack (
+    run INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (run, number)
+) STRICT;
+CREATE TABLE result_part (
+    run INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    part INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (run, number, part)
+) STRICT;
+"""
+
 MIGRATIONS = (
     _JOURNAL,
     _SEARCH,
@@ -308,6 +370,9 @@ MIGRATIONS = (
     _HELD_ENTRIES,
     _REFUSED_FIRINGS,
     _ACTIONS,
+    _NEWEST_FIRST,
+    _CLUSTER,
+    _RESULTS,
 )
 
 

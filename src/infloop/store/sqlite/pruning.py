@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infloop.store.sqlite.definitions import drop_unused_definition
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
@@ -46,11 +48,7 @@ def delete_run(connection: sqlite3.Connection, run_id: str) -> bool:
         (key,),
     )
     connection.execute("DELETE FROM run WHERE key = ?", (key,))
-    connection.execute(
-        "DELETE FROM definition WHERE hash = ?1"
-        " AND NOT EXISTS (SELECT 1 FROM run WHERE definition = ?1)",
-        (definition,),
-    )
+    drop_unused_definition(connection, definition)
     return True
 
 

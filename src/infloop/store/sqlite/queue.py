@@ -8,12 +8,13 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from infloop.errors import Fenced, NotFound, StoreError
-from infloop.model.events import Cause
-from infloop.model.values import JsonObject, compact_json
+from infloop.model.values import compact_json
+from infloop.store.encoding.compression import pack
+from infloop.store.encoding.records import QUEUE_COLUMNS, queue_entry
+from infloop.store.encoding.values import replace_surrogates, to_json
 from infloop.store.interfaces.queue import (
     KEPT_MS,
     Enqueued,
@@ -24,11 +25,14 @@ from infloop.store.interfaces.queue import (
     RunQueue,
 )
 from infloop.store.sqlite import creation
-from infloop.store.sqlite.compression import pack, unpack
-from infloop.store.sqlite.encoding import replace_surrogates, to_json
+from infloop.store.sqlite.definitions import (
+    drop_unused_definition,
+    keep_definition,
+    read_definition,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from infloop.model.events import Recorded
     from infloop.store.interfaces.run_log import NewRun
@@ -37,13 +41,7 @@ if TYPE_CHECKING:
 
 _PRUNED_PER_PUT = 200
 
-_COLUMNS = (
-    "id, run, workflow, correlation_id, cause, priority, coalesce(idempotency_key, ''), queued_at,"
-    " state, owner, reason, held, body, key"
-)
 _NOTHING = pack(b"{}")
-
-_cause = msgspec.json.Decoder(Cause).decode
 
 
 class SqliteQueue(RunQueue):
@@ -54,19 +52,25 @@ class SqliteQueue(RunQueue):
         self._readers = readers
         self._output_cap = output_cap
 
-    async def put(self, run: QueuedRun, *, limit: int) -> Enqueued | QueueFull | Replayed:
-        return await self._writer.submit(partial(_put, run=run, limit=limit))
+    async def put(
+        self, run: QueuedRun, *, limit: int, definition: bytes = b""
+    ) -> Enqueued | QueueFull | Replayed:
+        work = partial(_put, run=run, limit=limit, definition=definition)
+        return await self._writer.submit(work)
+
+    async def definition(self, name: str) -> bytes:
+        return await self._readers.run(read_definition, name)
 
     async def take(
         self,
         owner: str,
         limit: int = 1,
         *,
-        slots: Mapping[str, int] | None = None,
+        labels: Collection[str] = (),
         only: Collection[str] | None = None,
     ) -> list[QueueEntry]:
         ids = None if only is None else json.dumps([*only])
-        work = partial(_take, owner=owner, limit=limit, slots=slots or {}, ids=ids)
+        work = partial(_take, owner=owner, limit=limit, labels=json.dumps([*labels]), ids=ids)
         return await self._writer.submit(work)
 
     async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
@@ -127,7 +131,7 @@ class SqliteQueue(RunQueue):
 
 
 def _put(
-    connection: sqlite3.Connection, run: QueuedRun, limit: int
+    connection: sqlite3.Connection, run: QueuedRun, limit: int, definition: bytes
 ) -> Enqueued | QueueFull | Replayed:
     oldest_kept = run.queued_at - KEPT_MS
     _prune(connection, oldest_kept)
@@ -146,6 +150,8 @@ def _put(
     if waiting + taken >= limit:
         return QueueFull(limit)
     position = waiting - behind + 1
+    if run.definition:
+        keep_definition(connection, run.definition, definition)
     _insert(connection, run, position)
     return Enqueued(run.id, run.run_id, position)
 
@@ -189,8 +195,8 @@ def _insert(connection: sqlite3.Connection, run: QueuedRun, position: int) -> No
     try:
         connection.execute(
             "INSERT INTO queued (id, run, workflow, correlation_id, cause, priority,"
-            " idempotency_key, fingerprint, queued_at, first_position, body)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " idempotency_key, fingerprint, queued_at, first_position, requires, max_concurrent,"
+            " definition, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 run.id,
                 run.run_id,
@@ -202,6 +208,9 @@ def _insert(connection: sqlite3.Connection, run: QueuedRun, position: int) -> No
                 replace_surrogates(run.fingerprint) or None,
                 run.queued_at,
                 position,
+                json.dumps(run.requires),
+                run.max_concurrent,
+                run.definition or None,
                 pack(to_json({"inputs": run.inputs, "extra": run.extra})),
             ),
         )
@@ -219,43 +228,59 @@ def _take(
     connection: sqlite3.Connection,
     owner: str,
     limit: int,
-    slots: Mapping[str, int],
+    labels: str,
     ids: str | None,
 ) -> list[QueueEntry]:
-    left = dict(slots)
     taken: list[QueueEntry] = []
+    full: list[str] = []
+    if connection.execute("SELECT 1 FROM queue_hold WHERE owner = ?", (owner,)).fetchone():
+        return taken
     while len(taken) < limit:
-        full = json.dumps([name for name, count in left.items() if count < 1])
-        entry = _take_one(connection, owner, full, ids)
-        if entry is None:
+        row = _next(connection, full, labels, ids)
+        if row is None:
             break
-        taken.append(entry)
-        workflow = entry.run.workflow_id
-        left[workflow] = left.get(workflow, 1) - 1
+        entry = queue_entry(row, 0)
+        run = entry.run
+        if run.max_concurrent and _live(connection, run.workflow_id) >= run.max_concurrent:
+            full.append(run.workflow_id)
+            continue
+        connection.execute(
+            "UPDATE queued SET state = 'taken', owner = ? WHERE key = ?", (owner, row[-1])
+        )
+        taken.append(replace(entry, state="taken", owner=owner))
     return taken
 
 
-def _take_one(
-    connection: sqlite3.Connection, owner: str, full: str, ids: str | None
-) -> QueueEntry | None:
-    """Take the next entry, none of the workflows in `full`; both lists are JSON."""
-    rows = connection.execute(
-        "UPDATE queued SET state = 'taken', owner = ?1 WHERE key = (SELECT key FROM queued"  # noqa: S608  (constants)
-        " WHERE state = 'waiting' AND NOT held"
-        " AND workflow NOT IN (SELECT value FROM json_each(?2))"
+def _next(
+    connection: sqlite3.Connection, full: list[str], labels: str, ids: str | None
+) -> tuple[Any, ...] | None:
+    """Return the next entry for a process with these labels, none of the workflows in `full`."""
+    row: tuple[Any, ...] | None = connection.execute(
+        f"SELECT {QUEUE_COLUMNS} FROM queued WHERE state = 'waiting' AND NOT held"  # noqa: S608  (constants)
+        " AND workflow NOT IN (SELECT value FROM json_each(?1))"
+        " AND (requires = '[]' OR NOT EXISTS (SELECT 1 FROM json_each(requires)"
+        "  WHERE value NOT IN (SELECT value FROM json_each(?2))))"
         " AND (?3 IS NULL OR id IN (SELECT value FROM json_each(?3)))"
-        " ORDER BY priority DESC, key LIMIT 1)"
-        " AND NOT EXISTS (SELECT 1 FROM queue_hold WHERE owner = ?1)"
-        f" RETURNING {_COLUMNS}",
-        (owner, full, ids),
-    ).fetchall()
-    return _entry(rows[0], 0) if rows else None
+        " ORDER BY priority DESC, key LIMIT 1",
+        (json.dumps(full), labels, ids),
+    ).fetchone()
+    return row
+
+
+def _live(connection: sqlite3.Connection, workflow: str) -> int:
+    """Return how many runs of a workflow are live or about to start, in all processes."""
+    (count,) = connection.execute(
+        "SELECT (SELECT count(*) FROM run WHERE status = 'running' AND workflow_id = ?1)"
+        " + (SELECT count(*) FROM queued WHERE state = 'taken' AND workflow = ?1)",
+        (workflow,),
+    ).fetchone()
+    return int(count)
 
 
 def _finish(connection: sqlite3.Connection, entry_id: str, owner: str) -> str:
     """End an entry that `owner` took and that becomes a run; return the id of the run."""
     finished = connection.execute(
-        "UPDATE queued SET state = 'started', reason = '', body = ?"
+        "UPDATE queued SET state = 'started', reason = '', body = ?, definition = NULL"
         " WHERE id = ? AND state = 'taken' AND owner = ? RETURNING run",
         (_NOTHING, entry_id, owner),
     ).fetchall()
@@ -308,17 +333,27 @@ def _not_taken(entry_id: str, owner: str) -> Fenced:
 
 
 def _remove(connection: sqlite3.Connection, entry_id: str) -> bool:
+    definition = _definition_of(connection, entry_id)
     removed = connection.execute(
-        "UPDATE queued SET state = 'removed', body = ? WHERE id = ? AND state = 'waiting'",
+        "UPDATE queued SET state = 'removed', body = ?, definition = NULL"
+        " WHERE id = ? AND state = 'waiting'",
         (_NOTHING, entry_id),
     ).rowcount
+    drop_unused_definition(connection, definition)
     return removed > 0
 
 
+def _definition_of(connection: sqlite3.Connection, entry_id: str) -> str:
+    row = connection.execute("SELECT definition FROM queued WHERE id = ?", (entry_id,)).fetchone()
+    return str(row[0]) if row and row[0] else ""
+
+
 def _withdraw(connection: sqlite3.Connection, entry_id: str) -> bool:
+    definition = _definition_of(connection, entry_id)
     withdrawn = connection.execute(
         "DELETE FROM queued WHERE id = ? AND state IN ('waiting', 'taken')", (entry_id,)
     ).rowcount
+    drop_unused_definition(connection, definition)
     return withdrawn > 0
 
 
@@ -369,24 +404,24 @@ def _position(connection: sqlite3.Connection, priority: int, key: int) -> int:
 
 def _read_entry(connection: sqlite3.Connection, entry_id: str) -> QueueEntry:
     row = connection.execute(
-        f"SELECT {_COLUMNS} FROM queued WHERE id = ?",  # noqa: S608  (constants)
+        f"SELECT {QUEUE_COLUMNS} FROM queued WHERE id = ?",  # noqa: S608  (constants)
         (entry_id,),
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no queue entry {entry_id!r}; it may have left the queue days ago")
-    entry = _entry(row, 0)
+    entry = queue_entry(row, 0)
     if entry.state != "waiting" or entry.held:
         return entry
-    return _entry(row, _position(connection, entry.run.priority, row[-1]))
+    return queue_entry(row, _position(connection, entry.run.priority, row[-1]))
 
 
 def _read_entries(connection: sqlite3.Connection, limit: int) -> list[QueueEntry]:
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM queued WHERE state IN ('waiting', 'taken')"  # noqa: S608  (constants)
+        f"SELECT {QUEUE_COLUMNS} FROM queued WHERE state IN ('waiting', 'taken')"  # noqa: S608  (constants)
         " ORDER BY state, held, priority DESC, key LIMIT ?",
         (limit,),
     ).fetchall()
-    found = [_entry(row, 0) for row in rows]
+    found = [queue_entry(row, 0) for row in rows]
     positions = count(1)
     return [
         replace(entry, position=next(positions))
@@ -394,22 +429,3 @@ def _read_entries(connection: sqlite3.Connection, limit: int) -> list[QueueEntry
         else entry
         for entry in found
     ]
-
-
-def _entry(row: tuple[Any, ...], position: int) -> QueueEntry:
-    entry_id, run_id, workflow, correlation, cause, priority, key, queued_at, *rest, body, _ = row
-    state, owner, reason, held = rest
-    content: dict[str, JsonObject] = msgspec.json.decode(unpack(body))
-    run = QueuedRun(
-        id=entry_id,
-        run_id=run_id,
-        workflow_id=workflow,
-        inputs=content.get("inputs", {}),
-        correlation_id=correlation,
-        queued_at=queued_at,
-        cause=_cause(cause),
-        priority=priority,
-        idempotency_key=key,
-        extra=content.get("extra", {}),
-    )
-    return QueueEntry(run, state, position, owner, reason, bool(held))

@@ -10,31 +10,27 @@ from infloop.errors import NotFound
 from infloop.model.events import (
     Output,
     Recorded,
-    StepFinished,
-    StepPassed,
     is_within,
     step_path,
 )
 from infloop.model.values import JsonObject, JsonValue, compact_json
-from infloop.store.interfaces.run_log import Checkpoint, EarlierEvents, LoadedRun, TextPage
-from infloop.store.sqlite.batches import MAX_SEQ, Kind, decode_batch, row_id
-from infloop.store.sqlite.blobs import (
+from infloop.store.encoding.batches import MAX_SEQ, Row, decode_batch, stored_size
+from infloop.store.encoding.compression import unpack
+from infloop.store.encoding.large_texts import (
     Reference,
     decode_references,
-    read_page,
     restore_texts,
     slice_page,
-    text_reader,
 )
-from infloop.store.sqlite.compression import unpack
+from infloop.store.encoding.step_outputs import ANSWER_BYTES, large_output, output_of
+from infloop.store.interfaces.run_log import Checkpoint, EarlierEvents, LoadedRun, TextPage
+from infloop.store.sqlite.blobs import read_page, text_reader
 from infloop.store.sqlite.listing import read_run
+from infloop.store.sqlite.row_ids import row_id
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
-
-ANSWER_BYTES = 16 << 20
-"""The approximate limit of one answer of `read_events`."""
 
 _END = 2**63 - 1
 
@@ -85,7 +81,7 @@ def read_events_before(
                 found.append(item)
                 if len(found) == limit:
                     return EarlierEvents(found[::-1], item.seq)
-        size += _size(row)
+        size += stored_size(row)
         if size > ANSWER_BYTES:
             return EarlierEvents(found[::-1], row[0])
     return EarlierEvents(found[::-1], None)
@@ -121,13 +117,7 @@ def _batches(
         items = decode_batch(run_id, row, text_reader(connection))
         if not include_output:
             items = [item for item in items if type(item.event) is not Output]
-        yield _size(row), items
-
-
-def _size(row: tuple[int, Kind, str, str | None, bytes]) -> int:
-    blobs = row[3]
-    texts = 0 if blobs is None else sum(text.characters for text in decode_references(blobs))
-    return len(row[4]) + texts
+        yield stored_size(row), items
 
 
 def load_run(connection: sqlite3.Connection, run_id: str, until_seq: int | None) -> LoadedRun:
@@ -191,25 +181,12 @@ def output_page(
 def _output_of(
     connection: sqlite3.Connection,
     run_id: str,
-    row: tuple[int, Kind, str, str | None, bytes],
+    row: Row,
     path: str,
     field: str,
 ) -> str | Reference | None:
     """Return the output, or the reference to it if it is a large text; None if it is elsewhere."""
-    wanted = ("outputs", field)
-    blobs = [] if row[3] is None else decode_references(row[3])
-    large = next((text for text in blobs if text.path == wanted and text.form == "text"), None)
+    large = large_output([] if row[3] is None else decode_references(row[3]), field)
     whole = text_reader(connection)
     items = decode_batch(run_id, row, lambda text: "" if text == large else whole(text))
-    for item in reversed(items):
-        event = item.event
-        if isinstance(event, StepFinished | StepPassed) and event.path == path:
-            return large or _text_of(event.outputs, path, field)
-    return None
-
-
-def _text_of(outputs: JsonObject, path: str, field: str) -> str:
-    if field not in outputs:
-        raise NotFound(f"step {path!r} has no output {field!r}; it has {sorted(outputs)}")
-    value = outputs[field]
-    return value if isinstance(value, str) else compact_json(value)
+    return output_of(items, path, field, large)

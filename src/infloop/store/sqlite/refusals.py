@@ -5,16 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from infloop.store.interfaces.refusals import MAX_REFUSALS, RefusedFiring, RefusedFirings
-from infloop.store.sqlite.encoding import replace_surrogates
+from infloop.store.encoding.values import replace_surrogates
+from infloop.store.interfaces.refusals import (
+    LONGEST_MESSAGE,
+    MAX_REFUSALS,
+    RefusedFiring,
+    RefusedFirings,
+)
 
 if TYPE_CHECKING:
     import sqlite3
 
     from infloop.store.sqlite.readers import Readers
     from infloop.store.sqlite.writer import Writer
-
-_LONGEST_MESSAGE = 2_000
 
 
 class SqliteRefusals(RefusedFirings):
@@ -45,7 +48,7 @@ def _note(connection: sqlite3.Connection, firing: RefusedFiring) -> None:
             firing.kind,
             firing.workflow_id,
             firing.reason,
-            replace_surrogates(firing.message[:_LONGEST_MESSAGE]),
+            replace_surrogates(firing.message[:LONGEST_MESSAGE]),
             firing.correlation_id,
             firing.at,
         ),

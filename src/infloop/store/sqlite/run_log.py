@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from infloop.errors import UsageError
+from infloop.store.encoding.appends import FailedAppends
 from infloop.store.interfaces.run_log import (
     Cursor,
     EarlierEvents,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from infloop.model.events import Recorded
     from infloop.model.values import JsonObject
+    from infloop.store.encoding.documents import RunDocuments
     from infloop.store.sqlite.readers import Readers
     from infloop.store.sqlite.writer import Writer
 
@@ -48,7 +50,7 @@ class SqliteRunLog(RunLog):
         self._writer = writer
         self._readers = readers
         self._output_cap = output_cap
-        self._failed_appends = append.FailedAppends()
+        self._failed_appends = FailedAppends()
 
     async def create_run(
         self,
@@ -201,7 +203,7 @@ class SqliteRunLog(RunLog):
             await self._index(documents)
             left = left[len(documents) :]
 
-    async def _index(self, documents: list[search.RunDocuments]) -> None:
+    async def _index(self, documents: list[RunDocuments]) -> None:
         def work(connection: sqlite3.Connection) -> None:
             for each in documents:
                 search.replace_documents(connection, each)

@@ -17,6 +17,7 @@ from infloop.store.sqlite.liveness import SqliteLiveness
 from infloop.store.sqlite.queue import SqliteQueue
 from infloop.store.sqlite.readers import Readers
 from infloop.store.sqlite.refusals import SqliteRefusals
+from infloop.store.sqlite.results import SqliteResults
 from infloop.store.sqlite.run_log import SqliteRunLog
 from infloop.store.sqlite.writer import Writer
 
@@ -57,6 +58,7 @@ async def open_sqlite_store(
         refusals=SqliteRefusals(writer, readers),
         approvals=SqliteApprovals(writer, readers),
         liveness=SqliteLiveness(writer, readers, data_dir / "instances", clock),
+        results=SqliteResults(writer, readers),
         changes=changes,
         close=close,
     )

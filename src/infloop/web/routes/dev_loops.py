@@ -34,8 +34,10 @@ async def dev_events(web: Dependencies) -> Response:
 
 
 async def _changes(web: WebDependencies) -> AsyncGenerator[bytes]:
+    number = 0
     async for found in web.application.dev_loops.follow():
-        yield frame({"type": "dev_loops", **to_json(found)})
+        number += 1
+        yield frame({"type": "dev_loops", **to_json(found)}, str(number))
 
 
 @ROUTER.get("/api/dev/{name}/log", responses=documented(404))

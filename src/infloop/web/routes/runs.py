@@ -99,9 +99,10 @@ async def read_statistics(
     app: App,
     since: Annotated[date, Query(description="Runs that began on or after this day.")],
     by: Grouping = "day",
+    workflow_id: Annotated[str | None, Query(alias="workflowId", max_length=200)] = None,
 ) -> RunStatistics:
     """Return how runs ended and what they cost, by day or by workflow."""
-    return await app.history.statistics(by, since)
+    return await app.history.statistics(by, since, workflow_id)
 
 
 @ROUTER.get("/api/runs/{run_id}", responses=documented(404))
@@ -217,7 +218,7 @@ async def rewind_run(run_id: RunId, body: RewindRequest, app: App, who: Who) -> 
 
 @ROUTER.get("/api/runs/{run_id}/rewind", responses=documented(404, 409))
 async def plan_rewind(run_id: RunId, app: App, step: StepPath) -> RewindPlan:
-    """Return what a rewind to a step would change in the directories of the run."""
+    """Return what a rewind to a step would keep, run again, and change in directories."""
     return await app.runs.plan_rewind(run_id, step)
 
 

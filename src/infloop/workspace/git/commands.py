@@ -9,7 +9,7 @@ Three defences, each of which stops most attacks:
   objects. Hooks, the file system monitor, helpers, pagers and editors are disabled on the command
   line, which overrides every configuration file.
 - No protocol is allowed, so git starts no transport helper, ssh command, proxy or credential
-  helper.
+  helper. A call that fetches opens one protocol for itself (see `remote`).
 
 A deadline ends calls that hang, for example when a configuration file includes a pipe.
 """
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from infloop.workspace.git.program import ProgramResult, RunProgram
+    from infloop.workspace.git.remote import Remote
 
 OLDEST = (2, 38)
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -130,10 +131,14 @@ class Git:
         stdin: bytes | None = None,
         accept: Collection[int] = (0,),
         deadline_s: float = DEADLINE_S,
+        remote: Remote | None = None,
     ) -> ProgramResult:
-        """Run a git command; raise StepError if its exit code is not in `accept`."""
+        """Run a git command; raise StepError if its exit code is not in `accept`.
+
+        Only with `remote` can it reach another repository.
+        """
         await self.check()
-        finished = await self._start(context, args, stdin, deadline_s)
+        finished = await self._start(context, args, stdin, deadline_s, remote=remote)
         if finished.exit_code not in accept:
             raise StepError(f"git {args[0]} failed in {str(context.cwd)!r}: {reason(finished)}")
         return finished
@@ -182,12 +187,15 @@ class Git:
         stdin: bytes | None,
         deadline_s: float,
         users: Mapping[str, str] | None = None,
+        remote: Remote | None = None,
     ) -> ProgramResult:
         """Run git with our configuration, or with that of the environment `users`."""
-        options = [word for setting in _CONFIGURATION for word in ("-c", setting)]
+        settings = (*_CONFIGURATION, *(remote.configuration() if remote else ()))
+        options = [word for setting in settings for word in ("-c", setting)]
         argv = ["git", "--no-pager", *(options if users is None else ()), *args]
         own = _ENVIRONMENT if users is None else {**users, "LC_ALL": "C"}
         env = {**own, "PATH": self._path, **context.environment()}
+        env |= remote.environment() if remote else {}
         try:
             async with asyncio.timeout(deadline_s):
                 return await self._run(argv, str(context.cwd), env, stdin)

@@ -226,6 +226,11 @@ class SnapshotStore:
         """Keep the snapshots of one owner for another owner too."""
         self._refs.share(owner, other)
 
+    def keep_for_owner(self, snapshots: Iterable[str], owner: str) -> None:
+        """Keep snapshots that are in the store for an owner; the caller holds the store's lock."""
+        for each in snapshots:
+            self._refs.keep(each, owner)
+
     def owners(self) -> list[str]:
         """Return the owners that have snapshots."""
         return self._refs.owners()

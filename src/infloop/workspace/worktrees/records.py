@@ -19,6 +19,9 @@ from infloop.workspace.durable_files import write_durably
 if TYPE_CHECKING:
     from pathlib import Path
 
+RUN_CHECKOUT = "(workspace)"
+"""Stands for a node in the record of a run's own checkout; no node has this name."""
+
 KindName: TypeAlias = Literal["worktree", "clone"]
 Stage: TypeAlias = Literal["creating", "ready", "removing", "removed"]
 
@@ -50,6 +53,11 @@ class Saved(msgspec.Struct, frozen=True):
     saved_at_ms: int = 0
     kind: KindName = "worktree"
     problem: str = ""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its snapshot is everything: no commits, no files or repositories beside it."""
+        return not (self.refs or self.repositories or self.kept or self.problem)
 
     @property
     def ref(self) -> str | None:

@@ -35,11 +35,11 @@ from infloop.workspace.worktrees import checkout, repository, saving, uncommitte
 from infloop.workspace.worktrees.clone import CloneKind
 from infloop.workspace.worktrees.linked import LinkedKind
 from infloop.workspace.worktrees.naming import new_name
-from infloop.workspace.worktrees.records import Record, Records, Saved
+from infloop.workspace.worktrees.records import RUN_CHECKOUT, Record, Records, Saved
 from infloop.workspace.worktrees.repository import Repository
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
     from infloop.workspace.git.program import Confine, RunProgram
     from infloop.workspace.worktrees.kinds import WorktreeKind
@@ -142,20 +142,40 @@ class Worktrees:
         repo = await repository.find(self.store.git, cwd)
         commit = await _start_commit(repo, ref, include_uncommitted=include_uncommitted)
         record = replace(self._write_first_record(repo, cwd, run_id, node, commit), ref=ref or "")
-        kind = self._kinds[record.kind]
-        try:
-            path = Path(record.path)
-            record = replace(record, admin=str(await kind.create_git(repo, path, commit, ())))
-            self._records.write(record)
-            admin = Path(record.admin or "")
-            await checkout.check_out(self.store, repo, path, admin, commit)
-            written = await checkout.written_files(self.store, repo, admin, commit)
+
+        async def copy(path: Path) -> None:
             paths: list[bytes] = []
             if include_uncommitted:
                 paths = await checkout.uncommitted_paths(self.store, repo, commit)
             await in_thread(
                 lambda _: _copy_uncommitted(repo.root, Path(record.cwd), path, paths, include)
             )
+
+        return await self._create(record, repo, copy)
+
+    async def create_checkout(
+        self, mirror: Repository, commit: str, run_id: str, ref: str
+    ) -> Worktree:
+        """Create the checkout of a run: a private clone of a mirror, whether confined or not.
+
+        The mirror belongs to all runs, so none of them may work in it.
+        """
+        record = self._write_first_record(mirror, mirror.root, run_id, RUN_CHECKOUT, commit)
+        return await self._create(replace(record, ref=ref), mirror, None)
+
+    async def _create(
+        self, record: Record, repo: Repository, copy: Callable[[Path], Awaitable[None]] | None
+    ) -> Worktree:
+        """Write the files of a worktree that has a first record; `copy` adds others."""
+        kind, path = self._kinds[record.kind], Path(record.path)
+        try:
+            admin = await kind.create_git(repo, path, record.commit, ())
+            record = replace(record, admin=str(admin))
+            self._records.write(record)
+            await checkout.check_out(self.store, repo, path, admin, record.commit)
+            written = await checkout.written_files(self.store, repo, admin, record.commit)
+            if copy:
+                await copy(path)
             await in_thread(lambda _: kind.set_owner(path))
             base = await self.store.take(path, "worktree", any_size=True, written=written)
             self.store.pin(record.name, base.id)
@@ -197,7 +217,7 @@ class Worktrees:
                 created_at_ms=self.store.now_ms(),
                 stage="creating",
                 saved=None,
-                kind=self._new_kind,
+                kind=self._kind_of(before.node),
             )
             self._records.write(record)
             self.store.pin(record.name, saved.base, snapshot)
@@ -252,6 +272,14 @@ class Worktrees:
     def list_all(self) -> list[WorktreeInfo]:
         """Return all worktrees, including removed ones with a saved state."""
         return [_listed(record, self._status(record)) for record in self._records.all()]
+
+    def borrowed(self) -> set[str]:
+        """Return the repositories that worktrees on disk, or their saved commits, depend on."""
+        return {
+            each.common
+            for each in self._records.all()
+            if each.stage != "removed" or (each.saved and each.saved.refs)
+        }
 
     async def ignored(self, name: str) -> tuple[str, ...]:
         """Return the paths in a worktree that git ignores, directories with a slash."""
@@ -328,7 +356,8 @@ class Worktrees:
 
     async def _reopen(self, record: Record) -> Record:
         """Take over an existing worktree, or create it again."""
-        if record.stage == "ready" and _is_folder(record.path) and record.kind == self._new_kind:
+        as_wanted = record.kind == self._kind_of(record.node)
+        if record.stage == "ready" and _is_folder(record.path) and as_wanted:
             record = replace(record, owner=self._owner)
             self._records.write(record)
             return record
@@ -338,7 +367,7 @@ class Worktrees:
 
     async def _recreate(self, record: Record, saved: Saved) -> Record:
         """Write the saved state at the record's path; the caller holds the lock."""
-        kind = self._new_kind
+        kind = self._kind_of(record.node)
         path = empty_path(Path(record.path))
         admin = await self._write_saved(saved, path, kind, keep_git_names=True)
         _make_directory(Path(record.cwd))
@@ -403,10 +432,14 @@ class Worktrees:
             commit=commit,
             owner=self._owner,
             created_at_ms=self.store.now_ms(),
-            kind=self._new_kind,
+            kind=self._kind_of(node),
         )
         self._records.write(record)
         return record
+
+    def _kind_of(self, node: str) -> KindName:
+        """Return the kind of a new worktree of a node."""
+        return "clone" if node == RUN_CHECKOUT else self._new_kind
 
     def _hold_owner_lock(self) -> None:
         if self._owner_lock is None:

@@ -1,6 +1,6 @@
-"""Events and output as rows of the database, and back.
+"""Events and output as rows, and back.
 
-A batch is one row of table `stretch`: neighbouring items of one append.
+A batch is one row: neighbouring items of one append.
 
 - The items of a batch have one correlation id and one kind: events or output. A small append is one
   batch whatever its kinds.
@@ -24,7 +24,8 @@ from infloop.model.events import (
     StepFinished,
     StepPassed,
 )
-from infloop.store.sqlite.blobs import (
+from infloop.store.encoding.compression import pack, unpack
+from infloop.store.encoding.large_texts import (
     LARGE,
     Reference,
     decode_references,
@@ -32,9 +33,8 @@ from infloop.store.sqlite.blobs import (
     extract_texts,
     restore_texts,
 )
-from infloop.store.sqlite.compression import pack, unpack
-from infloop.store.sqlite.encoding import to_json
-from infloop.store.sqlite.outputs import decode_deltas, encode_deltas, split_deltas
+from infloop.store.encoding.outputs import decode_deltas, encode_deltas, split_deltas
+from infloop.store.encoding.values import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -53,12 +53,10 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[_Item]).decode
 
 MAX_SEQ = 0xFFFFFFFF
-"""The largest sequence number: the lower half of a row id."""
+"""The largest sequence number: it has 32 bits."""
 
-
-def row_id(key: int, first_seq: int) -> int:
-    """Return the id of the row that begins with `first_seq`; the ids of a run are adjacent."""
-    return key << 32 | first_seq
+Row: TypeAlias = tuple[int, Kind, str, str | None, bytes]
+"""A stored row: first sequence, kind, correlation id, blobs, body."""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -115,10 +113,10 @@ def dropped_marker(first: Recorded, output_bytes: int) -> Batch:
 
 def decode_batch(
     run_id: str,
-    row: tuple[int, Kind, str, str | None, bytes],
+    row: Row,
     read: Callable[[Reference], str],
 ) -> list[Recorded]:
-    """Return the items of a stored row: (first sequence, kind, correlation id, blobs, body)."""
+    """Return the items of a stored row."""
     first_seq, kind, correlation_id, blobs, body = row
     data = unpack(body)
     match kind:
@@ -244,3 +242,10 @@ def _restore(data: bytes, blobs: str, read: Callable[[Reference], str]) -> tuple
     ((seq, time, event),) = msgspec.json.decode(data)
     whole = restore_texts(event, decode_references(blobs), read)
     return seq, time, msgspec.convert(whole, Event)
+
+
+def stored_size(row: Row) -> int:
+    """Return about how large the items of a row are, blobs included."""
+    blobs = row[3]
+    texts = 0 if blobs is None else sum(text.characters for text in decode_references(blobs))
+    return len(row[4]) + texts

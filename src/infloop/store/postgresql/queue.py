@@ -1,0 +1,440 @@
+"""The run queue in the database.
+
+Whoever adds an entry takes a lock until that is committed, so that the limit and the idempotency
+keys hold between processes. Whoever takes entries takes the same lock, so that the limit of a
+workflow holds between processes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
+
+import psycopg
+from msgspec.structs import replace
+
+from infloop.errors import Fenced, NotFound, StoreError
+from infloop.model.values import compact_json
+from infloop.store.encoding.compression import pack
+from infloop.store.encoding.records import QUEUE_COLUMNS, queue_entry
+from infloop.store.encoding.values import to_json
+from infloop.store.interfaces.queue import (
+    KEPT_MS,
+    Enqueued,
+    QueuedRun,
+    QueueEntry,
+    QueueFull,
+    Replayed,
+    RunQueue,
+)
+from infloop.store.postgresql import creation
+from infloop.store.postgresql.definitions import (
+    drop_unused_definition,
+    keep_definition,
+    read_definition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from infloop.model.events import Recorded
+    from infloop.store.interfaces.run_log import NewRun
+    from infloop.store.postgresql.connections import Connection
+    from infloop.store.postgresql.readers import Readers
+    from infloop.store.postgresql.writer import Writer
+
+_PRUNED_PER_PUT = 200
+
+_NOTHING = pack(b"{}")
+
+# The earlier answer, if there is one, and how many entries there are.
+_LOOK = """
+SELECT
+    (SELECT array[id, run, first_position::text] FROM queued
+        WHERE %(key)s <> '' AND idempotency_key = %(key)s
+        AND (queued_at >= %(oldest)s OR state IN ('waiting', 'taken')) LIMIT 1),
+    (SELECT id FROM queued WHERE %(fingerprint)s <> '' AND fingerprint = %(fingerprint)s
+        AND (queued_at >= %(oldest)s OR state IN ('waiting', 'taken')) LIMIT 1),
+    (SELECT count(*) FROM queued WHERE state = 'waiting'),
+    (SELECT count(*) FROM queued WHERE state = 'taken'),
+    (SELECT count(*) FROM queued WHERE state = 'waiting' AND (held OR priority < %(priority)s))
+"""
+
+# The next entries, each with the live runs of its workflow if that is limited.
+_NEXT = f"""
+SELECT CASE WHEN max_concurrent = 0 THEN 0 ELSE
+        (SELECT count(*) FROM run WHERE status = 'running' AND workflow_id = queued.workflow)
+        + (SELECT count(*) FROM queued AS other
+            WHERE other.state = 'taken' AND other.workflow = queued.workflow) END,
+    {QUEUE_COLUMNS}
+FROM queued WHERE state = 'waiting' AND NOT held
+    AND workflow <> ALL(%(full)s::text[])
+    AND (requires = '[]' OR NOT EXISTS (SELECT 1 FROM json_array_elements_text(requires::json) AS it
+        WHERE it <> ALL(%(labels)s::text[])))
+    AND (%(only)s::text[] IS NULL OR id = ANY(%(only)s))
+    AND NOT EXISTS (SELECT 1 FROM queue_hold WHERE owner = %(owner)s)
+ORDER BY priority DESC, key LIMIT %(limit)s FOR UPDATE
+""".encode()  # noqa: S608  (constants)
+
+
+class PostgresqlQueue(RunQueue):
+    """The queue of all processes that use the same database."""
+
+    def __init__(self, writer: Writer, readers: Readers) -> None:
+        self._writer = writer
+        self._readers = readers
+
+    async def put(
+        self, run: QueuedRun, *, limit: int, definition: bytes = b""
+    ) -> Enqueued | QueueFull | Replayed:
+        work = partial(_put, run=run, limit=limit, definition=definition)
+        return await self._writer.submit(work, lock="queue")
+
+    async def definition(self, name: str) -> bytes:
+        return await self._readers.run(read_definition, name)
+
+    async def take(
+        self,
+        owner: str,
+        limit: int = 1,
+        *,
+        labels: Collection[str] = (),
+        only: Collection[str] | None = None,
+    ) -> list[QueueEntry]:
+        work = partial(_take, owner=owner, limit=limit, labels=[*labels], only=only)
+        return await self._writer.submit(work, lock="queue")
+
+    async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
+        async def work(connection: Connection) -> int:
+            promised = await _finish(connection, entry_id, run.owner)
+            if promised != run.id:
+                raise StoreError(f"the run of {entry_id!r} is {promised!r} and not {run.id!r}")
+            cap = self._writer.output_cap
+            return await creation.create_run(connection, run, (first,), None, cap)
+
+        return await self._writer.submit(work)
+
+    async def requeue(self, entry_id: str, owner: str) -> None:
+        await self._writer.submit(partial(_requeue, entry_id=entry_id, owner=owner))
+
+    async def hold_entry(self, entry_id: str, owner: str, reason: str) -> None:
+        await self._writer.submit(
+            partial(_hold_entry, entry_id=entry_id, owner=owner, reason=reason)
+        )
+
+    async def retry_held(self, *, only: Collection[str] | None = None) -> None:
+        await self._writer.submit(partial(_retry_held, only=only))
+
+    async def release_held(self, workflow_id: str, reason: str) -> None:
+        await self._writer.submit(partial(_release_held, row=(workflow_id, reason)))
+
+    async def remove(self, entry_id: str) -> bool:
+        return await self._writer.submit(partial(_remove, entry_id=entry_id))
+
+    async def withdraw(self, entry_id: str) -> bool:
+        return await self._writer.submit(partial(_withdraw, entry_id=entry_id))
+
+    async def entry(self, entry_id: str) -> QueueEntry:
+        return await self._readers.run(_read_entry, entry_id)
+
+    async def entries(self, *, limit: int = 1000) -> list[QueueEntry]:
+        return await self._readers.run(_read_entries, limit)
+
+    async def count(self) -> int:
+        return await self._readers.run(_count)
+
+    async def hold(self, owner: str, reason: str, since: int) -> None:
+        await self._writer.submit(partial(_hold, row=(owner, reason, since)))
+
+    async def release(self, owner: str) -> None:
+        await self._writer.submit(partial(_release, owner=owner))
+
+    async def owners(self) -> list[str]:
+        return await self._readers.run(_read_owners)
+
+    async def requeue_all(self, owner: str) -> int:
+        return await self._writer.submit(partial(_requeue_all, owner=owner))
+
+
+# -- adding ----------------------------------------------------------------------------------------
+
+
+async def _put(
+    connection: Connection, run: QueuedRun, limit: int, definition: bytes
+) -> Enqueued | QueueFull | Replayed:
+    oldest_kept = run.queued_at - KEPT_MS
+    await _prune(connection, oldest_kept)
+    cursor = await connection.execute(
+        _LOOK,
+        {
+            "key": run.idempotency_key,
+            "fingerprint": run.fingerprint,
+            "oldest": oldest_kept,
+            "priority": run.priority,
+        },
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    first_answer, replayed, waiting, taken, behind = row
+    if first_answer is not None:
+        entry_id, run_id, first_position = first_answer
+        return Enqueued(entry_id, run_id, int(first_position), repeated=True)
+    if replayed is not None:
+        return Replayed(replayed)
+    if waiting + taken >= limit:
+        return QueueFull(limit)
+    position = waiting - behind + 1
+    if run.definition:
+        await keep_definition(connection, run.definition, definition)
+    await _insert(connection, run, position)
+    return Enqueued(run.id, run.run_id, position)
+
+
+async def _prune(connection: Connection, before: int) -> None:
+    """Delete some entries that have left the queue and were added before `before`."""
+    await connection.execute(
+        "DELETE FROM queued WHERE key IN (SELECT key FROM queued WHERE queued_at < %s"
+        " AND state NOT IN ('waiting', 'taken') LIMIT %s)",
+        (before, _PRUNED_PER_PUT),
+    )
+
+
+async def _insert(connection: Connection, run: QueuedRun, position: int) -> None:
+    try:
+        await connection.execute(
+            "INSERT INTO queued (id, run, workflow, correlation_id, cause, priority,"
+            " idempotency_key, fingerprint, queued_at, first_position, requires, max_concurrent,"
+            " definition, body)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            (
+                run.id,
+                run.run_id,
+                run.workflow_id,
+                run.correlation_id,
+                compact_json(run.cause),
+                run.priority,
+                run.idempotency_key or None,
+                run.fingerprint or None,
+                run.queued_at,
+                position,
+                compact_json(run.requires),
+                run.max_concurrent,
+                run.definition or None,
+                pack(to_json({"inputs": run.inputs, "extra": run.extra})),
+            ),
+        )
+    except psycopg.errors.UniqueViolation as error:
+        raise StoreError(
+            f"{run.id!r} or its run {run.run_id!r} was already in the queue; "
+            "every entry needs ids of its own"
+        ) from error
+
+
+# -- taking ----------------------------------------------------------------------------------------
+
+
+async def _take(
+    connection: Connection,
+    owner: str,
+    limit: int,
+    labels: list[str],
+    only: Collection[str] | None,
+) -> list[QueueEntry]:
+    values = {
+        "owner": owner,
+        "labels": labels,
+        "only": None if only is None else [*only],
+        "full": (full := list[str]()),
+    }
+    taken: list[QueueEntry] = []
+    while left := limit - len(taken):
+        # What is full is found one workflow at a time: passing over it makes room for others.
+        cursor = await connection.execute(_NEXT, {**values, "limit": left}, binary=True)
+        rows = await cursor.fetchall()
+        live: Counter[str] = Counter()
+        chosen: list[QueueEntry] = []
+        for before, *row in rows:
+            entry = queue_entry(row, 0)
+            name, most = entry.run.workflow_id, entry.run.max_concurrent
+            if name in full or (most and before + live[name] >= most):
+                full.append(name)
+                continue
+            live[name] += 1
+            chosen.append(replace(entry, state="taken", owner=owner))
+        await connection.execute(
+            "UPDATE queued SET state = 'taken', owner = %s WHERE id = ANY(%s)",
+            (owner, [entry.run.id for entry in chosen]),
+        )
+        taken += chosen
+        if len(chosen) == len(rows):  # nothing was passed over: there is no more
+            break
+    return taken
+
+
+async def _finish(connection: Connection, entry_id: str, owner: str) -> str:
+    """End an entry that `owner` took and that becomes a run; return the id of the run."""
+    finished = await connection.execute(
+        "UPDATE queued SET state = 'started', reason = '', body = %s, definition = NULL"
+        " WHERE id = %s AND state = 'taken' AND owner = %s RETURNING run",
+        (_NOTHING, entry_id, owner),
+    )
+    row = await finished.fetchone()
+    if row is None:
+        raise _not_taken(entry_id, owner)
+    return str(row[0])
+
+
+async def _requeue(connection: Connection, entry_id: str, owner: str) -> None:
+    requeued = await connection.execute(
+        "UPDATE queued SET state = 'waiting', owner = ''"
+        " WHERE id = %s AND state = 'taken' AND owner = %s",
+        (entry_id, owner),
+    )
+    if not requeued.rowcount:
+        raise _not_taken(entry_id, owner)
+
+
+async def _hold_entry(connection: Connection, entry_id: str, owner: str, reason: str) -> None:
+    held = await connection.execute(
+        "UPDATE queued SET state = 'waiting', owner = '', held = true, reason = %s"
+        " WHERE id = %s AND state = 'taken' AND owner = %s",
+        (reason, entry_id, owner),
+    )
+    if not held.rowcount:
+        raise _not_taken(entry_id, owner)
+
+
+async def _retry_held(connection: Connection, only: Collection[str] | None) -> None:
+    """Release the oldest held entry of each workflow and reason."""
+    await connection.execute(
+        "UPDATE queued SET held = false WHERE key IN (SELECT min(key) FROM queued"
+        " WHERE state = 'waiting' AND held"
+        " AND (%(only)s::text[] IS NULL OR id = ANY(%(only)s)) GROUP BY workflow, reason)",
+        {"only": None if only is None else [*only]},
+    )
+
+
+async def _release_held(connection: Connection, row: tuple[str, str]) -> None:
+    await connection.execute(
+        "UPDATE queued SET held = false"
+        " WHERE state = 'waiting' AND held AND workflow = %s AND reason = %s",
+        row,
+    )
+
+
+def _not_taken(entry_id: str, owner: str) -> Fenced:
+    return Fenced(f"{owner!r} has not taken {entry_id!r} from the queue, so it must not use it")
+
+
+async def _remove(connection: Connection, entry_id: str) -> bool:
+    definition = await _definition_of(connection, entry_id)
+    removed = await connection.execute(
+        "UPDATE queued SET state = 'removed', body = %s, definition = NULL"
+        " WHERE id = %s AND state = 'waiting'",
+        (_NOTHING, entry_id),
+    )
+    await drop_unused_definition(connection, definition)
+    return removed.rowcount > 0
+
+
+async def _definition_of(connection: Connection, entry_id: str) -> str:
+    found = await connection.execute("SELECT definition FROM queued WHERE id = %s", (entry_id,))
+    row = await found.fetchone()
+    return str(row[0]) if row and row[0] else ""
+
+
+async def _withdraw(connection: Connection, entry_id: str) -> bool:
+    definition = await _definition_of(connection, entry_id)
+    withdrawn = await connection.execute(
+        "DELETE FROM queued WHERE id = %s AND state IN ('waiting', 'taken')", (entry_id,)
+    )
+    await drop_unused_definition(connection, definition)
+    return withdrawn.rowcount > 0
+
+
+# -- owners ----------------------------------------------------------------------------------------
+
+
+async def _hold(connection: Connection, row: tuple[str, str, int]) -> None:
+    await connection.execute(
+        "INSERT INTO queue_hold VALUES (%s, %s, %s)"
+        " ON CONFLICT (owner) DO UPDATE SET reason = excluded.reason, since = excluded.since",
+        row,
+    )
+
+
+async def _release(connection: Connection, owner: str) -> None:
+    await connection.execute("DELETE FROM queue_hold WHERE owner = %s", (owner,))
+
+
+async def _requeue_all(connection: Connection, owner: str) -> int:
+    await _release(connection, owner)
+    requeued = await connection.execute(
+        "UPDATE queued SET state = 'waiting', owner = '' WHERE state = 'taken' AND owner = %s",
+        (owner,),
+    )
+    return requeued.rowcount
+
+
+async def _read_owners(connection: Connection) -> list[str]:
+    cursor = await connection.execute(
+        "SELECT owner FROM queued WHERE state = 'taken' UNION SELECT owner FROM queue_hold"
+    )
+    return [owner for (owner,) in await cursor.fetchall()]
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+async def _count(connection: Connection) -> int:
+    cursor = await connection.execute(
+        "SELECT count(*) FROM queued WHERE state IN ('waiting', 'taken')"
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def _position(connection: Connection, priority: int, key: int) -> int:
+    cursor = await connection.execute(
+        "SELECT count(*) FROM queued WHERE state = 'waiting' AND NOT held"
+        " AND (priority > %(priority)s OR (priority = %(priority)s AND key <= %(key)s))",
+        {"priority": priority, "key": key},
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def _read_entry(connection: Connection, entry_id: str) -> QueueEntry:
+    cursor = await connection.execute(
+        f"SELECT {QUEUE_COLUMNS} FROM queued WHERE id = %s".encode(),  # noqa: S608  (constants)
+        (entry_id,),
+        binary=True,
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        raise NotFound(f"there is no queue entry {entry_id!r}; it may have left the queue days ago")
+    entry = queue_entry(row, 0)
+    if entry.state != "waiting" or entry.held:
+        return entry
+    return queue_entry(row, await _position(connection, entry.run.priority, row[-1]))
+
+
+async def _read_entries(connection: Connection, limit: int) -> list[QueueEntry]:
+    cursor = await connection.execute(
+        f"SELECT {QUEUE_COLUMNS} FROM queued WHERE state IN ('waiting', 'taken')"  # noqa: S608
+        " ORDER BY state, held, priority DESC, key LIMIT %s".encode(),
+        (limit,),
+        binary=True,
+    )
+    found = [queue_entry(row, 0) for row in await cursor.fetchall()]
+    positions = count(1)
+    return [
+        replace(entry, position=next(positions))
+        if entry.state == "waiting" and not entry.held
+        else entry
+        for entry in found
+    ]
