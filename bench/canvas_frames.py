@@ -1,4 +1,4 @@
-"""Frames per second and the longest task while 500 nodes are panned and dragged.
+"""Frames per second and the longest task while 500 nodes are panned, dragged and tidied.
 
     .venv/bin/python bench/canvas_frames.py
 
@@ -79,6 +79,11 @@ def main() -> None:
         box = page.locator("[data-node=step-200]").bounding_box()
         assert box
         print("drag", sweep(page, box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))
+        page.evaluate(RESULT)
+        page.keyboard.press("Shift+t")
+        page.wait_for_selector("text=Saving soon")
+        page.wait_for_timeout(500)
+        print("tidy", page.evaluate(RESULT))
         browser.close()
 
 

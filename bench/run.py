@@ -29,6 +29,7 @@ from benchmark import Benchmark, Contender, Rounds, Sample
 NAMES = (
     "control",
     "effects",
+    "postgresql",
     "commands",
     "steps",
     "spawn",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib
+import itertools
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from support import parts, thorough
 
+CONSOLE = Path(__file__).parent / "console"
 Loops = Mapping[str, Callable[[], asyncio.AbstractEventLoop]]
 
 # How long an example takes says how busy the machine is, and nothing else. In CI the examples are
@@ -74,12 +76,33 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is not marked
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark property tests; begin with the slow tests, so that the last worker ends early."""
-    for item in items:
-        if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
-            item.add_marker("thorough")
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark property tests."""
+    if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+        item.add_marker("thorough")
+
+
+@pytest.hookimpl(trylast=True)  # after pytest has left out what is not marked
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let the first worker begin with the console, and the others with the slow tests.
+
+    Each worker gets as many tests as the others, and whoever has none left takes over the last ones
+    of another. So the tests of the console, which share a browser, stay together, and no worker
+    begins a slow test when the others are about to end.
+    """
+    workers: int = getattr(config, "workerinput", {}).get("workercount", 1)
+    console = [item for item in items if item.path.parent == CONSOLE]
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    heads = [console, *(slow[number :: workers - 1] for number in range(workers - 1))]
+    if workers == 1:
+        heads = [[*slow, *console]]
+    early = {id(item) for head in heads for item in head}
+    others = (item for item in items if id(item) not in early)
+    ordered: list[pytest.Item] = []
+    for number, head in enumerate(heads):
+        share = (len(items) - len(ordered)) // (workers - number)
+        ordered += [*head, *itertools.islice(others, max(0, share - len(head)))]
+    items[:] = [*ordered, *others]
 
 
 def pytest_collection_finish() -> None:

@@ -35,6 +35,7 @@ from support.scripted_http import Stage
 from support.server import TOKEN, Client, Events, here, process, put_workflow
 from support.server import workflow as shell_workflow
 from support.small_disk import settings_at, small_disk, workplace
+from support.thorough import amount
 from support.user_machine import agent, command, machine, script
 from support.workflows import edges, node, workflow
 
@@ -202,11 +203,13 @@ async def test_a_run_that_takes_too_much_memory_fails_alone(level: str, attack: 
             assert (await app.finish(beside)).status == "succeeded"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("attack", TABLE.at("output"))
 async def test_output_without_end_is_kept_at_both_ends(attack: Attack) -> None:
     reset_peak()
     before = peak_kib()
-    line = attack["line"].replace("{n}", str(attack["bytes"]))
+    much = amount(attack["bytes"] // 4, thorough=attack["bytes"])
+    line = attack["line"].replace("{n}", str(much))
     child = ChildRequest(("sh", "-c", line), "/", {"PATH": PATH}, max_output_bytes=MIB)
     sandbox = HostSandbox(user=USER)
     try:

@@ -22,6 +22,7 @@ from support.confinement import need_bubblewrap, need_guard
 from support.parts import need_program, ruled_out
 from support.runs import World, world
 from support.server import workflow
+from support.thorough import FACTOR
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -162,6 +163,7 @@ def serving(answer: str, address: str = "127.0.0.1") -> Iterator[Server]:
 
 
 @levels
+@pytest.mark.thorough
 @pytest.mark.parametrize("attack", TABLE.at("local"))
 async def test_a_page_leads_to_no_server_that_is_not_allowed(scene: Scene, attack: Attack) -> None:
     with (
@@ -173,9 +175,9 @@ async def test_a_page_leads_to_no_server_that_is_not_allowed(scene: Scene, attac
         assert canary.asked == []
         assert set(refused) == set(attack["asks"])
         assert set(refused.values()) <= REFUSALS[scene.level]
-        # The same page gets there where it may: what refused it was the fence.
-        await scene.browse("--dump-dom", page, egress="open")
-        assert set(canary.asked) == set(attack["asks"])
+        if FACTOR:  # The same page gets there where it may: what refused it was the fence.
+            await scene.browse("--dump-dom", page, egress="open")
+            assert set(canary.asked) == set(attack["asks"])
 
 
 @levels
@@ -192,6 +194,7 @@ async def test_a_page_leads_to_no_address_of_a_cloud(scene: Scene, attack: Attac
 
 
 @levels
+@pytest.mark.thorough
 @pytest.mark.parametrize("attack", TABLE.at("picture"))
 async def test_a_picture_of_a_page_is_written_nowhere_outside(scene: Scene, attack: Attack) -> None:
     scene.make(attack)
@@ -201,8 +204,9 @@ async def test_a_picture_of_a_page_is_written_nowhere_outside(scene: Scene, atta
         said = await scene.browse(switch, page)
         assert f"file {attack['path']}" in said
         assert scene.around() == before
-        await scene.browse(switch, page, writePaths=[str(scene.outside)])
-        assert scene.around() != before
+        if FACTOR:
+            await scene.browse(switch, page, writePaths=[str(scene.outside)])
+            assert scene.around() != before
 
 
 @levels

@@ -34,6 +34,8 @@ async def fill(chosen: Settings) -> None:
         await store.ledger.settle(reserved, Bill(usd=1.25), known=True, time=6)
         refused = RefusedFiring("t", "nightly", "schedule", "waits", "full", "no", "cid_2", 7)
         await store.refusals.note(refused)
+        run = (await store.run_log.runs())[0]
+        await store.results.save(run.id, run.epoch, b"PACK" * 9)
 
 
 async def content(chosen: Settings) -> dict[str, Any]:
@@ -49,6 +51,7 @@ async def content(chosen: Settings) -> dict[str, Any]:
             "body": await store.queue.definition((await store.queue.entry("q-1")).run.definition),
             "spent": await store.ledger.total(),
             "refused": await store.refusals.newest(),
+            "packs": [await store.results.packs(run.id) for run in runs],
             "found": [hit.run.id for hit in await store.run_log.search("needle")],
         }
 

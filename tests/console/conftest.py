@@ -1,4 +1,4 @@
-"""One browser for all tests of a file; each test has a context of its own."""
+"""One browser for all tests of the console; each test has a context of its own."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from support.server import TOKEN, Client, process
 
 
 # While Playwright runs, its event loop does too, and no asynchronous test can run in this worker:
-# so it ends with the file.
-@pytest.fixture(scope="module")
+# so it ends with this folder, whose tests one worker runs before all others (see ../conftest.py).
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """A browser without a sandbox, which as root it must be; it sees only our server."""
     chromium = need_program("chromium-headless-shell")
@@ -23,7 +23,7 @@ def browser() -> Iterator[Browser]:
         made.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def server_with_token(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A server that asks for a token."""
     with process(tmp_path_factory.mktemp("server"), api_token=TOKEN) as made:

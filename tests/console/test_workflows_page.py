@@ -116,19 +116,3 @@ def test_a_run_asks_for_its_inputs_and_starts_once(tmp_path: Path, browser: Brow
         run_id = page.url.rsplit("/", 1)[1]
         ended = server.client.finished(run_id)
         assert ended["scope"]["inputs"] == {"word": "ahoy", "count": 4, "loud": False}
-
-
-def test_on_a_first_visit_the_example_opens_and_runs_to_green(
-    tmp_path: Path, browser: Browser
-) -> None:
-    with process(tmp_path) as server, console(browser, server.client) as tabs:
-        page = tabs.open("/workflows")
-        expect(page.get_by_role("region", name="Example")).to_be_visible()
-        page.goto(tabs.origin + "/")
-        page.get_by_role("button", name="Run the example").click()
-        page.wait_for_url("**/r/*")
-        run = server.client.finished(page.url.rsplit("/", 1)[1])
-        assert run["status"] == "succeeded"
-        expect(page.get_by_role("main").get_by_text("succeeded").first).to_be_visible()
-        page.goto(tabs.origin + "/workflows")
-        expect(page.get_by_role("region", name="Example")).to_have_count(0)

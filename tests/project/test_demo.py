@@ -5,31 +5,25 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from infloop.application.demo import CHECK, NEXT, TASK
+from support import forkserver
 
 
 def run(
     tmp_path: Path, *arguments: str, code: int = 0, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     (tmp_path / "tmp").mkdir(exist_ok=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "infloop", *arguments],
-        cwd=tmp_path,
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path / "home"),
-            "TMPDIR": str(tmp_path / "tmp"),
-            "LANG": "C.UTF-8",
-            **variables,
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path / "home"),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "LANG": "C.UTF-8",
+        **variables,
+    }
+    done = forkserver.run(arguments, tmp_path, env, 120)
     assert done.returncode == code, (done.stdout, done.stderr)
     return done
 

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -21,6 +20,7 @@ from mcp import Client, StdioServerParameters
 
 from infloop.model.audit import AuditFilter
 from infloop.store.audit.reading import newest
+from support import forkserver
 from support.confinement import need_bubblewrap, need_guard
 from support.eventually import eventually
 from support.server import Process, environment, process, put_workflow, workflow
@@ -121,14 +121,9 @@ def test_a_child_of_another_process_cannot_use_the_server(
     settings = settings_of(level, port=str(api), metrics_port=str(metrics))
     elsewhere = environment(folder / "other", **settings_of(level))
 
-    def start_run() -> subprocess.Popen[str]:
-        run = subprocess.Popen(
-            [sys.executable, "-m", "infloop", "run", str(file)],
-            cwd=folder / "work",
-            env=elsewhere,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+    def start_run() -> forkserver.Command:
+        run = forkserver.Command(
+            ["run", str(file)], folder / "work", elsewhere, stderr=forkserver.STDOUT
         )
         eventually((folder / "work/waiting").exists)
         return run
@@ -242,15 +237,8 @@ def test_what_a_closed_network_refuses_is_written_down_once_for_each_address(
             json.dumps({"id": "w", "name": "w", "nodes": nodes, "edges": edges, "egress": "none"})
         )
         settings = settings_of("guard", python_bin="/usr/bin/python3")
-        done = subprocess.run(
-            [sys.executable, "-m", "infloop", "run", str(file)],
-            cwd=made / "work",
-            env=environment(made, **settings),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
+        env = environment(made, **settings)
+        done = forkserver.run(["run", str(file)], made / "work", env, PATIENCE)
         assert done.returncode == 0, done.stdout + done.stderr
         found = newest(made / "data/audit", AuditFilter(event="egress.refused"), 100).entries
         where = sorted((entry.details["host"], entry.details["port"]) for entry in found)

@@ -20,6 +20,7 @@ from infloop.sandbox.kernel import connect_broker
 from support.canaries import PATH, PYTHON, UNPRIVILEGED, directory_for_children, place
 from support.confinement import sandbox_at
 from support.parts import need_program, ruled_out
+from support.thorough import amount
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 60.0
 RACES = 300
+CHILDREN = amount(8, thorough=24)
 OWN = "a server of infloop listens there"
 levels = pytest.mark.parametrize("level", ["guard", "sandbox"])
 
@@ -488,6 +490,7 @@ async def test_connect_means_what_it_means_without_a_broker(level: str, meaning:
 
 
 @levels
+@pytest.mark.thorough
 async def test_many_children_that_come_and_go_are_all_answered(level: str) -> None:
     code = """
 import socket, sys
@@ -500,10 +503,11 @@ print("done")
 """
     async with listener() as there, confined(level) as run, asyncio.TaskGroup() as group:
         children = [
-            group.create_task(run.argv(PYTHON, "-c", code, str(there.port))) for _ in range(24)
+            group.create_task(run.argv(PYTHON, "-c", code, str(there.port)))
+            for _ in range(CHILDREN)
         ]
         results = await asyncio.gather(*children)
-    assert [result.stdout for result in results] == ["done\n"] * 24
+    assert [result.stdout for result in results] == ["done\n"] * CHILDREN
 
 
 PROGRAMS: dict[str, Callable[[int], tuple[str, ...]]] = {

@@ -684,10 +684,14 @@ async def test_one_keeper_serves_one_child_after_the_other() -> None:
     assert len(used) == 1
 
 
-async def test_two_hundred_children_at_once_get_their_own_output() -> None:
+AT_ONCE = amount(60, thorough=200)
+
+
+@pytest.mark.thorough
+async def test_very_many_children_at_once_get_their_own_output() -> None:
     async with host() as sandbox:
         results = await asyncio.gather(
-            *(sandbox.run(shell(f"echo {number}; exit {number % 7}")) for number in range(200))
+            *(sandbox.run(shell(f"echo {number}; exit {number % 7}")) for number in range(AT_ONCE))
         )
         await eventually_async(lambda: len(keepers()) <= 4)
     for number, result in enumerate(results):

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, overload
 
 PATIENCE_S = 60.0
 INTERVAL_S = 0.01
+LONGEST_INTERVAL_S = 0.2
 
 T = TypeVar("T")
 
@@ -20,14 +21,14 @@ def eventually(
     what: str | Callable[[], str] = "",
     *,
     within_s: float = PATIENCE_S,
-    every_s: float = INTERVAL_S,
+    every_s: float | None = None,
 ) -> T:
     """Return what `look` returns as soon as that is true; fail when the time is up."""
-    deadline = time.monotonic() + within_s
+    began = time.monotonic()
     while not (found := look()):
-        if time.monotonic() > deadline:
+        if time.monotonic() - began > within_s:
             raise AssertionError(_message(look, what, found, within_s))
-        time.sleep(every_s)
+        time.sleep(_interval(began, every_s))
     return found
 
 
@@ -44,7 +45,7 @@ async def eventually_async(
     what: str | Callable[[], str] = ...,
     *,
     within_s: float = ...,
-    every_s: float = ...,
+    every_s: float | None = ...,
 ) -> T: ...
 
 
@@ -54,7 +55,7 @@ async def eventually_async(
     what: str | Callable[[], str] = ...,
     *,
     within_s: float = ...,
-    every_s: float = ...,
+    every_s: float | None = ...,
 ) -> T: ...
 
 
@@ -63,13 +64,13 @@ async def eventually_async(
     what: str | Callable[[], str] = "",
     *,
     within_s: float = PATIENCE_S,
-    every_s: float = INTERVAL_S,
+    every_s: float | None = None,
 ) -> Any:
     """Do as `eventually` does without blocking the event loop; `look` may be a coroutine function.
 
     A `look` that takes too long is cancelled.
     """
-    found = None
+    found, began = None, time.monotonic()
     try:
         async with asyncio.timeout(within_s) as deadline:
             while True:
@@ -77,11 +78,18 @@ async def eventually_async(
                 found = await seen if inspect.isawaitable(seen) else seen
                 if found:
                     return found
-                await asyncio.sleep(every_s)
+                await asyncio.sleep(_interval(began, every_s))
     except TimeoutError:
         if not deadline.expired():
             raise
     raise AssertionError(_message(look, what, found, within_s))
+
+
+def _interval(began: float, every_s: float | None) -> float:
+    """Unless told, look less often the longer it takes: a look may be a request."""
+    if every_s is not None:
+        return every_s
+    return min(max(INTERVAL_S, (time.monotonic() - began) / 10), LONGEST_INTERVAL_S)
 
 
 def _message(

@@ -1,14 +1,15 @@
 """Processes that are killed at random points, and the test's side that kills them.
 
-A program calls `fork_for_each_line(work)`. It reads lines with a number on stdin; for each it forks
-a child and prints `pid N` for it. On a line `go` the child works, and says what it does in lines of
-its own, the last of them `done`. Everything is imported before the first fork, so a child begins
-within milliseconds.
+A program calls `fork_for_each_line(work)`. It reads lines with a number and a folder on stdin; for
+each it forks a child and prints `pid N` for it. On a line `go` the child works, and says what it
+does in lines of its own, the last of them `done`. Everything is imported before the first fork, so
+a child begins within milliseconds. The program goes on to serve the next test.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import fcntl
 import gc
 import importlib
@@ -50,15 +51,15 @@ def import_all(*but: str) -> None:
 
 
 def fork_for_each_line(work: Work) -> None:
-    """Let a child do `work`, in the folder that the program was given, for each line of stdin."""
-    folder = Path(sys.argv[1])
+    """Let a child do `work`, in the folder that is named, for each line of stdin."""
     gc.freeze()  # a child that counted these would copy them
     for line in sys.stdin:
+        number, folder = line.rstrip("\n").split(" ", 1)
         pid = os.fork()
         if pid == 0:
             os.read(0, 16)  # until the test holds a handle on this process
             try:
-                asyncio.run(work(folder, int(line)))
+                asyncio.run(work(Path(folder), int(number)))
                 os._exit(0)
             except BaseException as error:  # the parent must hear of it
                 say(f"error {error!r} {traceback.format_exc()!r}")
@@ -74,10 +75,11 @@ def fork_for_each_line(work: Work) -> None:
 class Forker:
     """The forking process and the children it makes."""
 
-    def __init__(self, program: str, folder: Path) -> None:
+    def __init__(self, program: str) -> None:
+        self.folder = Path()
         self.kills = 0
         self._process = subprocess.Popen(
-            [sys.executable, str(CHILDREN / program), str(folder)],
+            [sys.executable, str(CHILDREN / program)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
@@ -89,7 +91,7 @@ class Forker:
     def run(self, number: int, kill_after: int | None, hear: Callable[[list[str]], None]) -> bool:
         """Let one child work; kill it after so many lines. Say whether it was done by then."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{number}\n".encode())
+        self._process.stdin.write(f"{number} {self.folder}\n".encode())
         kind, pid = self._line()
         assert kind == "pid"
         handle = os.pidfd_open(int(pid))
@@ -135,8 +137,22 @@ class Forker:
 
 @contextmanager
 def forker(program: str, folder: Path) -> Iterator[Forker]:
-    made = Forker(program, folder)
+    """Lend a forking process, which lives on for the next test unless this one fails."""
+    idle = _IDLE.setdefault(program, [])
+    lent = idle.pop() if idle else Forker(program)
+    lent.folder, lent.kills = folder, 0
     try:
-        yield made
-    finally:
-        made.close()
+        yield lent
+    except BaseException:
+        lent.close()
+        raise
+    idle.append(lent)
+
+
+_IDLE: dict[str, list[Forker]] = {}
+
+
+@atexit.register
+def _close_all() -> None:
+    for each in (forker for idle in _IDLE.values() for forker in idle):
+        each.close()

@@ -70,6 +70,8 @@ class Command:
         assert not any(name.startswith(("LD_", "PYTHON")) for name in env), "start the real one"
         self.args = list(arguments)
         self.returncode: int | None = None
+        self.peak_kib = 0
+        """The most memory that it, or one of its children, had; known when it has ended."""
         self._told, told = os.pipe()
         self.stdout, out = _given_or_pipe(stdout)
         self.stderr, err = (None, out) if stderr is STDOUT else _given_or_pipe(stderr)
@@ -113,7 +115,7 @@ class Command:
         told = select.poll()
         told.register(self._told, select.POLLIN)
         if told.poll(None if timeout is None else timeout * 1000):
-            self.returncode = int(os.read(self._told, 16))
+            self.returncode, self.peak_kib = map(int, os.read(self._told, 32).split())
             os.close(self._told)
         return self.returncode
 

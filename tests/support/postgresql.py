@@ -54,7 +54,7 @@ class Server:
     """A server in a directory of its own, reached through a socket there."""
 
     def __init__(self) -> None:
-        self._programs = {name: program(name) for name in ("initdb", "postgres")}
+        self._programs = {name: program(name) for name in ("postgres", "initdb")}
         self.directory = Path(tempfile.mkdtemp(prefix="infloop-pg-", dir="/tmp"))
         self._as_user: list[str] = []
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root

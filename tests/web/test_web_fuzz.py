@@ -40,7 +40,7 @@ def test_a_fuzzer_finds_no_failure_and_no_undocumented_answer(tmp_path: Path) ->
                 f"--header=Authorization: Bearer {TOKEN}",
                 f"--checks={','.join(CHECKS)}",
                 f"--phases={PHASES}",
-                f"--max-examples={amount(5, thorough=10)}",
+                f"--max-examples={amount(2, thorough=10)}",
                 "--no-color",
                 *(f"--exclude-path={path}" for path in LEFT_OUT),
             ],

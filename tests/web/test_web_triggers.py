@@ -220,6 +220,56 @@ async def test_a_schedule_starts_its_workflow_when_it_is_due(tmp_path: Path) -> 
         assert fired["lastFiredAt"]
 
 
+async def test_two_servers_with_the_same_schedule_start_one_run_for_each_due_time(
+    tmp_path: Path,
+) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+    schedule = {"kind": "schedule", "schedule": {"cron": "0 * * * *"}, "inputs": {}}
+    async with here(tmp_path) as one, here(tmp_path, max_concurrent_runs=0) as two:
+        trigger = await asyncio.to_thread(make, one.client, **schedule)
+        two.clock.forward(one.clock.now_ms() - two.clock.now_ms())
+        for due in (1, 2):
+            for served in (one, two):
+                await served.server.scheduler.tick()
+                served.clock.forward(3_600_000)
+            await asyncio.gather(*(each.server.scheduler.tick() for each in (one, two)))
+            found = (await one.ask("GET", "/api/runs")).json()["runs"]
+            queued = (await one.ask("GET", "/api/triggers/queue")).json()["items"]
+            assert len({each["runId"] for each in (*found, *queued)}) == due, trigger
+
+
+async def test_two_servers_that_watch_the_same_file_start_one_run_for_a_change(
+    tmp_path: Path,
+) -> None:
+    watched = tmp_path / "watched"
+    watched.mkdir()
+    put_workflow(tmp_path / "data", ECHO)
+    files = {"directory": str(watched), "globs": ["*.txt"], "debounceMs": 50}
+    async with here(tmp_path) as one, here(tmp_path) as two:
+        await asyncio.to_thread(make, one.client, kind="file", files=files, inputs={})
+        for served in (one, two):
+            await eventually_async(partial(watchers, served))
+        (watched / "a.txt").write_text("new")
+        for served in (one, two):
+            await eventually_async(partial(has_changes, served))
+        for served in (one, two):
+            served.clock.forward(100)
+        assert (await asyncio.to_thread(only_run, one.client))["status"] == "succeeded"
+        await eventually_async(lambda: not has_changes(one) and not has_changes(two))
+        assert len((await two.ask("GET", "/api/runs")).json()["runs"]) == 1
+
+
+def watchers(served: Here) -> list[Any]:
+    sources = served.server.sources
+    (watcher,) = [source for source in sources if isinstance(source, Watcher)]
+    return list(watcher._watched.values())
+
+
+def has_changes(served: Here) -> bool:
+    now = served.clock.now_ms()
+    return any(one.debounce.wait_ms(now) is not None for one in watchers(served))
+
+
 async def considered(served: Here, trigger_id: str) -> None:
     await eventually_async(lambda: trigger_id in served.server.scheduler._states)
 

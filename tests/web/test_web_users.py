@@ -21,6 +21,7 @@ from infloop.web.exposure import Exposure, decide_exposure, refuse_user
 from support.eventually import eventually
 from support.parts import ruled_out_if
 from support.server import TOKEN, Process, process, put_workflow, workflow
+from support.thorough import amount
 
 NOBODY = 65534
 another_user = ruled_out_if(os.geteuid() != 0, "only root can become another user")
@@ -136,6 +137,7 @@ def test_another_user_starts_no_run(served: Process) -> None:
 
 
 @another_user
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["close", "reset", "half", "exit"])
 def test_a_user_who_goes_away_at_once_is_not_taken_for_root(served: Process, way: str) -> None:
     content = json.dumps(workflow(f"left-by-{way}", "true"))
@@ -143,7 +145,7 @@ def test_a_user_who_goes_away_at_once_is_not_taken_for_root(served: Process, way
         f"PUT /api/workflows/left-by-{way} HTTP/1.1\r\nHost: localhost\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n{content}"
     )
-    for _ in range(30):
+    for _ in range(amount(6, thorough=30)):
         as_nobody(GO_AWAY, served.client.port, request, way)
     assert served.client.get(f"/api/workflows/left-by-{way}").status == 404
 

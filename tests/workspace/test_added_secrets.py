@@ -113,6 +113,8 @@ CASES: list[tuple[str, dict[str, str], str, list[str]]] = [
     ("copied", {"a": "TOKEN\n", "b": "b\n"}, "cat a > b", ["b"]),
     ("a second one", {"a": "TOKEN\n"}, f"echo {SLACK} >> a", ["a"]),
     ("encoded", {}, f"printf {KNOWN} | base64 > a", ["a"]),
+    ("in UTF-16", {}, "printf TOKEN | iconv -t UTF-16 > a", ["a"]),
+    ("with a mark of UTF-16", {}, "printf '\\377\\376 TOKEN' > a", ["a"]),
     ("ignored by git", {".gitignore": "a\n"}, "echo TOKEN > a", []),
 ]
 

@@ -18,6 +18,7 @@ from infloop.workspace.repositories.mirrors import Mirrors
 from infloop.workspace.repositories.packs import import_packs, make_pack
 from infloop.workspace.snapshots.store import SnapshotStore
 from support.eventually import eventually
+from support.postgresql import database_for
 from support.repositories import git, programs, repository, write
 from support.runs import world
 from support.service_user import SERVICE_USER, folder_for_children
@@ -161,6 +162,17 @@ def test_a_rewind_on_another_machine_begins_with_the_files_of_that_moment(tmp_pa
         another_machine(there, "three").infloop("diff", new, "change", "--stat").stdout == changed
     )
     assert "new.txt" in changed
+
+
+def test_machines_that_share_postgresql_see_the_same_changes(tmp_path: Path) -> None:
+    here = first_machine(tmp_path)
+    here.variables["INFLOOP_DATABASE"] = database_for(tmp_path)
+    here.infloop("run", in_repository(here, script("change", CHANGE)))
+    there = another_machine(here)
+    assert [each.name for each in there.data.iterdir()] == []
+    changed = there.infloop("diff", "last", "--stat").stdout
+    assert "new.txt" in changed
+    assert changed == here.infloop("diff", "last", "--stat").stdout
 
 
 def flow(*nodes: Any, repository: Path | str, ref: str = "main", **more: Any) -> dict[str, Any]:

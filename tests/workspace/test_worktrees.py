@@ -24,6 +24,7 @@ from infloop.workspace.snapshots.walk import TreeLimits
 from infloop.workspace.worktrees.worktree import Worktrees
 from support.paths import CHILDREN
 from support.repositories import at, contents, git, programs, repository, write
+from support.thorough import amount
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -571,17 +572,19 @@ async def test_pruning_snapshots_keeps_what_was_saved_until_it_is_forgotten(tmp_
             await trees.forget(saved.name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("operation", ["create", "remove", "restore", "apply"])
 def test_killed_at_any_moment_nothing_is_lost(tmp_path: Path, operation: str) -> None:
     """See workspace_crash.py: it dies at effects spread over the whole operation."""
     script = [sys.executable, str(CHILDREN / "workspace_crash.py")]
+    kills = amount(3, thorough=12)
     done = subprocess.run(
-        [*script, operation, str(tmp_path), "6"], capture_output=True, text=True, check=False
+        [*script, operation, str(tmp_path), str(kills)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr + done.stdout
     effects, deaths = map(int, done.stdout.split())
     assert effects > 20
-    assert deaths == 6
+    assert deaths == kills
 
 
 # --- applying work ----------------------------------------------------------------------------

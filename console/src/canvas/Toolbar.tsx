@@ -7,11 +7,13 @@ import { findNode } from "../model/workflow";
 import { Button } from "../ui/Button/Button";
 import { Dialog } from "../ui/Dialog/Dialog";
 import { plural } from "../ui/format";
-import { cutByGrouping, duplicate, group, remove, tidy, ungroup } from "./actions";
+import { complain } from "../ui/Toast/toast";
+import { cutByGrouping, duplicate, group, remove, ungroup } from "./actions";
 import { useEditor, useEditorState } from "./editor";
 import { FIT_OPTIONS } from "./GraphView";
 import type { Saver } from "./saving";
 import css from "./Toolbar.module.css";
+import { tidy } from "./tidy";
 
 const WORDS = { saved: "Saved", draft: "Draft", saving: "Saving…", offline: "Draft, server away" };
 
@@ -155,8 +157,9 @@ export function useTidy(): () => void {
     const pane = document.querySelector(".react-flow");
     // Without the margins of `FIT_OPTIONS`.
     const [width, height] = [pane?.clientWidth ?? 1_000, pane?.clientHeight ?? 700];
-    tidy(editor, { width: width - 48, height: height - 72 });
-    setTimeout(() => void fitView(FIT_OPTIONS), 50);
+    tidy(editor, { width: width - 48, height: height - 72 })
+      .then(() => setTimeout(() => void fitView(FIT_OPTIONS), 50))
+      .catch(complain);
   };
 }
 

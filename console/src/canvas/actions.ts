@@ -3,7 +3,6 @@ import { copied, fitted, fromText, toText } from "../model/clipboard";
 import { crossing, groupable } from "../model/commands/grouping";
 import { absolutePosition, frameAt } from "../model/flow";
 import { isContainer, type Kind, mainHandle, newNode } from "../model/kinds";
-import { tidied } from "../model/layout";
 import { sizeOf } from "../model/sizes";
 import {
   findNode,
@@ -12,7 +11,6 @@ import {
   type Point,
   parentOf,
   placedById,
-  type Size,
   type WorkflowEdge,
   type WorkflowNode,
 } from "../model/workflow";
@@ -102,11 +100,6 @@ export function ungroup(editor: Editor): void {
 export function remove(editor: Editor): void {
   const { nodes, edges } = editor.getState();
   editor.run({ do: "remove", nodes: [...nodes], edges: [...edges] });
-}
-
-export function tidy(editor: Editor, room: Size): void {
-  const { history, kinds } = editor.getState();
-  editor.run({ do: "arrange", nodes: tidied(history.present, kinds, room) });
 }
 
 export function selectAll(editor: Editor): void {

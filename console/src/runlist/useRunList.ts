@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { call, type Query } from "../api/client";
 import type { RunSummary } from "../api/generated";
 import { useApi } from "../api/query";
@@ -6,6 +6,7 @@ import { complain } from "../ui/Toast/toast";
 import { type RunStock, withNewest, withOlder } from "./merge";
 
 export const PAGE = 200;
+const NONE: RunSummary[] = [];
 
 /** The runs that fit a filter, by pages. `since` (ms) ends the list. */
 export function useRunList(query: Query, since: number) {
@@ -41,7 +42,10 @@ export function useRunList(query: Query, since: number) {
         reading.current = false;
       });
   }, [isDone, next, key]);
-  const all: RunSummary[] = stock?.runs ?? [];
-  const runs = since > 0 ? all.filter((run) => run.startedAt >= since) : all;
+  const all = stock?.runs ?? NONE;
+  const runs = useMemo(
+    () => (since > 0 ? all.filter((run) => run.startedAt >= since) : all),
+    [all, since],
+  );
   return { head, runs, readOlder, isDone, isReady: stock !== undefined };
 }

@@ -23,6 +23,7 @@ from infloop.store.postgresql.connections import Database, close_quietly
 from infloop.store.postgresql.errors import store_error
 from infloop.store.postgresql.known_directories import this_machine
 from infloop.store.postgresql.store import open_postgresql_store
+from infloop.store.sqlite.listing import RUN_COLUMNS
 from infloop.store.sqlite.store import DATABASE_FILE, open_sqlite_store
 
 if TYPE_CHECKING:
@@ -51,6 +52,17 @@ _RUN = (
     " error, failed_step, started_at, finished_at, last_seq, events, steps, output_bytes"
 )
 _BATCH = "last_seq, events, steps, output_bytes, kind, correlation_id, blobs, body"
+
+
+def _own(total: str) -> str:
+    """Return the SQL for what a batch adds: the source has what the run adds up to after it."""
+    return f"{total} - lag({total}, 1, 0) OVER (PARTITION BY id >> 32 ORDER BY id)"
+
+
+_OWN_BATCH = (
+    f"last_seq, {_own('events')}, {_own('steps')}, {_own('output_bytes')}, kind, correlation_id,"
+    " blobs, body"
+)
 _CALL = (
     "id, run, workflow, path, attempt, provider, model, kind, instance, reserved_at, cost,"
     " cost_known, input_tokens, output_tokens, cached_tokens, settled_at, outcome, held"
@@ -70,11 +82,11 @@ _REFUSED = (
 
 TABLES = (
     Table("definition", "hash, body"),
-    Table("run", f"key, {_RUN}", number="key"),
+    Table("run", f"key, {_RUN}", select=f"key, {RUN_COLUMNS}", number="key"),
     Table(
         "batch",
         f"run, first_seq, {_BATCH}",
-        select=f"id >> 32, id & 0xFFFFFFFF, {_BATCH}",
+        select=f"id >> 32, id & 0xFFFFFFFF, {_OWN_BATCH}",
         source="stretch",
     ),
     Table("checkpoint", "run, seq, state"),
@@ -82,8 +94,12 @@ TABLES = (
     Table("blob", "hash, characters"),
     Table("blob_part", "hash, number, body"),
     Table("blob_use", "run, hash"),
+    Table("result_pack", "run, number, size, digest"),
+    Table("result_part", "run, number, part, body"),
     Table("place", "key, machine, path", select="key, :machine, path", number="key"),
     Table("stop_request", "run, reason, time"),
+    Table("result_pack", "run, number, size, digest"),
+    Table("result_part", "run, number, part, body"),
     Table("call", _CALL, flags=("cost_known",), number="id"),
     Table("queued", _QUEUED, flags=("held",), number="key"),
     Table("approval", _APPROVAL, number="key"),

@@ -87,8 +87,9 @@ async def test_a_killed_process_is_dead_and_a_stopped_one_frozen(
         clock.passes(FROZEN_AFTER_MS // 2 + 1)
         assert await store.liveness.state(child.owner) == "frozen"
 
+        frozen = await heartbeat(store, child.owner)
         child.process.send_signal(signal.SIGCONT)
-        clock.now = await next_heartbeat(store, child.owner, last)
+        clock.now = await next_heartbeat(store, child.owner, frozen)
         assert await store.liveness.state(child.owner) == "alive"
 
         child.kill()

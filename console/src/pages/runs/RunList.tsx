@@ -1,5 +1,5 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { memo, useEffect, useRef } from "react";
+import { memo, useCallback, useEffect, useRef } from "react";
 import { Link } from "wouter";
 import type { RunSummary } from "../../api/generated";
 import { outcome, rowName, startedBy } from "../../runlist/words";
@@ -23,12 +23,14 @@ export function RunList({ runs, chosen, onChoose, onEnd, isDone }: Props) {
   const list = useRef<HTMLDivElement>(null);
   const now = useNow(10_000);
   const tall = useNarrow() ? 56 : 29;
+  // A new function would let all rows be placed again.
+  const keyOf = useCallback((at: number) => runs[at]?.runId ?? at, [runs]);
   const rows = useVirtualizer({
     count: runs.length,
     getScrollElement: () => list.current,
     estimateSize: () => tall,
     overscan: 12,
-    getItemKey: (at) => runs[at]?.runId ?? at,
+    getItemKey: keyOf,
   });
   // biome-ignore lint/correctness/useExhaustiveDependencies: sizes change with the width alone
   useEffect(() => rows.measure(), [tall]);

@@ -59,7 +59,10 @@ if TYPE_CHECKING:
     """Reads a workflow as it is now; UsageError if there is none, WorkflowError if it is faulty."""
 
 POLL_SECONDS = 1.0
-"""How often the queue is read for what other processes did."""
+"""How often the queue is looked into although nothing seems to be new."""
+
+LOOK_SECONDS = 0.05
+"""How often it is looked into at most because another process did something."""
 
 RETRY_HELD_SECONDS = 15.0
 """How often entries that could not start are tried again."""
@@ -130,6 +133,7 @@ class Dispatcher:
         self._prepared: dict[str, PreparedDefinition] = {}
         self._wake = asyncio.Event()
         self._held = ""
+        self._seen = 0
         self._closed = False
         self._checks: dict[tuple[str, str, Cause], asyncio.Task[PreparedDefinition]] = {}
         self._not_started: list[str] = []
@@ -256,11 +260,38 @@ class Dispatcher:
                 if loop.time() - last_retry >= RETRY_HELD_SECONDS:
                     await self.queue.retry_held(only=self._own)
                     last_retry = loop.time()
+                self._seen = await self.queue.count()
                 while await self._has_budget() and await self._fill():
                     pass
-            with suppress(TimeoutError):
-                async with asyncio.timeout(POLL_SECONDS):
-                    await self._wake.wait()
+            await self._wait_for_more()
+
+    async def _wait_for_more(self) -> None:
+        """Return when there may be something to start, or after `POLL_SECONDS`.
+
+        What another process added is seen at once: the number of entries is then another one.
+        """
+        loop, changes = asyncio.get_running_loop(), self._service.store.changes
+        deadline = loop.time() + POLL_SECONDS
+        woken = asyncio.create_task(self._wake.wait())
+        try:
+            while not woken.done() and (left := deadline - loop.time()) > 0:
+                version = changes.version()
+                if await self._has_new():
+                    return
+                changed = asyncio.create_task(changes.wait(version, left))
+                await asyncio.wait((woken, changed), return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+                await asyncio.wait((woken,), timeout=LOOK_SECONDS)
+        finally:
+            woken.cancel()
+
+    async def _has_new(self) -> bool:
+        """Say whether the queue has other entries than at the last look, and there is capacity."""
+        if self._held or self.capacity.runs <= len(self._service.live()):
+            return False
+        with suppress(StoreError):
+            return await self.queue.count() != self._seen
+        return False
 
     async def _has_budget(self) -> bool:
         """Hold the queue while the budget is used up, and release it when there is money again."""

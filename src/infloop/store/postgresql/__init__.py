@@ -8,7 +8,9 @@ The interfaces
     queue              the run queue: an entry becomes a run in one transaction
     refusals           triggers that fired and were refused
     approvals          questions that wait for a person
+    results            what runs made, as packs of git objects
     liveness           processes that own runs, stop requests
+    results            what runs in fetched repositories changed
     changes            change notification
 
 The database
@@ -30,6 +32,7 @@ Parts of the run log
     reading            events in order, what a state is rebuilt from, pages of a long output
     listing            runs, newest first
     search             full-text search
+    words              texts as words, for the index and for a query
     pruning            deletes old runs
     blobs              large texts, stored once by hash
 

@@ -135,7 +135,7 @@ class Group:
             self._runs[task.run_id] = part
         part.last_seq = task.last_seq
         part.totals.add(batches)
-        self._rows += [(task.run_id, *_columns(batch)[:-2], batch.body) for batch in batches]
+        self._rows += [(task.run_id, *batch_columns(batch)[:-2], batch.body) for batch in batches]
         return True
 
     async def store(self, connection: Connection) -> set[str]:
@@ -157,7 +157,8 @@ class Group:
         return {run_id for (run_id,) in await cursor.fetchall()}
 
 
-def _columns(batch: Batch) -> tuple[object, ...]:
+def batch_columns(batch: Batch) -> tuple[object, ...]:
+    """Return the columns of a row, after its run."""
     return (
         batch.first_seq,
         batch.last_seq,
@@ -222,7 +223,7 @@ async def insert_batches(connection: Connection, key: int, batches: Sequence[Bat
     for batch in batches:
         if batch.texts:
             await store_texts(connection, key, batch.texts)
-    values: list[Any] = _transposed([_columns(batch) for batch in batches])
+    values: list[Any] = _transposed([batch_columns(batch) for batch in batches])
     await connection.execute(_INSERT_BATCHES, [key, *values])
 
 

@@ -12,7 +12,7 @@ from infloop.store.encoding.appends import check_first
 from infloop.store.encoding.batches import encode_batches
 from infloop.store.encoding.compression import pack
 from infloop.store.interfaces.run_log import NewRun, Ownership, definition_hash
-from infloop.store.postgresql.append import insert_batches, store_items
+from infloop.store.postgresql.append import batch_columns, insert_batches, store_items
 from infloop.store.postgresql.blobs import decode_row
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from infloop.model.events import Recorded
     from infloop.model.values import JsonObject
+    from infloop.store.encoding.batches import Batch
     from infloop.store.postgresql.connections import Connection
 
 FIRST_EPOCH = 1
@@ -27,13 +28,22 @@ FIRST_EPOCH = 1
 _INSERT_RUN = """
 WITH needed AS (
     INSERT INTO definition VALUES (%(definition)s, %(body)s) ON CONFLICT DO NOTHING
+), created AS (
+    INSERT INTO run (id, workflow_id, workflow_name, definition, correlation_id, cause, owner,
+        epoch, status, started_at, last_seq, events, steps, output_bytes)
+    VALUES (%(id)s, %(workflow_id)s, %(workflow_name)s, %(definition)s, %(correlation_id)s,
+        %(cause)s, %(owner)s, %(epoch)s, 'running', %(started_at)s, %(last_seq)s, %(events)s,
+        %(steps)s, %(output_bytes)s)
+    RETURNING key
+), stored AS (
+    INSERT INTO batch SELECT created.key, row.* FROM created, unnest(
+        %(c0)s::bigint[], %(c1)s::bigint[], %(c2)s::bigint[], %(c3)s::bigint[], %(c4)s::bigint[],
+        %(c5)s::text[], %(c6)s::text[], %(c7)s::text[], %(c8)s::bytea[]
+    ) AS row
 )
-INSERT INTO run (id, workflow_id, workflow_name, definition, correlation_id, cause, owner, epoch,
-    status, started_at)
-VALUES (%(id)s, %(workflow_id)s, %(workflow_name)s, %(definition)s, %(correlation_id)s, %(cause)s,
-    %(owner)s, %(epoch)s, 'running', %(started_at)s)
-RETURNING key
+SELECT key FROM created
 """
+_COLUMNS = 9
 
 
 async def create_run(
@@ -44,7 +54,13 @@ async def create_run(
     output_cap: int,
 ) -> int:
     """Store a run and its first events; return its epoch."""
-    key = await _insert_run(connection, run, check_first(run, items[0]))
+    definition = check_first(run, items[0])
+    if len(items) == 1:
+        (batch,) = encode_batches(items)
+        if batch.blobs is None:  # as nearly always: one statement does it
+            await _insert_run(connection, run, definition, batch)
+            return FIRST_EPOCH
+    key = await _insert_run(connection, run, definition)
     await store_items(connection, key, 0, items, scope, output_cap)
     return FIRST_EPOCH
 
@@ -99,7 +115,11 @@ async def _add_up(connection: Connection, key: int) -> int:
     return int(row[0])
 
 
-async def _insert_run(connection: Connection, run: NewRun, definition: str) -> int:
+async def _insert_run(
+    connection: Connection, run: NewRun, definition: str, first: Batch | None = None
+) -> int:
+    """Insert a run, with its first batch if that is given; return its key."""
+    columns = [[value] for value in batch_columns(first)] if first else [[]] * _COLUMNS
     try:
         cursor = await connection.execute(
             _INSERT_RUN,
@@ -114,6 +134,11 @@ async def _insert_run(connection: Connection, run: NewRun, definition: str) -> i
                 "owner": run.owner,
                 "epoch": FIRST_EPOCH,
                 "started_at": run.started_at,
+                "last_seq": first.last_seq if first else 0,
+                "events": first.events if first else 0,
+                "steps": first.steps if first else 0,
+                "output_bytes": first.output_bytes if first else 0,
+                **{f"c{number}": column for number, column in enumerate(columns)},
             },
         )
     except psycopg.errors.UniqueViolation as error:

@@ -282,6 +282,24 @@ ALTER TABLE instance ADD COLUMN labels text NOT NULL DEFAULT '[]';
 ALTER TABLE instance ADD COLUMN capacity bigint NOT NULL DEFAULT 0;
 """
 
+_RESULTS = """
+CREATE TABLE result_pack (
+    run bigint NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    number bigint NOT NULL,
+    size bigint NOT NULL,
+    digest text NOT NULL,
+    PRIMARY KEY (run, number)
+);
+CREATE TABLE result_part (
+    run bigint NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    number bigint NOT NULL,
+    part bigint NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (run, number, part)
+);
+ALTER TABLE result_part ALTER body SET STORAGE EXTERNAL;
+"""
+
 MIGRATIONS = (
     _JOURNAL,
     _SEARCH,
@@ -291,6 +309,7 @@ MIGRATIONS = (
     _APPROVALS,
     _REFUSED_FIRINGS,
     _CLUSTER,
+    _RESULTS,
 )
 
 

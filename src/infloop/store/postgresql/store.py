@@ -19,6 +19,7 @@ from infloop.store.postgresql.migrations import migrate
 from infloop.store.postgresql.queue import PostgresqlQueue
 from infloop.store.postgresql.readers import Readers
 from infloop.store.postgresql.refusals import PostgresqlRefusals
+from infloop.store.postgresql.results import PostgresqlResults
 from infloop.store.postgresql.run_log import PostgresqlRunLog
 from infloop.store.postgresql.writer import Writer
 
@@ -53,6 +54,7 @@ async def open_postgresql_store(address: str, *, output_cap: int = OUTPUT_CAP) -
         refusals=PostgresqlRefusals(writer, readers),
         approvals=PostgresqlApprovals(writer, readers),
         liveness=liveness,
+        results=PostgresqlResults(writer, readers),
         changes=changes,
         close=close,
     )

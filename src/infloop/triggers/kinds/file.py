@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,11 +76,36 @@ class FileKind(TriggerKind):
 
     def source(self, services: SourceServices) -> Watcher:
         def start(trigger: Trigger, changes: Changes) -> Awaitable[bool]:
-            return services.start(trigger, changed_values(_watch(trigger), changes))
+            watch = _watch(trigger)
+            return services.start(
+                trigger, changed_values(watch, changes), change_key(trigger, watch, changes)
+            )
 
         return Watcher(
             services.triggers, start, services.notify, services.is_own_write, services.clock
         )
+
+
+def change_key(trigger: Trigger, watch: Watch, changes: Changes) -> str:
+    """Return a key that is the same for every server that watches the same files.
+
+    A file is known by its place, time and size on the disk; of one that is gone, the time of its
+    directory is.
+    """
+    digest = hashlib.sha256(f"{changes.count}".encode())
+    for path in changes.paths:
+        full = f"{watch.directory}/{path}"
+        stats = _stats(full) or _stats(full.rpartition("/")[0])
+        digest.update(f"\0{path}\0{stats}".encode(errors="surrogateescape"))
+    return f"{trigger.id}:{digest.hexdigest()}"
+
+
+def _stats(path: str) -> tuple[int, ...] | None:
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _watch(trigger: Trigger) -> Watch:

@@ -7,6 +7,7 @@ was renamed.
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from infloop.workspace.snapshots.objects import EXECUTABLE, FILE, LINK
 from infloop.workspace.threads import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from infloop.policy.leaks.guard import LeakGuard
     from infloop.workspace.snapshots.trees import Difference, PathEntry, TreeReader
@@ -59,6 +60,14 @@ async def _secrets_in(
 
 def _find(guard: LeakGuard, content: bytes, _: Stop) -> dict[bytes, set[str]]:
     found: dict[bytes, set[str]] = {}
-    for leak in guard.finder.find(content):
-        found.setdefault(content[leak.start : leak.end], set()).add(leak.detector)
+    for text in _texts(content):
+        for leak in guard.finder.find(text):
+            found.setdefault(text[leak.start : leak.end], set()).add(leak.detector)
     return found
+
+
+def _texts(content: bytes) -> Iterator[bytes]:
+    """Yield what a file holds, as it is and decoded if it says that it is UTF-16."""
+    yield content
+    if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        yield content.decode("utf-16", "replace").encode()
