@@ -67,7 +67,6 @@ count(*) FILTER (WHERE outcome = 'abandoned')
 
 _WHERE: LiteralString = (
     "(%(run)s = '' OR run = %(run)s) AND (%(instance)s = '' OR instance = %(instance)s)"
-    " AND (%(workflow)s = '' OR workflow = %(workflow)s)"
     " AND (%(runs)s::text[] = '{}' OR run = ANY(%(runs)s)) AND reserved_at >= %(since)s"
     " AND (%(workflow)s = '' OR workflow = %(workflow)s)"
 )
@@ -298,6 +297,5 @@ def _values(calls: CallFilter) -> dict[str, object]:
         "runs": [*calls.run_ids],
         "workflow": calls.workflow_id,
         "instance": calls.instance,
-        "workflow": calls.workflow_id,
         "since": calls.since,
     }
