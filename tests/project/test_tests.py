@@ -22,6 +22,10 @@ SLEEPS = {
     ("support/eventually.py", "eventually"): "the interval of its polling",
     ("support/eventually.py", "eventually_async"): "the interval of its polling",
     (
+        "store/test_audit.py",
+        "test_routine_entries_are_written_in_a_thread_while_the_disk_is_slow",
+    ): "a slow disk",
+    (
         "runtime/test_runs.py",
         "test_no_effect_begins_before_its_start_is_durable",
     ): "a time in which something must not happen",

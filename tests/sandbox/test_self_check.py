@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import stat
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -30,7 +31,6 @@ from infloop.sandbox.promises import PROMISES
 from infloop.sandbox.self_check import probes
 from infloop.sandbox.self_check.battery import ATTEMPTS, QUICK, self_check
 from infloop.sandbox.self_check.canaries import canaries_in
-from support import forkserver
 from support.canaries import USER, place
 from support.confinement import need_bubblewrap, need_guard
 from support.parts import ruled_out, ruled_out_if
@@ -277,8 +277,14 @@ async def test_what_is_missing_is_named() -> None:
 
 
 def doctor(*arguments: str, code: int = 0) -> str:
-    env = {"PATH": os.environ["PATH"], "INFLOOP_DATA_DIR": "/nonexistent"}
-    done = forkserver.run(["doctor", *arguments], Path("/"), env, 120)
+    done = subprocess.run(
+        [sys.executable, "-m", "infloop", "doctor", *arguments],
+        env={**os.environ, "INFLOOP_DATA_DIR": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (code, ""), done
     return done.stdout
 

@@ -28,6 +28,7 @@ from support import parts
 from support.eventually import eventually
 
 _SERVER = "TEST_POSTGRESQL"  # how children of a test find the server
+_PREFIX = "infloop-pg-"
 _TEMPLATE = "template_infloop"
 _CREATION_LOCK = 7
 _SETTINGS = {
@@ -55,7 +56,9 @@ class Server:
 
     def __init__(self) -> None:
         self._programs = {name: program(name) for name in ("postgres", "initdb")}
-        self.directory = Path(tempfile.mkdtemp(prefix="infloop-pg-", dir="/tmp"))
+        _remove_left_behind()
+        name = f"{_PREFIX}{os.getpid()}-"
+        self.directory = Path(tempfile.mkdtemp(prefix=name, dir="/tmp"))
         self._as_user: list[str] = []
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             user = pwd.getpwnam(_unprivileged_user())
@@ -146,6 +149,14 @@ class Server:
         subprocess.run(
             [*self._as_user, *command], check=True, stdout=subprocess.DEVNULL, cwd=self.directory
         )
+
+
+def _remove_left_behind() -> None:
+    """Delete the directories of test processes that were killed; their servers ended with them."""
+    for directory in Path("/tmp").glob(f"{_PREFIX}*-*"):
+        owner = directory.name.removeprefix(_PREFIX).partition("-")[0]
+        if not Path("/proc", owner).exists():
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _unprivileged_user() -> str:

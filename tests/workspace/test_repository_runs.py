@@ -42,9 +42,15 @@ def another_machine(here: Machine, name: str = "two") -> Machine:
     for folder in (there.home, there.data, there.repo):
         folder.mkdir(parents=True)
     there.data.chmod(0o700)
+    copy_database(here, there)
+    return there
+
+
+def copy_database(here: Machine, there: Machine) -> None:
+    for file in there.data.glob("journal.db*"):
+        file.unlink()
     for file in here.data.glob("journal.db*"):
         shutil.copy2(file, there.data)
-    return there
 
 
 def in_repository(here: Machine, *nodes: Any, ref: str = "main", **more: Any) -> str:
@@ -137,8 +143,7 @@ pathlib.Path('last.txt').write_text('last\\n')
     assert another_machine(there, "three").infloop("diff", run, "--stat").stdout == local
     # The first machine has what was left over, and removes it when it starts again.
     assert len(here.worktrees()) == 1
-    for file in there.data.glob("journal.db*"):
-        shutil.copy2(file, here.data)
+    copy_database(there, here)
     here.infloop("run", here.file("other", [], "start"))
     assert here.worktrees() == []
 

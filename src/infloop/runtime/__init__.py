@@ -5,6 +5,8 @@
     spending/     the ledger of provider calls, and what the credential broker counted
 
     workspaces    a worktree for a node, and a snapshot around every step
+    checkouts     the checkout of a run whose workspace is a repository
+    stored_snapshots  the snapshots of such runs, for other machines
     timeline      which snapshots a run's directories went through
     approvals     questions to a person: asked, listed, answered
     event_bus     what happens in all runs of this process, for any number of listeners

@@ -98,8 +98,6 @@ TABLES = (
     Table("result_part", "run, number, part, body"),
     Table("place", "key, machine, path", select="key, :machine, path", number="key"),
     Table("stop_request", "run, reason, time"),
-    Table("result_pack", "run, number, size, digest"),
-    Table("result_part", "run, number, part, body"),
     Table("call", _CALL, flags=("cost_known",), number="id"),
     Table("queued", _QUEUED, flags=("held",), number="key"),
     Table("approval", _APPROVAL, number="key"),

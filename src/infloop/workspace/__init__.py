@@ -1,6 +1,7 @@
 """Where agents work: snapshots of whole trees, git worktrees, applying changes.
 
     snapshots/     take, compare and restore whole trees
+    repositories/  repositories that runs name by address: mirrors, and snapshots as packs
     worktrees/     a directory of its own for each agent
     applying/      merges an agent's changes into the user's branch, completely or not at all
     git/           our own git calls, and where a repository keeps its files

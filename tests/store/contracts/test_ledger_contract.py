@@ -134,6 +134,7 @@ async def test_calls_are_grouped_by_day_workflow_provider_and_run(
         some = CallFilter(run_ids=("r1", "r3", "r9"))
         assert amounts(await ledger.totals("run", some)) == {"r1": 1.0, "r3": 4.0}
         assert (await ledger.total(CallFilter(run_id="r2"))).usd == 2.0
+        assert amounts(await ledger.totals("run", CallFilter(workflow_id="w2"))) == {"r3": 4.0}
         assert (await ledger.total(CallFilter(instance="another"))).calls == 0
 
 

@@ -8,7 +8,6 @@ The interfaces
     queue              the run queue: an entry becomes a run in one transaction
     refusals           triggers that fired and were refused
     approvals          questions that wait for a person
-    results            what runs made, as packs of git objects
     liveness           processes that own runs, stop requests
     results            what runs in fetched repositories changed
     changes            change notification

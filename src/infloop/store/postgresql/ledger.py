@@ -68,6 +68,7 @@ count(*) FILTER (WHERE outcome = 'abandoned')
 _WHERE: LiteralString = (
     "(%(run)s = '' OR run = %(run)s) AND (%(instance)s = '' OR instance = %(instance)s)"
     " AND (%(runs)s::text[] = '{}' OR run = ANY(%(runs)s)) AND reserved_at >= %(since)s"
+    " AND (%(workflow)s = '' OR workflow = %(workflow)s)"
 )
 
 _INSERT = (
@@ -294,6 +295,7 @@ def _values(calls: CallFilter) -> dict[str, object]:
     return {
         "run": calls.run_id,
         "runs": [*calls.run_ids],
+        "workflow": calls.workflow_id,
         "instance": calls.instance,
         "since": calls.since,
     }
