@@ -92,5 +92,5 @@ BENCHMARK = Benchmark(
 
 
 def rows(rounds: Rounds) -> list[original.Row]:
-    """Return the rows of the table of the original that are measured here."""
+    """Return the rows of the table of Infinite Loop that are measured here."""
     return [original.row(original.COMMAND_CONDITION, each(OURS, wall, 1e3)(rounds))]

@@ -129,7 +129,7 @@ BENCHMARK = Benchmark(
 
 
 def rows(rounds: Rounds) -> list[original.Row]:
-    """Return the rows of the table of the original that are measured here."""
+    """Return the rows of the table of Infinite Loop that are measured here."""
     return [
         original.row(original.CONTROL_NODES, each(LOOP, cpu, 1e6)(rounds)),
         original.row(original.CONTROL_NODES_HEARD, each(HEARD, cpu, 1e6)(rounds)),

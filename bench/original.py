@@ -1,7 +1,7 @@
-"""The original's figures, as they were recorded, and the row that shows one of ours beside it.
+"""Infinite Loop's figures, as they were recorded, and the row that shows one of ours beside it.
 
-The original needs Bun and an hour to build, so it is not measured again: its figures are constants.
-They are never scaled. Whoever prints them prints beside them how fast the machine is now
+It cannot be installed everywhere, so it is not measured again: its figures are constants. They are
+never scaled. Whoever prints them prints beside them how fast the machine is now
 (`machine_speed`), as it was 12 ms when they were recorded.
 
 A module whose benchmark belongs to this table has a function `rows`, which takes its rounds and
@@ -31,7 +31,7 @@ _STARTS = 9
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One line of the table: the original's figure (None: it has no such thing), and our aim."""
+    """One line of the table: Infinite Loop's figure (None: it has no such thing), and our aim."""
 
     name: str
     unit: str
@@ -41,7 +41,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure of ours, in the unit of the aim and of the original's figure."""
+    """One figure of ours, in the unit of the aim and of Infinite Loop's figure."""
 
     work: str
     figure: float

@@ -174,7 +174,7 @@ def describe_machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
         "peers": ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PEERS),
-        "python -c pass": f"{original.machine_speed():.0f} ms (when the original was recorded:"
+        "python -c pass": f"{original.machine_speed():.0f} ms (when Infinite Loop was recorded:"
         f" {original.RECORDED_SPEED_MS:.0f} ms)",
         "load before": load_average(),
     }

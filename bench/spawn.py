@@ -171,7 +171,7 @@ BENCHMARK = Benchmark(
 
 
 def rows(rounds: Rounds) -> list[original.Row]:
-    """Return the rows of the table of the original that are measured here."""
+    """Return the rows of the table of Infinite Loop that are measured here."""
     return [
         original.row(original.GUARD_COMMAND, each(GUARD, wall, 1e3)(rounds)),
         original.row(original.SANDBOX_COMMAND, each(SANDBOX, wall, 1e3)(rounds)),

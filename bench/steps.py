@@ -188,7 +188,7 @@ BENCHMARK = Benchmark(
 
 
 def rows(rounds: Rounds) -> list[original.Row]:
-    """Return the rows of the table of the original that are measured here."""
+    """Return the rows of the table of Infinite Loop that are measured here."""
     found = [
         original.row(work, each(name, wall, 1e3)(rounds))
         for work, name in (

@@ -102,6 +102,13 @@ class Objects:
         """Return the number of packs at the last `refresh`."""
         return len(self._packs_known)
 
+    def protect_packs(self) -> None:
+        """Make packs that git has just written durable, and readable for us alone."""
+        for entry in os.scandir(self.packs):
+            if entry.stat().st_mode & 0o077:
+                os.chmod(entry.path, 0o400)  # noqa: PTH101  (an entry's path is a string)
+        sync_directory(self.packs)
+
     def batch(self) -> Batch:
         """Start writing objects; they become readable when the `with` block ends."""
         return Batch(self.packs, self.known, self._add_known)

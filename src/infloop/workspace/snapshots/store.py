@@ -35,7 +35,6 @@ import msgspec
 from infloop.errors import InfloopError, NotFound, StepError
 from infloop.lowlevel.directory_lock import hold_directory
 from infloop.workspace import beneath
-from infloop.workspace.durable_files import sync_directory
 from infloop.workspace.git.commands import Git, GitContext, is_id
 from infloop.workspace.snapshots import metadata
 from infloop.workspace.snapshots.changes import Change, changes
@@ -208,7 +207,7 @@ class SnapshotStore:
         how = ("pack-objects", "--revs", "-q", "--window=0", str(self.objects.packs / "pack"))
         async with hold_directory(self.directory, shared=True):
             await self.git.call(context, *how, stdin=f"{tree}\n".encode())
-            await in_thread(lambda _: sync_directory(self.objects.packs))
+            await in_thread(lambda _: self.objects.protect_packs())
 
     def pin(self, name: str, *ids: str) -> None:
         """Keep these objects until `unpin`, even in `prune`; they replace the set of that name."""
