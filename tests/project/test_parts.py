@@ -153,7 +153,7 @@ def test_what_is_left_out_of_the_tests_has_a_command_and_runs_in_ci() -> None:
 LOGGING = '#!/bin/sh\necho "${0##*/} $*" >> "$LOG"\n'
 PROGRAMS = (
     *("chromium", "chromium-headless-shell", "podman", "runc", "catatonit"),
-    *("bwrap", "rg", "gcc", "perl", "linux.uml"),
+    *("bwrap", "rg", "gcc", "perl", "linux.uml", "postgres"),
 )
 
 

@@ -22,7 +22,9 @@ IDS = st.one_of(
     st.sampled_from(["loop", "10", "true", "a b", "a.b", "é", "~", "on", "x: y", "'q'"]),
     st.text(alphabet="abcxyz-_", min_size=1, max_size=6),
 )  # fmt: skip
-HEADER = ("id", "name", "nodes", "edges", "inputs", "schema_uri")
+HEADER = ("id", "name", "nodes", "edges", "inputs", "schema_uri", "requires", "workspace")
+LABELS = st.lists(st.sampled_from(["gpu", "repo:web", "a/b.c"]), unique=True)
+WORKSPACE = {"repository": "https://example.com/web.git", "ref": "main"}
 
 
 @st.composite
@@ -116,6 +118,8 @@ def drawn_workflows(draw: st.DrawFn) -> Workflow:
     }
     if draw(st.booleans()):
         content["inputs"] = draw(drawn_inputs())
+    if draw(st.booleans()):
+        content |= {"requires": draw(LABELS), "workspace": WORKSPACE}
     report = Report()
     parsed = parse_content(cast("Any", content), report, JsonSource("{}", {}))
     assert parsed.workflow is not None
