@@ -53,6 +53,7 @@ async def test_a_page_must_have_no_errors_on_its_console(tmp_path: Path) -> None
     (tmp_path / "project/favicon.ico").touch()
     with dev_loop(tmp_path, SERVER) as loop:
         url = eventually(lambda: loop.state.get("url"))
+        loop.logged("process web is ready")
         # The fence holds for the browser: it reaches the port that is listed.
         fence: dict[str, Any] = {"egress": "allowlist", "allowLocal": [int(url.split(":")[2])]}
         async with world(tmp_path, isolation="sandbox", snapshots=False) as here:
