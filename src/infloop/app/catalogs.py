@@ -78,7 +78,6 @@ def definition_loader(chosen: Settings) -> Callable[[str], Awaitable[PreparedDef
     from infloop.runtime.runs.definitions import prepare
 
     catalog, folders = workflow_catalog(chosen), provider_folders(chosen)
-    # The last folder is on every machine: it comes with infloop.
     # By id: the state of the folders, that of the files which the workflows name, and the result.
     cache: dict[str, tuple[object, dict[str, object], PreparedDefinition]] = {}
 
@@ -88,6 +87,7 @@ def definition_loader(chosen: Settings) -> Callable[[str], Awaitable[PreparedDef
         bundle = catalog.load_bundle(workflow_id, known_providers=known)
         named: dict[str, object] = {str(path): file_stats(str(path)) for path in bundle.files}
         plain = bundle.plain()
+        # The last folder comes with infloop, so it is on every machine.
         carried = _portable_manifests(folders[:-1], provider_ids(plain))
         return named, prepare(Definition(bundle.root.id, plain, carried))
 

@@ -21,6 +21,8 @@ RESULT = os.fdopen(os.dup(3), "wb")  # dup() makes it private: not inherited by 
 os.close(3)
 
 _CO_ITERABLE_COROUTINE = 0x100
+# The C half of json is private: an interpreter may lack it, or want other options.
+_NOT_THIS_JSON = (ImportError, AttributeError, TypeError)
 
 
 def main(script: str) -> None:
@@ -50,12 +52,14 @@ def decode(text: str) -> list[object]:
     found: list[object]
     try:
         from _json import make_scanner
-    except ImportError:
+
+        scan = make_scanner(_Decoding)  # type: ignore[arg-type]
+    except _NOT_THIS_JSON:
         import json
 
         found = json.loads(text)
     else:
-        found, _ = make_scanner(_Decoding)(text, 0)  # type: ignore[arg-type]
+        found, _ = scan(text, 0)
     return found
 
 
@@ -72,12 +76,14 @@ def encode(value: object) -> str:
     """Say the same as `json.dumps(value, allow_nan=False)`."""
     try:
         from _json import encode_basestring_ascii, make_encoder
-    except ImportError:
+
+        how = (encode_basestring_ascii, None, ": ", ", ", False, False, False)
+        pieces = make_encoder({}, _refuse, *how)
+    except _NOT_THIS_JSON:
         import json
 
         return json.dumps(value, allow_nan=False)
-    how = (encode_basestring_ascii, None, ": ", ", ", False, False, False)
-    return "".join(make_encoder({}, _refuse, *how)(value, 0))
+    return "".join(pieces(value, 0))
 
 
 def _refuse(value: object) -> object:

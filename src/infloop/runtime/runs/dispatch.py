@@ -148,7 +148,7 @@ class Dispatcher:
         See `check` for the errors.
         """
         definition = await self.check(request)
-        self._remember(definition)
+        self._remember(definition.hash, definition)
         run_id = str(uuid.uuid4())
         run = QueuedRun(
             id=queue_id(run_id),
@@ -334,14 +334,16 @@ class Dispatcher:
         """Return the definition of an entry: what was accepted, wherever its file is now."""
         if not name:  # an entry of an earlier version of infloop
             return await self._load(workflow_id)
-        if name not in self._prepared:
-            self._remember(prepare(decode_definition(await self.queue.definition(name))))
-        return self._prepared[name]
+        known = self._prepared.get(name)
+        if known is None:
+            known = prepare(decode_definition(await self.queue.definition(name)))
+            self._remember(name, known)
+        return known
 
-    def _remember(self, definition: PreparedDefinition) -> None:
+    def _remember(self, name: str, definition: PreparedDefinition) -> None:
         if len(self._prepared) >= MAX_PREPARED:
             self._prepared.clear()
-        self._prepared[definition.hash] = definition
+        self._prepared[name] = definition
 
     async def _start_or_requeue(
         self, entry: QueueEntry, definition: Awaitable[PreparedDefinition]

@@ -13,8 +13,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from infloop.errors import SettingsError
 
-SCHEMES = ("postgresql://", "postgres://")
-
 _CONNECTION: dict[str, str | int | None] = {
     "application_name": "infloop",
     "connect_timeout": 10,

@@ -21,6 +21,7 @@ from infloop.lowlevel.remove_tree import remove_tree
 from infloop.workspace.git.commands import GitContext, is_id
 from infloop.workspace.snapshots.walk import TreeLimits
 from infloop.workspace.threads import in_thread
+from infloop.workspace.worktrees.clone import STRICT
 from infloop.workspace.worktrees.pack_size import check_pack_size
 from infloop.workspace.worktrees.tree_size import check_tree_size
 
@@ -67,7 +68,7 @@ async def import_packs(
         for pack in packs:
             await in_thread(lambda _, pack=pack: check_pack_size(pack, limits))  # type: ignore[misc]
             await store.git.call(
-                context, "index-pack", "--stdin", "--strict", "--threads=1", stdin=pack
+                context, "index-pack", "--stdin", STRICT, "--threads=1", stdin=pack
             )
         found = await _existing_trees(store, context, snapshots)
         if found:

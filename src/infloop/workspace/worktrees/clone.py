@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from infloop.workspace.worktrees.records import Record
 
 _MAX_REFS = 2000
-_STRICT = "--strict=badFilemode=error"
+STRICT = "--strict=badFilemode=error"
 """All checks of git, and no file modes that git itself does not write."""
 _COPIES = "-refs"
 """Appended to the clone's ref, this is the prefix of copies of the clone's own refs."""
@@ -213,7 +213,7 @@ async def _import_pack(repo: Repository, pack: bytes, scratch: Path, base: str) 
     await in_thread(lambda _: check_pack_size(pack, limits))
     store = ("index-pack", "--stdin", "--fix-thin", "--threads=1")
     with _scratch_repository(scratch, repo) as context:
-        await repo.git.call(context, *store, _STRICT, stdin=pack)
+        await repo.git.call(context, *store, STRICT, stdin=pack)
         made = await _commits_in(repo.git, context)
         await check_tree_size(repo.git, context, made, base, limits)
     await repo.git.call(repo.shared, *store, stdin=pack)
