@@ -617,7 +617,8 @@ async def test_what_a_child_leaves_behind_is_gone_when_it_has_ended(world: World
 
 
 async def test_a_child_that_is_ended_may_clean_up_first(world: World) -> None:
-    script = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    clean_up = "sleep 0.1 && sleep 0.2 && echo bye; exit 0"
+    script = f"trap '{clean_up}' TERM; echo ready; while :; do sleep 0.05; done"
     for timeout_ms in (500, 2_000, 10_000):
         result = await world.shell(script, timeout_ms=timeout_ms, grace_ms=5_000)
         if "ready" in result.stdout:

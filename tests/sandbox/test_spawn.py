@@ -436,6 +436,13 @@ async def test_a_child_that_heeds_term_ends_within_its_grace() -> None:
     assert result.duration_ms < 10_000
 
 
+async def test_what_a_child_starts_to_clean_up_gets_no_term() -> None:
+    clean_up = "i=0; while [ $i -lt 40 ]; do sleep 0.01 && echo $i; i=$((i + 1)); done; exit"
+    script = f"trap '{clean_up}' TERM; echo ready; while :; do sleep 0.01; done"
+    result = await run_out_of_time(script, grace_ms=30_000)
+    assert result.stdout.split() == ["ready", *map(str, range(40))]
+
+
 async def test_a_child_that_ignores_term_is_killed_after_its_grace() -> None:
     script = "trap '' TERM; echo ready; while :; do sleep 0.01; done"
     result = await run_out_of_time(script, grace_ms=200)

@@ -522,10 +522,11 @@ class Keeper:
         signalled: set[tuple[int, int]] = set()
         kill_at = time.monotonic() + grace_s
         pause_s = _FIRST_PAUSE_S
+        if grace_s > 0 and self._tree_is_alive():
+            self._terminate(signalled, kill_only)
         while self._tree_is_alive():
             if time.monotonic() > kill_at + _KILL_TIMEOUT_S:
                 raise TreeAliveError(f"processes {self._children.pids()} could not be ended")
-            self._terminate(signalled, kill_at, kill_only)
             if time.monotonic() >= kill_at or len(signalled) > _MAX_GRACEFUL:
                 self._kill(signalled)
             if self._poll.poll(pause_s * 1000):
@@ -535,18 +536,30 @@ class Keeper:
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
         return len(signalled)
 
-    def _terminate(
-        self, signalled: set[tuple[int, int]], kill_at: float, kill_only: frozenset[int]
-    ) -> None:
-        """Send TERM to processes that did not get it yet, until it is time to kill them."""
-        for process in self._children.tree():
-            if time.monotonic() >= kill_at or len(signalled) > _MAX_GRACEFUL:
-                return
-            identity = (process.pid, process.start)
-            if identity not in signalled and process.pid not in kill_only:
-                signalled.add(identity)
-                # A stopped process can act on it after CONT.
+    def _terminate(self, signalled: set[tuple[int, int]], kill_only: frozenset[int]) -> None:
+        """Send TERM once to every process below this one.
+
+        All are stopped meanwhile. So what one of them starts after TERM, to clean up, gets none.
+        """
+        stopped = self._stop(kill_only)
+        signalled.update(stopped)
+        if len(stopped) <= _MAX_GRACEFUL:
+            for process in stopped.values():
                 send_signal(process, signal.SIGTERM, signal.SIGCONT)
+
+    def _stop(self, spared: frozenset[int] = frozenset()) -> dict[tuple[int, int], Process]:
+        """Stop every process below this one; return those found."""
+        stopped: dict[tuple[int, int], Process] = {}
+        for _ in range(_MAX_SCANS):
+            known = len(stopped)
+            for process in self._children.tree():
+                if process.pid in spared:
+                    continue
+                if stopped.setdefault((process.pid, process.start), process) is process:
+                    send_signal(process, signal.SIGSTOP)
+            if len(stopped) == known:
+                break
+        return stopped
 
     def _reap_others(self) -> bool:
         """Reap dead processes except the child itself; return whether others may be alive."""
@@ -585,14 +598,7 @@ class Keeper:
             self._bubblewrap.kill()
         with Suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child_pid, signal.SIGKILL)
-        stopped: dict[tuple[int, int], Process] = {}
-        for _ in range(_MAX_SCANS):
-            known = len(stopped)
-            for process in self._children.tree():
-                if stopped.setdefault((process.pid, process.start), process) is process:
-                    send_signal(process, signal.SIGSTOP)
-            if len(stopped) == known:
-                break
+        stopped = self._stop()
         for process in stopped.values():
             send_signal(process, signal.SIGKILL)
         signalled.update(stopped)
