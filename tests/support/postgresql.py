@@ -177,7 +177,9 @@ def database_for(folder: Path) -> str:
         connection.execute("SELECT pg_advisory_lock(%s)", (_CREATION_LOCK,))
         exists = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,))
         if exists.fetchone() is None:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}".encode())
+            # From version 15 on it copies page by page unless told otherwise: a third of a second.
+            how = " STRATEGY FILE_COPY" if connection.info.server_version >= 150_000 else ""
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}{how}".encode())
     return _address(server, name)
 
 
