@@ -46,7 +46,7 @@ from support.stores import (
     start_child,
     started,
 )
-from support.thorough import amount
+from support.thorough import amount, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -610,7 +610,8 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("acknowledgements", [1, 2, 9, 60])
+@pytest.mark.thorough
+@pytest.mark.parametrize("acknowledgements", some([1, 2, 9, 60], one_in=2, first=1))
 async def test_everything_acknowledged_survives_kill_9(
     implementation: str, open_store: OpenStore, tmp_path: Path, acknowledgements: int
 ) -> None:
@@ -663,7 +664,8 @@ async def test_processes_that_create_one_store_at_once_share_it(
         assert await store.run_log.count(status="succeeded") == 60
 
 
-@pytest.mark.parametrize("attempt", range(4))
+@pytest.mark.thorough
+@pytest.mark.parametrize("attempt", range(amount(1, thorough=4)))
 async def test_a_new_store_may_be_opened_by_many_at_once(
     open_store: OpenStore, tmp_path: Path, attempt: int
 ) -> None:
