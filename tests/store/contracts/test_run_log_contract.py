@@ -313,7 +313,7 @@ def recorded(history: Iterable[Iterable[tuple[Event | Output, int, int, str]]]) 
 
 
 @settings(
-    max_examples=amount(15, thorough=60),
+    max_examples=amount(8, thorough=60),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
