@@ -350,7 +350,7 @@ def test_any_mixture_of_events_and_deltas_is_restored_exactly(
             assert await store.run_log.events("r1", include_output=False) == without
             assert (await store.run_log.load("r1")).events == without
 
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         asyncio.run(check(Path(directory)))
 
 
