@@ -169,6 +169,7 @@ def serve_bare() -> None:
         server_header=False,
     )
     listening = bind_port("127.0.0.1", 0, lambda _: None)
+    listening.listen()  # whoever reads the address connects at once
     print(address(listening, "127.0.0.1"), flush=True)
     run_async(uvicorn.Server(config).serve([listening]))
 
