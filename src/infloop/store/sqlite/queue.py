@@ -141,15 +141,15 @@ def _put(
     replayed = _replayed(connection, replace_surrogates(run.fingerprint), oldest_kept)
     if replayed is not None:
         return replayed
-    waiting, taken, behind = connection.execute(
-        "SELECT (SELECT count(*) FROM queued WHERE state = 'waiting'),"
-        " (SELECT count(*) FROM queued WHERE state = 'taken'),"
-        " (SELECT count(*) FROM queued WHERE state = 'waiting' AND (held OR priority < ?))",
+    # Every request looks here, however many entries wait: the index alone has the answer.
+    inside, ahead = connection.execute(
+        "SELECT count(*), count(*) FILTER (WHERE state = 'waiting' AND held = 0 AND priority >= ?)"
+        " FROM queued WHERE state IN ('waiting', 'taken')",
         (run.priority,),
     ).fetchone()
-    if waiting + taken >= limit:
+    if inside >= limit:
         return QueueFull(limit)
-    position = waiting - behind + 1
+    position = ahead + 1
     if run.definition:
         keep_definition(connection, run.definition, definition)
     _insert(connection, run, position)
@@ -256,7 +256,7 @@ def _next(
 ) -> tuple[Any, ...] | None:
     """Return the next entry for a process with these labels, none of the workflows in `full`."""
     row: tuple[Any, ...] | None = connection.execute(
-        f"SELECT {QUEUE_COLUMNS} FROM queued WHERE state = 'waiting' AND NOT held"  # noqa: S608  (constants)
+        f"SELECT {QUEUE_COLUMNS} FROM queued WHERE state = 'waiting' AND held = 0"  # noqa: S608  (constants)
         " AND workflow NOT IN (SELECT value FROM json_each(?1))"
         " AND (requires = '[]' OR NOT EXISTS (SELECT 1 FROM json_each(requires)"
         "  WHERE value NOT IN (SELECT value FROM json_each(?2))))"
@@ -313,7 +313,7 @@ def _retry_held(connection: sqlite3.Connection, ids: str | None) -> None:
     """Release the oldest held entry of each workflow and reason; `ids` is a JSON list."""
     connection.execute(
         "UPDATE queued SET held = 0 WHERE key IN (SELECT min(key) FROM queued"
-        " WHERE state = 'waiting' AND held"
+        " WHERE state = 'waiting' AND held = 1"
         " AND (?1 IS NULL OR id IN (SELECT value FROM json_each(?1)))"
         " GROUP BY workflow, reason)",
         (ids,),
@@ -323,7 +323,7 @@ def _retry_held(connection: sqlite3.Connection, ids: str | None) -> None:
 def _release_held(connection: sqlite3.Connection, row: tuple[str, str]) -> None:
     connection.execute(
         "UPDATE queued SET held = 0"
-        " WHERE state = 'waiting' AND held AND workflow = ? AND reason = ?",
+        " WHERE state = 'waiting' AND held = 1 AND workflow = ? AND reason = ?",
         row,
     )
 
@@ -395,7 +395,7 @@ def _count(connection: sqlite3.Connection) -> int:
 
 def _position(connection: sqlite3.Connection, priority: int, key: int) -> int:
     (position,) = connection.execute(
-        "SELECT count(*) FROM queued WHERE state = 'waiting' AND NOT held"
+        "SELECT count(*) FROM queued WHERE state = 'waiting' AND held = 0"
         " AND (priority > ?1 OR (priority = ?1 AND key <= ?2))",
         (priority, key),
     ).fetchone()
