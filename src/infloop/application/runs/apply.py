@@ -217,7 +217,7 @@ class ApplyChanges:
             workflow_id=row.workflow_id,
             details={
                 "node": saved.node,
-                "files": leaks.redact([*secrets]),
+                "files": [leaks.redact(path) for path in secrets],
                 "detectors": [*detectors],
             },
         )
