@@ -30,6 +30,7 @@ NAMES = (
     "control",
     "effects",
     "postgresql",
+    "workers",
     "commands",
     "steps",
     "spawn",
