@@ -35,6 +35,7 @@ NAMES = (
     "control",
     "effects",
     "postgresql",
+    "workers",
     "commands",
     "steps",
     "spawn",
