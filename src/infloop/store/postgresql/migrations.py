@@ -300,6 +300,13 @@ CREATE TABLE result_part (
 ALTER TABLE result_part ALTER body SET STORAGE EXTERNAL;
 """
 
+# After how long a silent process is dead, as it chose itself; and when it last got its whole time
+# again, because nobody could reach the database.
+_OUTAGES = """
+ALTER TABLE instance ADD COLUMN timeout interval NOT NULL DEFAULT interval '30 seconds';
+ALTER TABLE instance ADD COLUMN excused_at timestamptz NOT NULL DEFAULT '-infinity';
+"""
+
 MIGRATIONS = (
     _JOURNAL,
     _SEARCH,
@@ -310,6 +317,7 @@ MIGRATIONS = (
     _REFUSED_FIRINGS,
     _CLUSTER,
     _RESULTS,
+    _OUTAGES,
 )
 
 
