@@ -222,11 +222,6 @@ def forget(folder: Path, instance_id: str, shared: dict[str, str]) -> None:
         old = "now() - interval '1 hour'"
         execute(
             folder,
-            "CREATE OR REPLACE FUNCTION infloop.server_started_at() RETURNS timestamptz"
-            f" LANGUAGE sql STABLE AS $$ SELECT {old} $$",
-        )
-        execute(
-            folder,
             f"UPDATE infloop.instance SET beat_at = {old} WHERE id = '{instance_id}'",
         )
         return

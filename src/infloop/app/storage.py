@@ -44,7 +44,12 @@ async def open_store(chosen: Settings) -> AsyncIterator[Store]:
     from infloop.store.data_directory import refuse_shared
 
     refuse_shared(chosen.data_dir)
-    opened = await opening.open_store(chosen.data_dir, SystemClock().now_ms, chosen.database)
+    opened = await opening.open_store(
+        chosen.data_dir,
+        SystemClock().now_ms,
+        chosen.database,
+        lost_after_ms=chosen.worker_timeout_ms,
+    )
     async with opened as store:
         yield store
 

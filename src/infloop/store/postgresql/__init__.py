@@ -9,6 +9,7 @@ The interfaces
     refusals           triggers that fired and were refused
     approvals          questions that wait for a person
     liveness           processes that own runs, stop requests
+    outages            times in which nobody could reach the database
     results            what runs in fetched repositories changed
     changes            change notification
 
