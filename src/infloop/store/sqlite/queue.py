@@ -32,9 +32,10 @@ from infloop.store.sqlite.definitions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from infloop.model.events import Recorded
+    from infloop.model.values import JsonObject
     from infloop.store.interfaces.run_log import NewRun
     from infloop.store.sqlite.readers import Readers
     from infloop.store.sqlite.writer import Writer
@@ -73,12 +74,20 @@ class SqliteQueue(RunQueue):
         work = partial(_take, owner=owner, limit=limit, labels=json.dumps([*labels]), ids=ids)
         return await self._writer.submit(work)
 
-    async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
+    async def start(
+        self,
+        entry_id: str,
+        run: NewRun,
+        first: Recorded,
+        rest: Sequence[Recorded] = (),
+        *,
+        scope: JsonObject | None = None,
+    ) -> int:
         def work(connection: sqlite3.Connection) -> int:
             promised = _finish(connection, entry_id, run.owner)
             if promised != run.id:
                 raise StoreError(f"the run of {entry_id!r} is {promised!r} and not {run.id!r}")
-            return creation.create_run(connection, run, (first,), None, self._output_cap)
+            return creation.create_run(connection, run, (first, *rest), scope, self._output_cap)
 
         return await self._writer.submit(work)
 
