@@ -253,23 +253,34 @@ class Dispatcher:
         """Start queued runs until cancelled."""
         loop = asyncio.get_running_loop()
         last_retry = -RETRY_HELD_SECONDS
+        is_full = False
         while True:
             self._wake.clear()
+            was_full = is_full
             with suppress(StoreError):  # tried again: a full disk or a lock can be temporary
                 await self._requeue_not_started()
                 if loop.time() - last_retry >= RETRY_HELD_SECONDS:
                     await self.queue.retry_held(only=self._own)
                     last_retry = loop.time()
-                self._seen = await self.queue.count()
-                while await self._has_budget() and await self._fill():
+                if not was_full:
+                    self._seen = await self.queue.count()
+                while self._free() and await self._has_budget() and await self._fill():
                     pass
-            await self._wait_for_more()
+            is_full = not self._free()
+            # Under load, entries are counted only when there is capacity left for others.
+            if is_full or not was_full:
+                await self._wait_for_more()
 
     async def _wait_for_more(self) -> None:
         """Return when there may be something to start, or after `POLL_SECONDS`.
 
         What another process added is seen at once: the number of entries is then another one.
         """
+        if not self._free():  # a run that ends wakes it, and nothing else matters until then
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._wake.wait()
+            return
         loop, changes = asyncio.get_running_loop(), self._service.store.changes
         deadline = loop.time() + POLL_SECONDS
         woken = asyncio.create_task(self._wake.wait())
@@ -287,7 +298,7 @@ class Dispatcher:
 
     async def _has_new(self) -> bool:
         """Say whether the queue has other entries than at the last look, and there is capacity."""
-        if self._held or self.capacity.runs <= len(self._service.live()):
+        if self._held or not self._free():
             return False
         with suppress(StoreError):
             return await self.queue.count() != self._seen
@@ -310,11 +321,15 @@ class Dispatcher:
             await self._audit.record("queue.released", SYSTEM)
         return True
 
+    def _free(self) -> int:
+        """Return how many runs there is capacity for."""
+        return max(0, self.capacity.runs - len(self._service.live()))
+
     async def _fill(self) -> bool:
         """Start all that there is capacity for; say whether there may be more."""
-        free = self.capacity.runs - len(self._service.live())
+        free = self._free()
         # Others may take a process that is late for dead; it must not take anything meanwhile.
-        if free < 1 or self._closed or self._service.instance.is_late():
+        if not free or self._closed or self._service.instance.is_late():
             return False
         taken = await self.queue.take(
             self._service.instance.id, free, labels=self.capacity.labels, only=self._own

@@ -357,7 +357,7 @@ CREATE TABLE result_part (
 ) STRICT;
 """
 
-# Whether an entry is held is in the index, so that `put` and `take` need not read entries that wait.
+# Whether an entry is held is in the index: `put` and `take` read no entries that wait.
 _QUEUE_ORDER = """
 DROP INDEX queued_in_order;
 CREATE INDEX queued_in_order ON queued (state, held, priority DESC, key);
