@@ -558,7 +558,7 @@ KEY = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 async def test_results_and_changes_are_read_page_by_page(tmp_path: Path) -> None:
     write = "open('made.txt', 'w').write('line\\n' * 3000); open('.envrc', 'w').close()"
-    write += "; open('key', 'w').write(KEY)"
+    write += "; open('key', 'w').write(KEY); open(KEY + '.txt', 'w').close()"
     code = f"KEY = '{KEY[:9]}' + '{KEY[9:]}'\n"
     code += f"def run():\n    {write}\n    return {{'long': 'x' * 30000}}"
     made = {
@@ -604,7 +604,7 @@ async def test_results_and_changes_are_read_page_by_page(tmp_path: Path) -> None
     assert step["text"] == ""
     (protected,) = first["protected"]
     assert protected.startswith(".envrc (")
-    assert first["secrets"] == ["key (github)"]
+    assert first["secrets"] == ["[redacted:github].txt (github)", "key (github)"]
     assert "\n+[redacted:github]\n" in diff
     assert KEY not in diff
 

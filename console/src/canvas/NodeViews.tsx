@@ -60,8 +60,9 @@ function useNode({ id, data, selected }: Props) {
 }
 
 function Handles({ data, height = 0, width = 0 }: Props) {
-  const { canEdit } = useContext(GraphContext);
+  const { canEdit, isFar } = useContext(GraphContext);
   const top = (at: number) => handleTop({ width, height }, at, data.handles.length, data.isFrame);
+  if (isFar) return null;
   return (
     <>
       {!data.kind.isStart && (

@@ -300,6 +300,19 @@ CREATE TABLE result_part (
 ALTER TABLE result_part ALTER body SET STORAGE EXTERNAL;
 """
 
+# Whether anything waits whose workflow is limited. Who counts what happens in a minute: one row for
+# each name, with the milliseconds at which something happened, oldest first.
+_LIMITS = """
+CREATE INDEX queued_limited ON queued (workflow) WHERE state = 'waiting' AND max_concurrent > 0;
+
+CREATE TABLE rate (
+    name text COLLATE "C" PRIMARY KEY,
+    times bigint[] NOT NULL,
+    last bigint NOT NULL
+) WITH (fillfactor = 50);
+CREATE INDEX rate_by_last ON rate (last);
+"""
+
 # After how long a silent process is dead, as it chose itself; and when it last got its whole time
 # again, because nobody could reach the database.
 _OUTAGES = """
@@ -317,6 +330,7 @@ MIGRATIONS = (
     _REFUSED_FIRINGS,
     _CLUSTER,
     _RESULTS,
+    _LIMITS,
     _OUTAGES,
 )
 

@@ -357,6 +357,12 @@ CREATE TABLE result_part (
 ) STRICT;
 """
 
+# Whether an entry is held is in the index, so that `put` and `take` need not read entries that wait.
+_QUEUE_ORDER = """
+DROP INDEX queued_in_order;
+CREATE INDEX queued_in_order ON queued (state, held, priority DESC, key);
+"""
+
 MIGRATIONS = (
     _JOURNAL,
     _SEARCH,
@@ -373,6 +379,7 @@ MIGRATIONS = (
     _NEWEST_FIRST,
     _CLUSTER,
     _RESULTS,
+    _QUEUE_ORDER,
 )
 
 

@@ -73,6 +73,12 @@ class SqliteQueue(RunQueue):
         work = partial(_take, owner=owner, limit=limit, labels=json.dumps([*labels]), ids=ids)
         return await self._writer.submit(work)
 
+    async def has_takeable(
+        self, *, labels: Collection[str] = (), only: Collection[str] | None = None
+    ) -> bool:
+        ids = None if only is None else json.dumps([*only])
+        return await self._readers.run(_has_takeable, json.dumps([*labels]), ids)
+
     async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
         def work(connection: sqlite3.Connection) -> int:
             promised = _finish(connection, entry_id, run.owner)
@@ -141,15 +147,15 @@ def _put(
     replayed = _replayed(connection, replace_surrogates(run.fingerprint), oldest_kept)
     if replayed is not None:
         return replayed
-    waiting, taken, behind = connection.execute(
-        "SELECT (SELECT count(*) FROM queued WHERE state = 'waiting'),"
-        " (SELECT count(*) FROM queued WHERE state = 'taken'),"
-        " (SELECT count(*) FROM queued WHERE state = 'waiting' AND (held OR priority < ?))",
+    # Every request looks here, however many entries wait: the index alone has the answer.
+    inside, ahead = connection.execute(
+        "SELECT count(*), count(*) FILTER (WHERE state = 'waiting' AND held = 0 AND priority >= ?)"
+        " FROM queued WHERE state IN ('waiting', 'taken')",
         (run.priority,),
     ).fetchone()
-    if waiting + taken >= limit:
+    if inside >= limit:
         return QueueFull(limit)
-    position = waiting - behind + 1
+    position = ahead + 1
     if run.definition:
         keep_definition(connection, run.definition, definition)
     _insert(connection, run, position)
@@ -251,12 +257,22 @@ def _take(
     return taken
 
 
+def _has_takeable(connection: sqlite3.Connection, labels: str, ids: str | None) -> bool:
+    full: list[str] = []
+    while (row := _next(connection, full, labels, ids)) is not None:
+        run = queue_entry(row, 0).run
+        if not run.max_concurrent or _live(connection, run.workflow_id) < run.max_concurrent:
+            return True
+        full.append(run.workflow_id)
+    return False
+
+
 def _next(
     connection: sqlite3.Connection, full: list[str], labels: str, ids: str | None
 ) -> tuple[Any, ...] | None:
     """Return the next entry for a process with these labels, none of the workflows in `full`."""
     row: tuple[Any, ...] | None = connection.execute(
-        f"SELECT {QUEUE_COLUMNS} FROM queued WHERE state = 'waiting' AND NOT held"  # noqa: S608  (constants)
+        f"SELECT {QUEUE_COLUMNS} FROM queued WHERE state = 'waiting' AND held = 0"  # noqa: S608  (constants)
         " AND workflow NOT IN (SELECT value FROM json_each(?1))"
         " AND (requires = '[]' OR NOT EXISTS (SELECT 1 FROM json_each(requires)"
         "  WHERE value NOT IN (SELECT value FROM json_each(?2))))"
@@ -313,7 +329,7 @@ def _retry_held(connection: sqlite3.Connection, ids: str | None) -> None:
     """Release the oldest held entry of each workflow and reason; `ids` is a JSON list."""
     connection.execute(
         "UPDATE queued SET held = 0 WHERE key IN (SELECT min(key) FROM queued"
-        " WHERE state = 'waiting' AND held"
+        " WHERE state = 'waiting' AND held = 1"
         " AND (?1 IS NULL OR id IN (SELECT value FROM json_each(?1)))"
         " GROUP BY workflow, reason)",
         (ids,),
@@ -323,7 +339,7 @@ def _retry_held(connection: sqlite3.Connection, ids: str | None) -> None:
 def _release_held(connection: sqlite3.Connection, row: tuple[str, str]) -> None:
     connection.execute(
         "UPDATE queued SET held = 0"
-        " WHERE state = 'waiting' AND held AND workflow = ? AND reason = ?",
+        " WHERE state = 'waiting' AND held = 1 AND workflow = ? AND reason = ?",
         row,
     )
 
@@ -395,7 +411,7 @@ def _count(connection: sqlite3.Connection) -> int:
 
 def _position(connection: sqlite3.Connection, priority: int, key: int) -> int:
     (position,) = connection.execute(
-        "SELECT count(*) FROM queued WHERE state = 'waiting' AND NOT held"
+        "SELECT count(*) FROM queued WHERE state = 'waiting' AND held = 0"
         " AND (priority > ?1 OR (priority = ?1 AND key <= ?2))",
         (priority, key),
     ).fetchone()
