@@ -62,6 +62,7 @@ OURS = [
     "infloop_cancel_run",
     "infloop_list_queue",
     "infloop_remove_from_queue",
+    "infloop_list_workers",
     "infloop_list_approvals",
     "infloop_list_processes",
     "infloop_read_process_log",
@@ -384,6 +385,10 @@ async def test_runs_wait_their_turn_and_can_be_taken_out_and_stopped(
         assert (second["position"], third["position"]) == (1, 2)
         queue = await call(client, f"{prefix}list_queue")
         assert [item["runId"] for item in queue["items"]] == [second["runId"], third["runId"]]
+        (server,) = (await call(client, f"{prefix}list_workers"))["workers"]
+        (same,) = (await served.ask("GET", "/api/workers")).json()["workers"]
+        assert {**server, "heartbeatAt": 0} == {**same, "heartbeatAt": 0}
+        assert (server["kind"], server["liveRuns"], server["capacity"]) == ("serve", 1, 1)
         waited = await call(
             client, "infloop_wait_for_run", runId=third["runId"], timeoutSeconds=0.1
         )

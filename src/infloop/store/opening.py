@@ -56,6 +56,16 @@ def _missing() -> MissingPart:
     )
 
 
+def shown_address(database: str) -> str:
+    """Return an address without its password; raise SettingsError if it is none."""
+    check_address(database)
+    try:
+        from infloop.store.postgresql.address import Address
+    except ImportError as error:
+        raise _missing() from error
+    return Address(database).shown
+
+
 class Moved(NamedTuple):
     """How many rows of a table were copied from one database to another."""
 
