@@ -33,7 +33,6 @@ _PREFIX = "infloop-pg-"
 _TEMPLATE = "template_infloop"
 _CREATION_LOCK = 7
 _SETTINGS = {
-    "listen_addresses": "",
     "fsync": "off",
     "full_page_writes": "off",
     "synchronous_commit": "on",
@@ -53,9 +52,14 @@ def program(name: str) -> str:
 
 
 class Server:
-    """A server in a directory of its own, reached through a socket there."""
+    """A server in a directory of its own, reached through a socket there.
 
-    def __init__(self) -> None:
+    With `network` it is in this namespace, and listens at its address `listen` too.
+    """
+
+    def __init__(self, network: str = "", listen: str = "") -> None:
+        self._join = ["nsenter", f"--net=/run/netns/{network}"] if network else []
+        self._listen = listen
         self._programs = {name: program(name) for name in ("postgres", "initdb")}
         _remove_left_behind()
         name = f"{_PREFIX}{os.getpid()}-"
@@ -84,6 +88,9 @@ class Server:
                 "--no-instructions",
             ]
         )
+        if listen:
+            with (self._data / "pg_hba.conf").open("a") as rules:
+                rules.write("host all all samenet trust\n")
         self.start()
 
     @property
@@ -96,12 +103,14 @@ class Server:
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        options = [f"-c{name}={value}" for name, value in _SETTINGS.items()]
+        settings = {**_SETTINGS, "listen_addresses": self._listen}
+        options = [f"-c{name}={value}" for name, value in settings.items()]
         # The kernel ends it (by a fast shutdown) when the process that started it dies.
         watched = ["setpriv", "--pdeathsig", "INT", *self._as_user[1:]]
         log = (self.directory / "log").open("ab")
         self._process = subprocess.Popen(
             [
+                *self._join,
                 *watched,
                 self._programs["postgres"],
                 "-D",

@@ -425,6 +425,25 @@ async def test_only_one_of_many_takes_over_a_dead_owners_run(
         assert (await store.run_log.run("r1")).epoch == 2
 
 
+async def test_a_run_that_settled_meanwhile_is_not_taken_over(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await store.run_log.create_run(new_run(owner="late"), started())
+        await store.run_log.append("r1", 1, [at(2, RunFinished("succeeded"))])  # it was not dead
+        for expected in ("running", "paused"):
+            with pytest.raises(Fenced, match="is now succeeded"):
+                await store.run_log.take_over(
+                    "r1", "second", expect_dead="late", expect_status=expected
+                )
+        row = await store.run_log.run("r1")
+        assert (row.status, row.owner, row.epoch) == ("succeeded", "late", 1)
+        taken = await store.run_log.take_over(
+            "r1", "second", expect_dead="late", expect_status="succeeded"
+        )
+        assert taken == Ownership(2, 2)
+
+
 async def test_force_takes_a_run_from_its_owner(open_store: OpenStore, tmp_path: Path) -> None:
     async with open_store(tmp_path) as store:
         await settled(store.run_log, new_run(), error="broken")

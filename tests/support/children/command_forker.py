@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 LARGEST_REQUEST = 128 * 1024
 HIGHEST_FILE = 4096
+CLONE_NEWNET = 0x40000000
 CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 4096, 16384, 1 << 18
 IMPORTED_BY_COMMANDS = ("deno", "encodings.ascii", "importlib.readers", "uvloop", "yaml")
 IMPORTED_BY_AGENTS = ("pydantic_ai.direct", "pydantic_ai.providers.openai_compatible")
@@ -100,6 +101,7 @@ def become(request: dict[str, Any], told: int, streams: Sequence[int]) -> None:
         signal.signal(number, signal.SIG_IGN)
     os.write(told, f"{os.getpid()} ".encode())
     os.closerange(3, HIGHEST_FILE)
+    join_network(request["network"])
     resource.setrlimit(resource.RLIMIT_NOFILE, request["files"])
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
@@ -115,6 +117,16 @@ def become(request: dict[str, Any], told: int, streams: Sequence[int]) -> None:
     except SystemExit as ending:
         code = ending.code
     leave(code)
+
+
+def join_network(name: str) -> None:
+    """Be on the network of a namespace, with all children; only root can."""
+    if name:
+        file = os.open(f"/run/netns/{name}", os.O_RDONLY)
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(file, CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot join the network {name}")
+        os.close(file)
 
 
 def see_other_files(binds: dict[str, str]) -> None:
