@@ -403,8 +403,9 @@ async def test_a_listener_gets_every_delta_and_may_begin_anywhere(tmp_path: Path
             assert rest == done.recorded[at + 1 :]
 
 
+@pytest.mark.thorough
 async def test_a_listener_that_never_reads_costs_nothing_and_loses_nothing(tmp_path: Path) -> None:
-    deltas = 100_000
+    deltas = amount(40_000, thorough=100_000)
     scripted(tmp_path / "data/providers", "fake", {"do": [{"text": "x" * 100, "times": deltas}]})
     tree = workflow([START, agent("a")], edges("s next a"))
     async with world(tmp_path) as here:

@@ -140,6 +140,12 @@ class RunQueue(ABC):
         """
 
     @abstractmethod
+    async def has_takeable(
+        self, *, labels: Collection[str] = (), only: Collection[str] | None = None
+    ) -> bool:
+        """Say whether there is an entry that `take` would hand out now, without taking it."""
+
+    @abstractmethod
     async def start(
         self,
         entry_id: str,

@@ -74,6 +74,12 @@ class SqliteQueue(RunQueue):
         work = partial(_take, owner=owner, limit=limit, labels=json.dumps([*labels]), ids=ids)
         return await self._writer.submit(work)
 
+    async def has_takeable(
+        self, *, labels: Collection[str] = (), only: Collection[str] | None = None
+    ) -> bool:
+        ids = None if only is None else json.dumps([*only])
+        return await self._readers.run(_has_takeable, json.dumps([*labels]), ids)
+
     async def start(
         self,
         entry_id: str,
@@ -254,6 +260,16 @@ def _take(
             )
             taken.append(replace(entry, state="taken", owner=owner))
     return taken
+
+
+def _has_takeable(connection: sqlite3.Connection, labels: str, ids: str | None) -> bool:
+    full: list[str] = []
+    while rows := _next(connection, 1, full, labels, ids):
+        run = queue_entry(rows[0], 0).run
+        if not run.max_concurrent or _live(connection, run.workflow_id) < run.max_concurrent:
+            return True
+        full.append(run.workflow_id)
+    return False
 
 
 def _next(
