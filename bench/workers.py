@@ -5,9 +5,9 @@ their own (`infloop worker`), with data directories of their own. Runs are put i
 through the store as `infloop serve` does it, and released together. They are counted when they have
 settled. CPU is that of the workers and of PostgreSQL together.
 
-- Waiting runs: each waits `WAIT_MS` in an agent that is played inside the worker, so it costs
-  little CPU, and each worker has `CAPACITY` of them at a time: one worker can do 4 a second. The
-  wait is so long that eight workers leave the cores of a small machine mostly idle. What is
+- Waiting runs: each waits `WAIT_MS` in an agent that is played inside the worker, and each worker
+  has `CAPACITY` of them at a time. Such a run costs 30 ms of CPU, so the wait is long enough for
+  eight workers to leave two cores mostly idle: 11 runs a second need a third of one core. What is
   measured is whether workers hinder each other, not how much CPU there is.
 - Instant runs: a start, a branch and an end. Here the cores are busy.
 - Start: a run every 50 ms, for two workers that have nothing else to do. The delay is from its
@@ -45,8 +45,8 @@ from program import INFLOOP
 from proxy import cpu_of
 
 CAPACITY = 4
-WAIT_MS = 1_000
-TURNS = 3  # so often each worker fills its capacity
+WAIT_MS = 3_000
+TURNS = 2  # so often each worker fills its capacity
 INSTANT_WORKERS = 4
 STARTS = 60
 EVERY_SECONDS = 0.05
