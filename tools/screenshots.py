@@ -45,6 +45,7 @@ def pages(data: Prepared) -> dict[str, str]:
         "changes": f"/r/{loop}/changes",
         "compare": f"/compare/{other}/{loop}",
         "queue": "/queue",
+        "workers": "/workers",
         "approvals": "/approvals",
         "approval": f"/approvals/{data.approval}",
         "dispatch": "/dispatch",

@@ -47,6 +47,7 @@ PAGES = {  # with what their headings contain
     "changes": ("/r/{run}/changes", "Changes"),
     "compare": ("/compare/{run}/{other}", "Compare"),
     "queue": ("/queue", "Queue"),
+    "workers": ("/workers", "Workers"),
     "approval": ("/approvals/{approval}", "Approvals"),
     "dispatch": ("/dispatch", "Dispatch"),
     "dev": ("/dev", "Dev loop"),

@@ -365,6 +365,26 @@ def test_a_draft_survives_the_server(tmp_path: Path, browser: Browser) -> None:
                 assert "echo not lost" in json.dumps(stored(second.client, "draft"))
 
 
+def test_the_overview_leads_to_what_is_out_of_sight(server: Client, browser: Browser) -> None:
+    with console(browser, server) as tabs:
+        wide = chain("wide")
+        wide["nodes"][-1]["position"]["x"] = 4_000
+        page = opened(tabs, server, wide)
+        overview = page.get_by_role("img", name="Overview")
+        expect(overview).to_have_count(0)
+        # From far away nodes have no handles, and their edges are drawn all the same.
+        expect(page.locator("[data-far]")).to_be_visible()
+        expect(page.locator(".react-flow__edge-path")).to_have_count(len(wide["edges"]))
+        for _ in range(8):
+            page.get_by_role("button", name="Zoom in").click()
+        expect(step(page, "end")).to_have_count(0)
+        box = overview.bounding_box()
+        assert box
+        overview.click(position={"x": box["width"] - 8, "y": box["height"] / 2})
+        expect(step(page, "end")).to_be_in_viewport()
+        expect(step(page, "start")).to_have_count(0)
+
+
 def test_a_workflow_is_not_painted_by_the_run_of_another(server: Client, browser: Browser) -> None:
     with console(browser, server) as tabs:
         assert server.post("/api/workflows", chain("painted")).status == 201

@@ -45,12 +45,16 @@ def test_processes_are_shown_with_their_logs_and_restarted(
         with dev_loop(tmp_path, LOOP, api_token=TOKEN) as loop:
             loop.ready()
             expect(page.get_by_role("link", name="api")).to_be_visible()
+            asked: list[str] = []
+            page.on("request", lambda request: asked.append(request.url))
             log = page.get_by_role("region", name="Log")
             expect(log).to_contain_text("listening as")
             before = log.inner_text()
             page.get_by_role("button", name="Restart api").click()
             expect(page.get_by_text("a restart was requested")).to_be_visible()
             expect(log).not_to_have_text(before, use_inner_text=True)
+            assert log.inner_text().count("listening as") == 2
+            assert not [url for url in asked if url.endswith("/log")], "logs are streamed"
             page.get_by_role("link", name="web").click()
             expect(log).to_contain_text("EADDRINUSE 5173")
             expect(page.get_by_text("exit status: 1")).to_be_visible()

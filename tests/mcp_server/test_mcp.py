@@ -62,6 +62,7 @@ OURS = [
     "infloop_cancel_run",
     "infloop_list_queue",
     "infloop_remove_from_queue",
+    "infloop_list_workers",
     "infloop_list_approvals",
     "infloop_list_processes",
     "infloop_read_process_log",
@@ -384,6 +385,10 @@ async def test_runs_wait_their_turn_and_can_be_taken_out_and_stopped(
         assert (second["position"], third["position"]) == (1, 2)
         queue = await call(client, f"{prefix}list_queue")
         assert [item["runId"] for item in queue["items"]] == [second["runId"], third["runId"]]
+        (server,) = (await call(client, f"{prefix}list_workers"))["workers"]
+        (same,) = (await served.ask("GET", "/api/workers")).json()["workers"]
+        assert {**server, "heartbeatAt": 0} == {**same, "heartbeatAt": 0}
+        assert (server["kind"], server["liveRuns"], server["capacity"]) == ("serve", 1, 1)
         waited = await call(
             client, "infloop_wait_for_run", runId=third["runId"], timeoutSeconds=0.1
         )
@@ -553,7 +558,7 @@ KEY = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 async def test_results_and_changes_are_read_page_by_page(tmp_path: Path) -> None:
     write = "open('made.txt', 'w').write('line\\n' * 3000); open('.envrc', 'w').close()"
-    write += "; open('key', 'w').write(KEY)"
+    write += "; open('key', 'w').write(KEY); open(KEY + '.txt', 'w').close()"
     code = f"KEY = '{KEY[:9]}' + '{KEY[9:]}'\n"
     code += f"def run():\n    {write}\n    return {{'long': 'x' * 30000}}"
     made = {
@@ -599,7 +604,7 @@ async def test_results_and_changes_are_read_page_by_page(tmp_path: Path) -> None
     assert step["text"] == ""
     (protected,) = first["protected"]
     assert protected.startswith(".envrc (")
-    assert first["secrets"] == ["key (github)"]
+    assert first["secrets"] == ["[redacted:github].txt (github)", "key (github)"]
     assert "\n+[redacted:github]\n" in diff
     assert KEY not in diff
 

@@ -38,7 +38,12 @@ BODIES: dict[str, Any] = {
         "ports": [{"port": 1, "profile": "m"}],
     },
 }
-STREAMS = ("/api/events", "/api/runs/{run_id}/events", "/api/dev/events")
+STREAMS = (
+    "/api/events",
+    "/api/runs/{run_id}/events",
+    "/api/dev/events",
+    "/api/dev/{name}/log/events",
+)
 NASTY = ("", "0", "-1", "é", "%00", "..%2f..", "a" * 5_000, "%F0%9F%92%A9", "{}", "' OR 1=1 --")
 
 

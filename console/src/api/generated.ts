@@ -228,6 +228,7 @@ export interface Responses {
   "GET /api/dev": DevLoopList;
   "GET /api/dev/events": null;
   "GET /api/dev/{name}/log": DevLog;
+  "GET /api/dev/{name}/log/events": null;
   "POST /api/dev/{name}/restart": null;
   "GET /api/catalog": CatalogContent;
   "GET /api/session": SessionInfo;

@@ -7,9 +7,15 @@ import { refresh } from "../api/query";
 const AT_MOST_MS = 1_000;
 
 const LISTS: Record<string, GetRoute[]> = {
-  run_started: ["GET /api/runs", "GET /api/triggers/queue"],
+  run_started: ["GET /api/runs", "GET /api/triggers/queue", "GET /api/workers"],
   run_resumed: ["GET /api/runs"],
-  run_finished: ["GET /api/runs", "GET /api/costs", "GET /api/runs/stats", "GET /api/workflows"],
+  run_finished: [
+    "GET /api/runs",
+    "GET /api/costs",
+    "GET /api/runs/stats",
+    "GET /api/workflows",
+    "GET /api/workers",
+  ],
   run_stop_requested: ["GET /api/runs"],
   node_started: ["GET /api/runs"],
   node_finished: ["GET /api/runs"],

@@ -39,6 +39,13 @@ export const ROUTES: PageRoute[] = [
     page: lazy(() => import("../pages/queue/Queue")),
   },
   {
+    path: "/workers",
+    name: "Workers",
+    key: "k",
+    sign: "▤",
+    page: lazy(() => import("../pages/workers/Workers")),
+  },
+  {
     path: "/approvals/:id?",
     name: "Approvals",
     key: "a",

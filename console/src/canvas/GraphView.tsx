@@ -4,7 +4,6 @@ import {
   Background,
   type FitViewOptions,
   MarkerType,
-  MiniMap,
   ReactFlow,
   type ReactFlowProps,
   type ReactFlowState,
@@ -24,6 +23,7 @@ import { EDGE_VIEWS } from "./FlowEdge";
 import css from "./GraphView.module.css";
 import { GraphContext, type GraphFacts } from "./graphContext";
 import { NODE_VIEWS } from "./NodeViews";
+import { Overview } from "./Overview";
 import { NodeValues } from "./perNode";
 
 interface Props extends Omit<ReactFlowProps<FlowNode, FlowEdge>, "onSelect"> {
@@ -32,7 +32,7 @@ interface Props extends Omit<ReactFlowProps<FlowNode, FlowEdge>, "onSelect"> {
   edges: FlowEdge[];
   /** The ids in the order of the Tab key. */
   order: string[];
-  facts: Omit<GraphFacts, "current">;
+  facts: Omit<GraphFacts, "current" | "isFar">;
   /** A node was reached by keys; `extend` keeps the selection. */
   onReach: (id: string, extend: boolean) => void;
   /** Keys on a node that the graph does not use itself. */
@@ -58,8 +58,8 @@ export function GraphView(props: Props) {
   const far = useStore(farness);
   const { states, problems, canEdit, onRound, onFold } = facts;
   const value = useMemo(
-    () => ({ states, problems, canEdit, current, onRound, onFold }),
-    [states, problems, canEdit, current, onRound, onFold],
+    () => ({ states, problems, canEdit, current, isFar: far > 0, onRound, onFold }),
+    [states, problems, canEdit, current, far, onRound, onFold],
   );
   const reach = (event: KeyboardEvent, id: string | undefined, extend = false) => {
     if (!id) return;
@@ -113,51 +113,12 @@ export function GraphView(props: Props) {
   );
 }
 
-/** A small map of the whole graph; not there while all of it can be seen. */
-function Overview() {
-  const isWhole = useStore(seesAll);
-  if (isWhole) return null;
-  return (
-    <MiniMap
-      className={css.minimap}
-      style={{ width: 140, height: 96 }}
-      pannable
-      zoomable
-      ariaLabel="Overview"
-      bgColor="var(--surface)"
-      maskColor="color-mix(in srgb, var(--sunken) 70%, transparent)"
-      nodeColor={miniColor}
-      nodeStrokeColor="var(--edge)"
-      nodeBorderRadius={0}
-    />
-  );
-}
-
 /** How much larger letters must be drawn to be read; 0 if nodes are near enough. */
 function farness({ transform: [, , zoom] }: ReactFlowState): number {
   return zoom < FAR ? Math.ceil(4 / zoom) / 4 : 0;
 }
 
 const FAR = 0.75;
-
-function seesAll({ nodeLookup, transform, width, height }: ReactFlowState): boolean {
-  const [x, y, zoom] = transform;
-  for (const node of nodeLookup.values()) {
-    const at = node.internals.positionAbsolute;
-    const [left, top] = [at.x * zoom + x, at.y * zoom + y];
-    const isSeen =
-      left >= 0 &&
-      top >= 0 &&
-      left + (node.width ?? 0) * zoom <= width &&
-      top + (node.height ?? 0) * zoom <= height;
-    if (!isSeen) return false;
-  }
-  return true;
-}
-
-function miniColor(node: FlowNode): string {
-  return node.selected ? "var(--ink)" : node.data.isFrame ? "transparent" : "var(--line)";
-}
 
 /** Return a function that moves the view to a node, if it is out of sight. */
 export function useReveal(): (id: string) => void {

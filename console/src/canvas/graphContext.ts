@@ -24,6 +24,8 @@ export interface GraphFacts {
   /** The one node that the Tab key reaches. */
   current: PerNode<boolean>;
   canEdit: boolean;
+  /** Nodes are only their names, and nothing can be connected. */
+  isFar: boolean;
   /** Show another round of a loop; without it rounds cannot be chosen. */
   onRound?: (id: string, round: number) => void;
   /** Fold a frame or open it; without it frames cannot be folded. */
@@ -33,4 +35,5 @@ export interface GraphFacts {
 export const GraphContext = createContext<GraphFacts>({
   current: { get: () => undefined, subscribe: () => () => undefined },
   canEdit: false,
+  isFar: false,
 });

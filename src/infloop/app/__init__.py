@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     )
     from infloop.app.sandbox import with_some_isolation
     from infloop.app.server import Server, open_mcp, open_server, open_worker, server_exposure
-    from infloop.app.storage import move_store
     from infloop.app.use_cases import open_application, open_files
     from infloop.lowlevel.own_ports import OwnPorts
 
@@ -45,7 +44,6 @@ __all__ = [
     "Server",
     "ignores_hangup",
     "load_dev_file",
-    "move_store",
     "no_colour",
     "open_application",
     "open_dev",
@@ -74,7 +72,6 @@ _PARTS = {
         *("Server", "open_mcp", "open_server"),
         *("open_worker", "server_exposure"),
     ),
-    "infloop.app.storage": ("move_store",),
     "infloop.app.use_cases": ("open_application", "open_files"),
     "infloop.lowlevel.own_ports": ("OwnPorts",),
 }

@@ -165,6 +165,7 @@ def folders(chosen: Settings) -> Folders:
         triggers=lambda: trigger_lookup(chosen),
         audit=lambda: audit_dir(chosen),
         connections=chosen.connections,
+        data=chosen.data_dir,
         dev=chosen.data_dir / DEV_DIRECTORY,
         home=home_directory(),
         workdir=Path.cwd(),

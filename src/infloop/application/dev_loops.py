@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from infloop.application.models import Model
 from infloop.errors import Conflict, Forbidden, NotFound
 from infloop.model.dev.status import DevStatus
-from infloop.store.dev_loops import ask_restart, read_log, running_loops
+from infloop.store.dev_loops import ask_restart, log_stamp, read_log, running_loops
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -34,6 +34,16 @@ class DevLog(Model, kw_only=True):
     lines: list[str]
 
 
+class DevOutput(Model, kw_only=True):
+    """What a process or hook wrote since the last one; `isWhole`: its last lines from their start.
+
+    It is whole at first, and again when the loop or the file of the output is another one.
+    """
+
+    text: str
+    is_whole: bool
+
+
 class DevLoops:
     """The loops of this data directory."""
 
@@ -56,11 +66,31 @@ class DevLoops:
 
     def logs(self, name: str, lines: int = 200) -> DevLog:
         """Return the last lines of a process or hook; raise NotFound without any."""
-        for folder, _ in self._running():
-            if text := read_log(folder, name):
-                kept = text.splitlines()[-min(lines, MAX_LINES) :]
-                return DevLog(name=name, lines=kept)
+        if text := self._log_text(name):
+            return DevLog(name=name, lines=text.splitlines()[-min(lines, MAX_LINES) :])
         raise NotFound(f"no running development loop has output of {name!r}")
+
+    async def follow_log(self, name: str) -> AsyncGenerator[DevOutput]:
+        """Yield the last lines of a process or hook, and then what it writes."""
+        stamp: tuple[object, ...] = ()
+        known = ""
+        while True:
+            now = await asyncio.to_thread(self._log_stamps, name)
+            if now != stamp:
+                text = await asyncio.to_thread(self._log_text, name)
+                is_whole = not known or not text.startswith(known)
+                if text != known:
+                    shown = _last_lines(text) if is_whole else text[len(known) :]
+                    yield DevOutput(text=shown, is_whole=is_whole)
+                stamp, known = now, text
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _log_stamps(self, name: str) -> tuple[object, ...]:
+        return tuple((folder, log_stamp(folder, name)) for folder, _ in self._running())
+
+    def _log_text(self, name: str) -> str:
+        """Return the output of the first loop that has some."""
+        return next(filter(None, (read_log(folder, name) for folder, _ in self._running())), "")
 
     async def restart(self, name: str, caller: Caller) -> None:
         """Ask the loop of a process to restart it.
@@ -101,3 +131,7 @@ class DevLoops:
 
     def _running(self) -> list[RunningLoop]:
         return running_loops(self._resources.folders.dev)
+
+
+def _last_lines(text: str) -> str:
+    return "".join(text.splitlines(keepends=True)[-MAX_LINES:])

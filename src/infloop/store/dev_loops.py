@@ -80,6 +80,15 @@ def read_log(folder: Path, name: str) -> str:
     return text
 
 
+def log_stamp(folder: Path, name: str) -> tuple[int, int]:
+    """Return something that changes whenever the output of a process or hook does."""
+    try:
+        found = (folder / "logs" / log_name(name)).stat()
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
 def ask_restart(folder: Path, name: str) -> None:
     """Ask a loop to restart one of its processes."""
     data = msgspec.json.encode(RestartRequest(name))

@@ -17,6 +17,7 @@ PAGES = (
     "/r/{run_id}/changes",
     "/compare/{first_run_id}/{second_run_id}",
     "/queue",
+    "/workers",
     "/approvals",
     "/approvals/{approval_id}",
     "/dispatch",

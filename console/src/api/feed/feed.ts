@@ -1,16 +1,23 @@
 /** Streams of the server, read once for all tabs of a browser.
  *
  * A browser opens at most six connections to a server, so tabs do not read streams themselves: one
- * worker does. A topic (`all`, `dev`, or a run's id) is a growing list of messages; each tab asks for what
- * came after the last one it has seen. What no tab has asked for yet is merged: output of one step
+ * worker does. A topic (`all`, `dev`, the log of a process, or a run's id) is a growing list
+ * of messages; each tab asks for what came after the last one it has seen. What no tab has asked for yet is merged: output of one step
  * that follows its own output is one message. A tab that is hidden asks nothing and costs nothing.
  */
-import { isOfRun, isOutput, type Message } from "./messages";
+import { isOfRun, isOutput, type Message, sizeOf } from "./messages";
 import { frameReader } from "./parse";
 
 export const ALL = "all";
 /** The development loops beside the server. */
 export const DEV = "dev";
+
+const PART = "\n";
+
+/** The topic of what a process of a development loop writes. */
+export function devLog(process: string): string {
+  return `${DEV}${PART}${process}`;
+}
 
 const ADDRESSES: Record<string, string> = {
   [ALL]: "/api/events?output=false",
@@ -167,12 +174,13 @@ class Topic {
   }
 
   private url(): string {
+    const [first, process] = this.name.split(PART);
+    if (process !== undefined) return `/api/${first}/${encodeURIComponent(process)}/log/events`;
     return ADDRESSES[this.name] ?? `/api/runs/${encodeURIComponent(this.name)}/events`;
   }
 
   private add(message: Message): void {
-    const size = isOutput(message) ? message.line.length : 200;
-    this.characters += size;
+    this.characters += sizeOf(message);
     const latest = this.messages.at(-1);
     const unseen = this.dropped + this.messages.length > this.taken;
     if (unseen && latest && isOutput(message) && isOutput(latest) && continues(latest, message)) {
@@ -194,10 +202,7 @@ class Topic {
     if (lastDropped && isOfRun(lastDropped)) this.first = lastDropped.seq;
     this.messages = this.messages.slice(half);
     this.dropped += half;
-    this.characters = this.messages.reduce(
-      (sum, each) => sum + (isOutput(each) ? each.line.length : 200),
-      0,
-    );
+    this.characters = this.messages.reduce((sum, each) => sum + sizeOf(each), 0);
   }
 
   private setOnline(online: boolean): void {

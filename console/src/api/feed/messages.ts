@@ -26,7 +26,20 @@ export interface Change {
 /** The development loops as they are now. */
 export type DevLoops = DevLoopList & { type: "dev_loops" };
 
-export type Message = RunMessage | Snapshot | Change | DevLoops;
+/** What a process of a development loop wrote; `isWhole`: it begins anew. */
+export interface DevOutput {
+  type: "dev_log";
+  text: string;
+  isWhole: boolean;
+}
+
+export type Message = RunMessage | Snapshot | Change | DevLoops | DevOutput;
+
+/** About how much memory a message takes, in characters. */
+export function sizeOf(message: Message): number {
+  if (isOutput(message)) return message.line.length;
+  return message.type === "dev_log" ? message.text.length : 200;
+}
 
 export function isOutput(message: Message): message is StdoutChunk {
   return message.type === "stdout_chunk";

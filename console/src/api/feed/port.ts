@@ -5,7 +5,7 @@ import type { Link } from "./feed";
 import type { Message } from "./messages";
 import type { FromWorker, ToWorker } from "./protocol";
 
-export { ALL, DEV } from "./feed";
+export { ALL, DEV, devLog } from "./feed";
 
 /** Whether the server can be reached. */
 export const useLink = create<Link>(() => ({ online: true, since: 0, login: false }));

@@ -1,19 +1,15 @@
-import { useEffect, useRef } from "react";
-import { useApi } from "../../api/query";
+import { useEffect, useRef, useState } from "react";
+import type { DevOutput } from "../../api/feed/messages";
+import { devLog, subscribe } from "../../api/feed/port";
 import { safeText } from "../../ui/safeText";
 import css from "./Dev.module.css";
 
-const LINES = 1_000;
+const KEPT_CHARACTERS = 400_000;
 
 /** The last lines of a process; it stays at its end unless somebody has scrolled up. */
 export function ProcessLog({ name }: { name: string }) {
   const end = useRef<HTMLDivElement>(null);
-  const read = useApi(
-    "GET /api/dev/{name}/log",
-    { path: { name }, query: { lines: LINES } },
-    { refetchInterval: 2_000 },
-  );
-  const text = read.data?.lines.join("\n") ?? "";
+  const text = useOutput(name);
   useEffect(() => {
     const pane = end.current?.parentElement?.closest("section");
     if (!text || !pane) return;
@@ -22,9 +18,27 @@ export function ProcessLog({ name }: { name: string }) {
   }, [text]);
   return (
     <div>
-      {read.error && !read.data && <p className="quiet">{name} has not written anything.</p>}
-      <pre className={css.text}>{safeText(text)}</pre>
+      {text === "" && <p className="quiet">{name} has not written anything.</p>}
+      <pre className={css.text}>{safeText(text ?? "")}</pre>
       <div ref={end} />
     </div>
   );
+}
+
+/** What a process wrote, as the server streams it; null until the server was heard. */
+function useOutput(name: string): string | null {
+  const [text, setText] = useState<string | null>(null);
+  useEffect(
+    () =>
+      subscribe(devLog(name), 0, (messages, { restarted }) => {
+        const parts = messages.filter((each): each is DevOutput => each.type === "dev_log");
+        setText((before) => {
+          let now = restarted ? "" : (before ?? "");
+          for (const part of parts) now = part.isWhole ? part.text : now + part.text;
+          return now.slice(-KEPT_CHARACTERS);
+        });
+      }),
+    [name],
+  );
+  return text;
 }

@@ -1,7 +1,7 @@
 import { useEffect } from "react";
 import type { DevLoops } from "../../api/feed/messages";
 import { DEV, subscribe } from "../../api/feed/port";
-import { queryClient, refresh, useApi } from "../../api/query";
+import { queryClient, useApi } from "../../api/query";
 
 /** The development loops, as the server streams them. */
 export function useDevLoops() {
@@ -11,7 +11,6 @@ export function useDevLoops() {
         const newest = messages.findLast((each): each is DevLoops => each.type === "dev_loops");
         if (!newest) return;
         queryClient.setQueryData(["GET /api/dev", {}, {}], { loops: newest.loops });
-        refresh("GET /api/dev/{name}/log");
       }),
     [],
   );

@@ -262,7 +262,7 @@ class Dispatcher:
                 if loop.time() - last_retry >= RETRY_HELD_SECONDS:
                     await self.queue.retry_held(only=self._own)
                     last_retry = loop.time()
-                while await self._has_budget() and await self._fill():
+                while self._free_capacity() and await self._has_budget() and await self._fill():
                     pass
             await self._wait_for_more()
 
@@ -272,6 +272,11 @@ class Dispatcher:
         What another process added is seen at once. A process that always comes too late for it
         looks every `LOOK_SECONDS`.
         """
+        if not self._free_capacity():  # a run that ends wakes it
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._wake.wait()
+            return
         loop, changes = asyncio.get_running_loop(), self._service.store.changes
         deadline = loop.time() + POLL_SECONDS
         woken = asyncio.create_task(self._wake.wait())

@@ -85,9 +85,11 @@ async def _settle_interrupted(shared: SharedResources) -> tuple[list[str], list[
             resumable.append(row.id)
             continue
         try:
-            ownership = await run_log.take_over(row.id, shared.instance.id, expect_dead=row.owner)
+            ownership = await run_log.take_over(
+                row.id, shared.instance.id, expect_dead=row.owner, expect_status="running"
+            )
         except Fenced:
-            continue  # another process took it over first
+            continue  # another process took it over first, or its own settled it after all
         event = RunFinished(
             "failed",
             "interrupted: the process that ran it ended without finishing it; "

@@ -90,7 +90,11 @@ class RunResumer:
         if row.status == "running":
             await self._shared.audit.record("run.recovered", row, outcome=outcome)
         return await self._run_log.take_over(
-            row.id, self._shared.instance.id, expect_dead=None if force else row.owner, force=force
+            row.id,
+            self._shared.instance.id,
+            expect_dead=None if force else row.owner,
+            expect_status=None if force else row.status,
+            force=force,
         )
 
     async def go_on(

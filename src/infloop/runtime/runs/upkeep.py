@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from infloop.runtime.runs.shared import SharedResources
 
 POLL_SECONDS = 0.2
-HEARTBEAT_SECONDS = 5.0
 LOOK_SECONDS = 5.0
 """How often to look for stop requests although none was announced."""
 
@@ -32,7 +31,7 @@ class Upkeep:
     def __init__(self, shared: SharedResources, live: LiveRuns) -> None:
         self._shared = shared
         self._live = live
-        self._last_heartbeat = -HEARTBEAT_SECONDS
+        self._last_heartbeat = -shared.instance.heartbeat_seconds
         self._seen_version: int | None = None
         self._last_look = -LOOK_SECONDS
         self._trouble = ""
@@ -58,7 +57,7 @@ class Upkeep:
 
     async def _heartbeat(self) -> None:
         now = asyncio.get_running_loop().time()
-        if now - self._last_heartbeat < HEARTBEAT_SECONDS:
+        if now - self._last_heartbeat < self._shared.instance.heartbeat_seconds:
             return
         try:
             await self._shared.instance.heartbeat()

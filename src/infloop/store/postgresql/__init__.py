@@ -10,6 +10,7 @@ The interfaces
     rate_limits        what happened in the last minute
     approvals          questions that wait for a person
     liveness           processes that own runs, stop requests
+    outages            times in which nobody could reach the database
     results            what runs in fetched repositories changed
     changes            change notification
 

@@ -312,6 +312,13 @@ CREATE TABLE rate (
 CREATE INDEX rate_by_last ON rate (last);
 """
 
+# After how long a silent process is dead, as it chose itself; and when it last got its whole time
+# again, because nobody could reach the database.
+_OUTAGES = """
+ALTER TABLE instance ADD COLUMN timeout interval NOT NULL DEFAULT interval '30 seconds';
+ALTER TABLE instance ADD COLUMN excused_at timestamptz NOT NULL DEFAULT '-infinity';
+"""
+
 MIGRATIONS = (
     _JOURNAL,
     _SEARCH,
@@ -323,6 +330,7 @@ MIGRATIONS = (
     _CLUSTER,
     _RESULTS,
     _LIMITS,
+    _OUTAGES,
 )
 
 

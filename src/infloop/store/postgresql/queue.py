@@ -42,9 +42,10 @@ from infloop.store.postgresql.definitions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from infloop.model.events import Recorded
+    from infloop.model.values import JsonObject
     from infloop.store.interfaces.run_log import NewRun
     from infloop.store.postgresql.connections import Connection
     from infloop.store.postgresql.readers import Readers
@@ -153,13 +154,21 @@ class PostgresqlQueue(RunQueue):
     ) -> bool:
         return await self._readers.run(_has_takeable, _choice(labels, only))
 
-    async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
+    async def start(
+        self,
+        entry_id: str,
+        run: NewRun,
+        first: Recorded,
+        rest: Sequence[Recorded] = (),
+        *,
+        scope: JsonObject | None = None,
+    ) -> int:
         async def work(connection: Connection) -> int:
             promised = await _finish(connection, entry_id, run.owner)
             if promised != run.id:
                 raise StoreError(f"the run of {entry_id!r} is {promised!r} and not {run.id!r}")
             cap = self._writer.output_cap
-            return await creation.create_run(connection, run, (first,), None, cap)
+            return await creation.create_run(connection, run, (first, *rest), scope, cap)
 
         epoch = await self._writer.submit(work)
         self._writer.announce(run_id=run.id)

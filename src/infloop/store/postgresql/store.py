@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 
 import psycopg
 
+from infloop.store.interfaces.liveness import LOST_AFTER_MS
 from infloop.store.interfaces.run_log import OUTPUT_CAP
 from infloop.store.interfaces.store import Store
 from infloop.store.postgresql.address import Address
@@ -25,8 +26,13 @@ from infloop.store.postgresql.run_log import PostgresqlRunLog
 from infloop.store.postgresql.writer import Writer
 
 
-async def open_postgresql_store(address: str, *, output_cap: int = OUTPUT_CAP) -> Store:
-    """Open the database, creating its schema if it is missing."""
+async def open_postgresql_store(
+    address: str, *, output_cap: int = OUTPUT_CAP, lost_after_ms: int = LOST_AFTER_MS
+) -> Store:
+    """Open the database, creating its schema if it is missing.
+
+    Others take this process for dead when they did not hear of it for `lost_after_ms`.
+    """
     database = Database(Address(address))
     async with AsyncExitStack() as stack:
         connection = await database.connect()
@@ -42,7 +48,7 @@ async def open_postgresql_store(address: str, *, output_cap: int = OUTPUT_CAP) -
     changes = PostgresqlChanges(database, listener)
     writer = Writer(database, connection, changes, output_cap)
     readers = Readers(database)
-    liveness = PostgresqlLiveness(database, writer, readers)
+    liveness = PostgresqlLiveness(database, writer, readers, lost_after_ms)
 
     async def close() -> None:
         await writer.close()

@@ -366,6 +366,12 @@ CREATE TABLE result_part (
 ) STRICT;
 """
 
+# Whether an entry is held is in the index: `put` and `take` read no entries that wait.
+_QUEUE_ORDER = """
+DROP INDEX queued_in_order;
+CREATE INDEX queued_in_order ON queued (state, held, priority DESC, key);
+"""
+
 MIGRATIONS = (
     _JOURNAL,
     _SEARCH,
@@ -382,6 +388,7 @@ MIGRATIONS = (
     _NEWEST_FIRST,
     _CLUSTER,
     _RESULTS,
+    _QUEUE_ORDER,
     _RATES,
 )
 

@@ -48,6 +48,19 @@ async def read_dev_log(
     return await asyncio.to_thread(app.dev_loops.logs, name, lines)
 
 
+@ROUTER.get("/api/dev/{name}/log/events", response_class=Response, responses=STREAM)
+async def dev_log_events(name: Name, web: Dependencies) -> Response:
+    """Stream the output of a process or hook: its last lines, and then what it writes."""
+    return EventStream(_output(name, web), web.streams)
+
+
+async def _output(name: str, web: WebDependencies) -> AsyncGenerator[bytes]:
+    number = 0
+    async for output in web.application.dev_loops.follow_log(name):
+        number += 1
+        yield frame({"type": "dev_log", **to_json(output)}, str(number))
+
+
 @ROUTER.post("/api/dev/{name}/restart", status_code=204, responses=documented(404, 409))
 async def restart_process(name: Name, app: App, who: Who) -> None:
     """Restart a process; a server without a token does not."""
