@@ -7,8 +7,8 @@ settled. CPU is that of the workers and of PostgreSQL together.
 
 - Waiting runs: each waits `WAIT_MS` in an agent that is played inside the worker, so it costs
   little CPU, and each worker has `CAPACITY` of them at a time: one worker can do 4 a second. The
-  wait is so long that eight workers leave the cores of a small machine mostly idle; what is measured
-  is whether workers hinder each other, not how much CPU there is.
+  wait is so long that eight workers leave the cores of a small machine mostly idle. What is
+  measured is whether workers hinder each other, not how much CPU there is.
 - Instant runs: a start, a branch and an end. Here the cores are busy.
 - Start: a run every 50 ms, for two workers that have nothing else to do. The delay is from its
   place in the queue to its first event, in milliseconds of the machine's clock.
@@ -116,7 +116,9 @@ def cpu_of_all(pids: Sequence[int], address: str) -> float:
 
 
 def _children(process: int) -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    return [
+        int(pid) for pid in Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    ]
 
 
 # -- infloop ---------------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ async def _fill(address: str, prepared: PreparedDefinition, count: int) -> None:
     async with await open_postgresql_store(address) as store:
         await asyncio.gather(*(_put(store.queue, prepared) for _ in range(count)))
     with psycopg.connect(address, autocommit=True) as sql:
-        sql.execute("UPDATE infloop.queued SET held = true, reason = 'bench'")
+        sql.execute("UPDATE infloop.queued SET held = true")
 
 
 async def _put(queue: RunQueue, prepared: PreparedDefinition) -> str:
@@ -163,7 +165,7 @@ async def _put(queue: RunQueue, prepared: PreparedDefinition) -> str:
 
 async def _release(address: str, workflow_id: str) -> None:
     async with await open_postgresql_store(address) as store:
-        await store.queue.release_held(workflow_id, "bench")
+        await store.queue.release_held(workflow_id, "")
 
 
 def _settled(sql: psycopg.Connection[tuple[int]], began: float) -> None:
@@ -240,7 +242,9 @@ def measure_dbos(number: int, workflow: str, count: int) -> Sample:
 
     with server() as address, ExitStack() as stack:
         argv = [sys.executable, __file__, address]
-        started = [stack.enter_context(_child(argv, Path.cwd(), {**os.environ})) for _ in "x" * number]
+        started = [
+            stack.enter_context(_child(argv, Path.cwd(), {**os.environ})) for _ in "x" * number
+        ]
         for process in started:
             assert process.stdout
             if not process.stdout.readline():

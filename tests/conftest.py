@@ -30,7 +30,7 @@ settings.register_profile(
     settings(),
     deadline=None,
     suppress_health_check=(HealthCheck.too_slow,),
-    max_examples=thorough.amount(30, thorough=100),
+    max_examples=thorough.amount(20, thorough=100),
     derandomize=parts.required(),
 )
 settings.load_profile("patient")

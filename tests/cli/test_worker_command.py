@@ -267,11 +267,16 @@ def test_cancelling_answering_and_following_reach_a_run_on_a_worker(
     )
     with process(tmp_path, "--no-runs", **shared) as served, worker(tmp_path, "one", **shared):
         client = served.client
-        long, asking = ask(client, "long"), ask(client, "asks")
-        with Events(client, f"/api/runs/{long}/events") as stream:
-            eventually(lambda: pids(tmp_path, "long"))
-            infloop(tmp_path, "cancel", long[:8], code=0, **shared)
-            assert stream.until("run_finished")[-1]["status"] == "cancelled"
+        with Events(client, "/api/events") as everything:
+            assert next(iter(everything))["type"] == "state_snapshot"
+            long, asking = ask(client, "long"), ask(client, "asks")
+            with Events(client, f"/api/runs/{long}/events") as stream:
+                eventually(lambda: pids(tmp_path, "long"))
+                infloop(tmp_path, "cancel", long[:8], code=0, **shared)
+                told = stream.until("run_finished")
+                assert told[-1]["status"] == "cancelled"
+            of_all = everything.until("run_finished")
+            assert [each for each in of_all if each["runId"] == long and "seq" in each] == told
         eventually(lambda: client.get("/api/approvals").json()["approvals"])
         (question,) = client.get("/api/approvals").json()["approvals"]
         infloop(tmp_path, "approve", question["id"][:8], code=0, **shared)

@@ -372,6 +372,9 @@ def test_the_overview_leads_to_what_is_out_of_sight(server: Client, browser: Bro
         page = opened(tabs, server, wide)
         overview = page.get_by_role("img", name="Overview")
         expect(overview).to_have_count(0)
+        # From far away nodes have no handles, and their edges are drawn all the same.
+        expect(page.locator("[data-far]")).to_be_visible()
+        expect(page.locator(".react-flow__edge-path")).to_have_count(len(wide["edges"]))
         for _ in range(8):
             page.get_by_role("button", name="Zoom in").click()
         expect(step(page, "end")).to_have_count(0)

@@ -28,6 +28,7 @@ from support import parts
 from support.eventually import eventually
 
 _SERVER = "TEST_POSTGRESQL"  # how children of a test find the server
+_PLACE = "/var/tmp"  # which `make test` keeps in memory
 _PREFIX = "infloop-pg-"
 _TEMPLATE = "template_infloop"
 _CREATION_LOCK = 7
@@ -62,7 +63,7 @@ class Server:
         self._programs = {name: program(name) for name in ("postgres", "initdb")}
         _remove_left_behind()
         name = f"{_PREFIX}{os.getpid()}-"
-        self.directory = Path(tempfile.mkdtemp(prefix=name, dir="/tmp"))
+        self.directory = Path(tempfile.mkdtemp(prefix=name, dir=_PLACE))
         self._as_user: list[str] = []
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             user = pwd.getpwnam(_unprivileged_user())
@@ -162,7 +163,7 @@ class Server:
 
 def _remove_left_behind() -> None:
     """Delete the directories of test processes that were killed; their servers ended with them."""
-    for directory in Path("/tmp").glob(f"{_PREFIX}*-*"):
+    for directory in Path(_PLACE).glob(f"{_PREFIX}*-*"):
         owner = directory.name.removeprefix(_PREFIX).partition("-")[0]
         if not Path("/proc", owner).exists():
             shutil.rmtree(directory, ignore_errors=True)
@@ -186,7 +187,9 @@ def database_for(folder: Path) -> str:
         connection.execute("SELECT pg_advisory_lock(%s)", (_CREATION_LOCK,))
         exists = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,))
         if exists.fetchone() is None:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}".encode())
+            # From version 15 on it copies page by page unless told otherwise: a third of a second.
+            how = " STRATEGY FILE_COPY" if connection.info.server_version >= 150_000 else ""
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}{how}".encode())
     return _address(server, name)
 
 

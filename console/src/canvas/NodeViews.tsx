@@ -1,6 +1,6 @@
 /** Nodes as they are drawn: a card, a frame around other nodes, a note. */
-import { Handle, Position } from "@xyflow/react";
-import { memo, useContext } from "react";
+import { Handle, type HandleProps, Position } from "@xyflow/react";
+import { type ComponentProps, memo, useContext } from "react";
 import { type FlowData, TARGET_HANDLE } from "../model/flow";
 import { ERROR_HANDLE } from "../model/kinds";
 import { handleTop } from "../model/sizes";
@@ -61,34 +61,35 @@ function useNode({ id, data, selected }: Props) {
 
 function Handles({ data, height = 0, width = 0 }: Props) {
   const { canEdit, isFar } = useContext(GraphContext);
-  const top = (at: number) => handleTop({ width, height }, at, data.handles.length, data.isFrame);
-  if (isFar) return null;
+  const top = (at: number, of: number) => handleTop({ width, height }, at, of, data.isFrame);
+  // From far away nothing is connected: edges only need to know where they begin and end.
+  const One = isFar ? Anchor : Handle;
   return (
     <>
       {!data.kind.isStart && (
-        <Handle
+        <One
           type="target"
           id={TARGET_HANDLE}
           position={Position.Left}
           className={css.handle}
-          style={{ top: data.isFrame ? handleTop({ width, height }, 0, 1, true) : "50%" }}
+          style={{ top: top(0, 1) }}
           isConnectable={canEdit}
         />
       )}
       {data.handles.map((handle, at) => (
-        <Handle
+        <One
           key={handle}
           type="source"
           id={handle}
           position={Position.Right}
           className={css.handle}
-          style={{ top: top(at) }}
+          style={{ top: top(at, data.handles.length) }}
           isConnectable={canEdit}
           title={handle}
         />
       ))}
       {data.hasError && (
-        <Handle
+        <One
           type="source"
           id={ERROR_HANDLE}
           position={Position.Bottom}
@@ -98,6 +99,18 @@ function Handles({ data, height = 0, width = 0 }: Props) {
         />
       )}
     </>
+  );
+}
+
+/** A handle that does nothing, as the graph finds it in the document. */
+function Anchor({ type, id, position, className, style }: HandleProps & ComponentProps<"div">) {
+  return (
+    <div
+      className={`react-flow__handle react-flow__handle-${position} ${type} ${className}`}
+      style={style}
+      data-handleid={id}
+      data-handlepos={position}
+    />
   );
 }
 

@@ -24,7 +24,7 @@ export interface GraphFacts {
   /** The one node that the Tab key reaches. */
   current: PerNode<boolean>;
   canEdit: boolean;
-  /** Nodes are only their names: nothing can be connected, and edges need no handles. */
+  /** Nodes are only their names, and nothing can be connected. */
   isFar: boolean;
   /** Show another round of a loop; without it rounds cannot be chosen. */
   onRound?: (id: string, round: number) => void;

@@ -52,9 +52,11 @@ export function useDrag(editor: Editor, nodes: FlowNode[]) {
   return drag;
 }
 
-/** Above all others. */
+/** Above all others. `measured` says that it kept its size; else its handles are measured again. */
 function moved(node: FlowNode, position: Point | undefined): FlowNode {
-  return position ? { ...node, position, zIndex: 1_000 } : node;
+  if (!position) return node;
+  const { width, height } = node;
+  return { ...node, position, zIndex: 1_000, measured: { width, height } };
 }
 
 /** Leave dragged nodes where they were let go: in the frame below them, or out of all frames. */

@@ -1,7 +1,6 @@
 /** A workflow as the nodes and edges that are drawn. */
-import type { NodeHandle } from "@xyflow/react";
 import { ERROR_HANDLE, isContainer, type Kind, type Kinds, summaryOf } from "./kinds";
-import { HANDLE, handleTop, sideHandles, sizeOf } from "./sizes";
+import { handleTop, sideHandles, sizeOf } from "./sizes";
 import {
   edgeKeys,
   handleOf,
@@ -35,9 +34,7 @@ export interface FlowNode {
   data: FlowData;
   selected?: boolean;
   zIndex?: number;
-  /** The size again, and where the handles are: so nothing has to be measured in the browser. */
-  measured: Size;
-  handles: NodeHandle[];
+  measured?: Size;
 }
 
 export interface FlowEdge {
@@ -78,47 +75,24 @@ function flowNode(node: WorkflowNode, kinds: Kinds, parentId?: string): FlowNode
   if (known && known.kinds === kinds && known.parentId === parentId) return known.made;
   const kind = kinds.of(node.type);
   const isFrame = isContainer(node, kinds);
-  const data: FlowData = {
-    name: node.label || node.id,
-    kind,
-    summary: summaryOf(node, kinds),
-    handles: sideHandles(node, kinds),
-    hasError: kind.handles.includes(ERROR_HANDLE),
-    isFrame,
-    isEmpty: !node.children?.length,
-  };
   const made: FlowNode = {
     id: node.id,
     type: isFrame ? "frame" : kind.runs ? "card" : "note",
     position: node.position ?? { x: 0, y: 0 },
+    ...sizeOf(node, kinds),
     ...(parentId ? { parentId } : {}),
-    ...sized(sizeOf(node, kinds), data),
-    data,
+    data: {
+      name: node.label || node.id,
+      kind,
+      summary: summaryOf(node, kinds),
+      handles: sideHandles(node, kinds),
+      hasError: kind.handles.includes(ERROR_HANDLE),
+      isFrame,
+      isEmpty: !node.children?.length,
+    },
   };
   drawn.set(node, { kinds, parentId, made });
   return made;
-}
-
-type Sized = Pick<FlowNode, "width" | "height" | "measured" | "handles">;
-
-/** Return what a size decides: how large a node is and where its handles are. */
-export function sized({ width, height }: Size, data: FlowData): Sized {
-  const handle = (id: string, type: string, position: string, x: number, y: number) => {
-    const corner = { x: x - HANDLE / 2, y: y - HANDLE / 2 };
-    return { id, type, position, ...corner, width: HANDLE, height: HANDLE } as NodeHandle;
-  };
-  const { handles, isFrame } = data;
-  const top = (at: number, count: number) => handleTop({ width, height }, at, count, isFrame);
-  return {
-    width,
-    height,
-    measured: { width, height },
-    handles: [
-      handle(TARGET_HANDLE, "target", "left", 0, top(0, 1)),
-      ...handles.map((id, at) => handle(id, "source", "right", width, top(at, handles.length))),
-      ...(data.hasError ? [handle(ERROR_HANDLE, "source", "bottom", width / 2, height)] : []),
-    ],
-  };
 }
 
 /** Return the drawn edges; an edge to a node that does not exist cannot be drawn. */

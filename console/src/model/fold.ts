@@ -1,6 +1,6 @@
 /** Frames that are folded: only their heading is drawn. */
 import { FRAME_HEADER } from "./commands/grouping";
-import { type FlowEdge, type FlowNode, sized } from "./flow";
+import type { FlowEdge, FlowNode } from "./flow";
 
 /** Return what is drawn while some frames are folded; nodes inside and their edges are not. */
 export function folded(
@@ -16,9 +16,8 @@ export function folded(
     if (isInside) hidden.add(node.id);
     if (isInside) return [];
     if (!frames.has(node.id) || !node.data.isFrame) return [node];
-    const data = { ...node.data, isEmpty: false, isFolded: true };
-    const size = sized({ width: node.width, height: FRAME_HEADER + 2 }, data);
-    return [{ ...node, ...size, data }];
+    const height = FRAME_HEADER + 2;
+    return [{ ...node, height, data: { ...node.data, isEmpty: false, isFolded: true } }];
   });
   const isShown = (edge: FlowEdge) => !hidden.has(edge.source) && !hidden.has(edge.target);
   return { nodes: shown, edges: edges.filter(isShown) };

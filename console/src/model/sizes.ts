@@ -8,8 +8,6 @@ export const CARD_WIDTH = 168;
 const CARD_HEIGHT = 48;
 const CARD_TOP = 22;
 export const HANDLE_ROW = 16;
-/** The side of the square that an edge begins or ends at. */
-export const HANDLE = 9;
 const NOTE: Size = { width: 200, height: 72 };
 const EMPTY_FRAME: Size = { width: 248, height: 124 };
 
@@ -33,8 +31,7 @@ export function sizeOf(node: WorkflowNode, kinds: Kinds): Size {
   return { width: CARD_WIDTH, height: Math.max(CARD_HEIGHT, height) };
 }
 
-/** A frame is as large as its file says, and at least as large as its content; in whole pixels,
- * as the browser counts them. */
+/** A frame is as large as its file says, and at least as large as its content. */
 function frameSize(node: WorkflowNode, kinds: Kinds): Size {
   let { width, height } = EMPTY_FRAME;
   for (const child of node.children ?? []) {
@@ -43,7 +40,7 @@ function frameSize(node: WorkflowNode, kinds: Kinds): Size {
     height = Math.max(height, (child.position?.y ?? 0) + size.height + FRAME_PADDING);
   }
   return {
-    width: Math.ceil(Math.max(width, node.size?.width ?? 0)),
-    height: Math.ceil(Math.max(height, node.size?.height ?? 0)),
+    width: Math.max(width, node.size?.width ?? 0),
+    height: Math.max(height, node.size?.height ?? 0),
   };
 }

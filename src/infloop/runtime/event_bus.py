@@ -1,4 +1,6 @@
-"""What happens in all runs of this process and in the queue, for any number of listeners.
+"""What happens in all runs and in the queue, for any number of listeners.
+
+Subscribers get what happens in this process. Listeners also get what the relay brings from others.
 
 A ring buffer holds the newest items. A listener is a position in it.
 
@@ -68,6 +70,10 @@ class EventBus:
             return
         for subscriber in self._subscribers:
             subscriber(message)
+        self._ring.append(BusItem(self.last + 1, message))
+
+    def relay(self, message: BusMessage) -> None:
+        """Tell the listeners what happened in another process."""
         self._ring.append(BusItem(self.last + 1, message))
 
     async def listen(self, after: int) -> AsyncGenerator[list[BusItem]]:

@@ -46,7 +46,7 @@ from support.stores import (
     start_child,
     started,
 )
-from support.thorough import amount
+from support.thorough import amount, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -313,7 +313,7 @@ def recorded(history: Iterable[Iterable[tuple[Event | Output, int, int, str]]]) 
 
 
 @settings(
-    max_examples=amount(15, thorough=60),
+    max_examples=amount(8, thorough=60),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
@@ -350,7 +350,7 @@ def test_any_mixture_of_events_and_deltas_is_restored_exactly(
             assert await store.run_log.events("r1", include_output=False) == without
             assert (await store.run_log.load("r1")).events == without
 
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         asyncio.run(check(Path(directory)))
 
 
@@ -629,7 +629,8 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("acknowledgements", [1, 2, 9, 60])
+@pytest.mark.thorough
+@pytest.mark.parametrize("acknowledgements", some([1, 2, 9, 60], one_in=2, first=1))
 async def test_everything_acknowledged_survives_kill_9(
     implementation: str, open_store: OpenStore, tmp_path: Path, acknowledgements: int
 ) -> None:
@@ -682,7 +683,8 @@ async def test_processes_that_create_one_store_at_once_share_it(
         assert await store.run_log.count(status="succeeded") == 60
 
 
-@pytest.mark.parametrize("attempt", range(4))
+@pytest.mark.thorough
+@pytest.mark.parametrize("attempt", range(amount(1, thorough=4)))
 async def test_a_new_store_may_be_opened_by_many_at_once(
     open_store: OpenStore, tmp_path: Path, attempt: int
 ) -> None:

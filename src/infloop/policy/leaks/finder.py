@@ -118,16 +118,22 @@ class LeakFinder:
         A name that a secret is assigned to may be before `start`. `values` is the last value that
         each rule has read before the text.
         """
-        known, known_undecided = self._find_known(data, start, end)
+        places = self._any_place.find(data, start, end)
+        keyword = self._any_keyword and self._any_keyword.search(data)
+        if not places and not keyword:  # so it is with most chunks of a stream
+            return Found([], end, [])
+        known, known_undecided = self._find_known(data, start, end, places)
         tokens, undecided, reads = self._find_tokens(data, start, end, values)
         leaks = sorted(known + tokens, key=_start)
         return Found(leaks, min(undecided, known_undecided), reads)
 
-    def _find_known(self, data: bytes, start: int, end: int) -> tuple[list[Leak], int]:
+    def _find_known(
+        self, data: bytes, start: int, end: int, places: Iterable[tuple[int, bytes]]
+    ) -> tuple[list[Leak], int]:
         leaks: list[Leak] = []
         undecided = end
         is_shortened: bool | None = None  # a long search, which most texts do not need
-        for here, literal in self._any_place.find(data, start, end):
+        for here, literal in places:
             if is_shortened is None:
                 is_shortened = _ELLIPSIS in data
             for form, offset in self._places[literal]:

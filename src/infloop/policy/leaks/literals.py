@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
 # What is found in a block is a list. A child can print nothing but literals, so it is a short one.
 _BLOCK = 16 << 10
@@ -26,12 +27,18 @@ class Literals:
         kind = Implementation.DFA if small else Implementation.ContiguousNFA
         self._automaton = BytesAhoCorasick(literals, implementation=kind) if literals else None
 
-    def find(self, data: bytes, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Yield each place from `start` to `end` where a literal starts, and the literal."""
+    def find(self, data: bytes, start: int, end: int) -> Iterable[tuple[int, bytes]]:
+        """Return each place from `start` to `end` where a literal starts, and the literal."""
+        if end - start <= _BLOCK:
+            return self._find_in_block(data, start, end)
+        blocks = range(start, end, _BLOCK)
+        return chain.from_iterable(
+            self._find_in_block(data, at, min(at + _BLOCK, end)) for at in blocks
+        )
+
+    def _find_in_block(self, data: bytes, start: int, end: int) -> Sequence[tuple[int, bytes]]:
         if self._automaton is None:
-            return
-        view = memoryview(data)
-        for at in range(start, end, _BLOCK):
-            block = view[at : min(at + _BLOCK, end) + self._overlap]
-            for index, here, _ in self._automaton.find_matches_as_indexes(block, overlapping=True):
-                yield at + here, self._literals[index]
+            return ()
+        block = data[start : end + self._overlap]
+        found = self._automaton.find_matches_as_indexes(block, overlapping=True)
+        return [(start + at, self._literals[index]) for index, at, _ in found] if found else ()

@@ -155,9 +155,9 @@ class RunLog(ABC):
         *,
         scope: JsonObject | None = None,
     ) -> int:
-        """Store a run with its definition and first event in one transaction; return its epoch.
+        """Store a run with its definition and first events in one transaction; return its epoch.
 
-        `rest` and `scope` are for a run that has already finished.
+        `scope` is for a run that has already finished.
         """
 
     @abstractmethod

@@ -38,6 +38,7 @@ from msgspec.structs import replace
 
 from infloop.errors import Fenced, NotFound, StoreError
 from infloop.model.values import compact_json
+from infloop.store.interfaces.changes import STOPS
 from infloop.store.interfaces.liveness import (
     HEARTBEATS_IN_TIMEOUT,
     Instance,
@@ -306,6 +307,7 @@ class PostgresqlLiveness(Liveness):
     async def request_stop(self, run_id: str, reason: str, time: int) -> None:
         work = partial(_request_stop, run_id=run_id, reason=reason, time=time)
         await self._writer.submit(work)
+        self._writer.announce(STOPS)
 
     async def stop_requests(self, instance_id: str) -> list[StopRequest]:
         return await self._readers.run(_read_stop_requests, instance_id)

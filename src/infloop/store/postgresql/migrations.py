@@ -300,14 +300,13 @@ CREATE TABLE result_part (
 ALTER TABLE result_part ALTER body SET STORAGE EXTERNAL;
 """
 
-# Whether anything waits whose workflow is limited. Who counts what happens in a minute: one row for
-# each name, with the milliseconds at which something happened, oldest first.
+# Finds whether an entry waits whose workflow is limited. `times` is what `encoding/rates` makes.
 _LIMITS = """
 CREATE INDEX queued_limited ON queued (workflow) WHERE state = 'waiting' AND max_concurrent > 0;
 
 CREATE TABLE rate (
     name text COLLATE "C" PRIMARY KEY,
-    times bigint[] NOT NULL,
+    times text NOT NULL,
     last bigint NOT NULL
 ) WITH (fillfactor = 50);
 CREATE INDEX rate_by_last ON rate (last);

@@ -24,6 +24,7 @@ from infloop.model.values import compact_json
 from infloop.store.encoding.compression import pack
 from infloop.store.encoding.records import QUEUE_COLUMNS, queue_entry
 from infloop.store.encoding.values import to_json
+from infloop.store.interfaces.changes import QUEUE
 from infloop.store.interfaces.queue import (
     KEPT_MS,
     Enqueued,
@@ -41,9 +42,10 @@ from infloop.store.postgresql.definitions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from infloop.model.events import Recorded
+    from infloop.model.values import JsonObject
     from infloop.store.interfaces.run_log import NewRun
     from infloop.store.postgresql.connections import Connection
     from infloop.store.postgresql.readers import Readers
@@ -125,7 +127,10 @@ class PostgresqlQueue(RunQueue):
         self, run: QueuedRun, *, limit: int, definition: bytes = b""
     ) -> Enqueued | QueueFull | Replayed:
         work = partial(_put, run=run, limit=limit, definition=definition)
-        return await self._writer.submit(work, lock="queue")
+        answer = await self._writer.submit(work, lock="queue")
+        if isinstance(answer, Enqueued) and not answer.repeated:
+            self._writer.announce(QUEUE)
+        return answer
 
     async def definition(self, name: str) -> bytes:
         return await self._readers.run(read_definition, name)
@@ -149,18 +154,29 @@ class PostgresqlQueue(RunQueue):
     ) -> bool:
         return await self._readers.run(_has_takeable, _choice(labels, only))
 
-    async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
+    async def start(
+        self,
+        entry_id: str,
+        run: NewRun,
+        first: Recorded,
+        rest: Sequence[Recorded] = (),
+        *,
+        scope: JsonObject | None = None,
+    ) -> int:
         async def work(connection: Connection) -> int:
             promised = await _finish(connection, entry_id, run.owner)
             if promised != run.id:
                 raise StoreError(f"the run of {entry_id!r} is {promised!r} and not {run.id!r}")
             cap = self._writer.output_cap
-            return await creation.create_run(connection, run, (first,), None, cap)
+            return await creation.create_run(connection, run, (first, *rest), scope, cap)
 
-        return await self._writer.submit(work)
+        epoch = await self._writer.submit(work)
+        self._writer.announce(run_id=run.id)
+        return epoch
 
     async def requeue(self, entry_id: str, owner: str) -> None:
         await self._writer.submit(partial(_requeue, entry_id=entry_id, owner=owner))
+        self._writer.announce(QUEUE)
 
     async def hold_entry(self, entry_id: str, owner: str, reason: str) -> None:
         await self._writer.submit(
@@ -168,10 +184,11 @@ class PostgresqlQueue(RunQueue):
         )
 
     async def retry_held(self, *, only: Collection[str] | None = None) -> None:
-        await self._writer.submit(partial(_retry_held, only=only))
+        self._announce_some(await self._writer.submit(partial(_retry_held, only=only)))
 
     async def release_held(self, workflow_id: str, reason: str) -> None:
-        await self._writer.submit(partial(_release_held, row=(workflow_id, reason)))
+        work = partial(_release_held, row=(workflow_id, reason))
+        self._announce_some(await self._writer.submit(work))
 
     async def remove(self, entry_id: str) -> bool:
         return await self._writer.submit(partial(_remove, entry_id=entry_id))
@@ -198,7 +215,13 @@ class PostgresqlQueue(RunQueue):
         return await self._readers.run(_read_owners)
 
     async def requeue_all(self, owner: str) -> int:
-        return await self._writer.submit(partial(_requeue_all, owner=owner))
+        requeued = await self._writer.submit(partial(_requeue_all, owner=owner))
+        self._announce_some(requeued)
+        return requeued
+
+    def _announce_some(self, released: int) -> None:
+        if released:
+            self._writer.announce(QUEUE)
 
 
 # -- adding ----------------------------------------------------------------------------------------
@@ -364,22 +387,24 @@ async def _hold_entry(connection: Connection, entry_id: str, owner: str, reason:
         raise _not_taken(entry_id, owner)
 
 
-async def _retry_held(connection: Connection, only: Collection[str] | None) -> None:
-    """Release the oldest held entry of each workflow and reason."""
-    await connection.execute(
+async def _retry_held(connection: Connection, only: Collection[str] | None) -> int:
+    """Release the oldest held entry of each workflow and reason; return how many."""
+    released = await connection.execute(
         "UPDATE queued SET held = false WHERE key IN (SELECT min(key) FROM queued"
         " WHERE state = 'waiting' AND held"
         " AND (%(only)s::text[] IS NULL OR id = ANY(%(only)s)) GROUP BY workflow, reason)",
         {"only": None if only is None else [*only]},
     )
+    return released.rowcount
 
 
-async def _release_held(connection: Connection, row: tuple[str, str]) -> None:
-    await connection.execute(
+async def _release_held(connection: Connection, row: tuple[str, str]) -> int:
+    released = await connection.execute(
         "UPDATE queued SET held = false"
         " WHERE state = 'waiting' AND held AND workflow = %s AND reason = %s",
         row,
     )
+    return released.rowcount
 
 
 def _not_taken(entry_id: str, owner: str) -> Fenced:

@@ -66,7 +66,9 @@ class PostgresqlRunLog(RunLog):
             scope=scope,
             output_cap=self._writer.output_cap,
         )
-        return await self._writer.submit(work)
+        epoch = await self._writer.submit(work)
+        self._writer.announce(run_id=run.id)
+        return epoch
 
     def append(
         self,

@@ -1,0 +1,1 @@
+import{a as e,n as t,t as n}from"./jsx-runtime-Wy9s6hX0.js";var r=e(t(),1),i={panel:`_panel_1yg5s_1`,header:`_header_1yg5s_4`},a=n();function o({title:e,side:t,children:n}){let o=(0,r.useId)();return(0,a.jsxs)(`section`,{"aria-labelledby":o,className:i.panel,children:[(0,a.jsxs)(`header`,{className:i.header,children:[(0,a.jsx)(`h2`,{id:o,children:e}),t]}),n]})}export{o as t};
