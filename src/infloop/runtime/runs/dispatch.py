@@ -272,9 +272,7 @@ class Dispatcher:
         What another process added is seen at once. A process that always comes too late for it
         looks every `LOOK_SECONDS`.
         """
-        if (
-            not self._free_capacity()
-        ):  # a run that ends wakes it, and nothing else matters until then
+        if not self._free_capacity():  # a run that ends wakes it
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
                     await self._wake.wait()
