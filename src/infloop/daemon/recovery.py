@@ -1,4 +1,7 @@
-"""Takes over from processes that died while this one runs, wherever they ran."""
+"""Takes over from processes that died while this one runs, wherever they ran.
+
+A run that this process cannot drive any more, because the store failed, is treated alike.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 """How often to look for processes that died."""
+
+MOST_LOOKS = 100
+"""How often all processes together look in that time: each look reads all of them."""
 
 RETRY_SECONDS = 15.0
 """How often to try again what could not be taken over: a run whose files are on another machine."""
@@ -37,11 +43,12 @@ class Recovery:
         # At first there may be runs of processes that are not known any more.
         self._left: list[str] | None = None
         self._refused: dict[str, str] = {}
+        self._processes = 1
 
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS * max(1.0, self._processes / MOST_LOOKS))
             await self.look()
 
     async def look(self) -> None:
@@ -57,8 +64,9 @@ class Recovery:
             return
         liveness = service.store.liveness
         rows = await liveness.instances()
+        self._processes = len(rows)
         states = await liveness.states([row.id for row in rows])
-        dead = {name for name, state in states.items() if state == "dead"}
+        dead = {name for name, state in states.items() if state == "dead"} | service.dropped()
         is_new = self._left is None or bool(dead - self._known_dead)
         if not is_new and (not (dead or self._left) or now - self._last_try < RETRY_SECONDS):
             return
@@ -97,4 +105,4 @@ class Recovery:
             self._refused[run_id] = str(error)
         else:
             self._refused.pop(run_id, None)
-            _log.warning("run %s goes on here: the process that ran it ended", run_id)
+            _log.warning("run %s goes on here: it was interrupted", run_id)
