@@ -1,4 +1,7 @@
-"""Takes over from processes that died while this one runs, wherever they ran."""
+"""Takes over from processes that died while this one runs, wherever they ran.
+
+A run that this process cannot drive any more, because the store failed, is treated alike.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ class Recovery:
         rows = await liveness.instances()
         self._processes = len(rows)
         states = await liveness.states([row.id for row in rows])
-        dead = {name for name, state in states.items() if state == "dead"}
+        dead = {name for name, state in states.items() if state == "dead"} | service.dropped()
         is_new = self._left is None or bool(dead - self._known_dead)
         if not is_new and (not (dead or self._left) or now - self._last_try < RETRY_SECONDS):
             return
@@ -102,4 +105,4 @@ class Recovery:
             self._refused[run_id] = str(error)
         else:
             self._refused.pop(run_id, None)
-            _log.warning("run %s goes on here: the process that ran it ended", run_id)
+            _log.warning("run %s goes on here: it was interrupted", run_id)

@@ -210,6 +210,8 @@ class LiveRuns:
         except Exception as error:  # noqa: BLE001  (the edge of a run: `wait` raises it)
             # A home that cannot be removed is removed at the next start.
             if not live.finished.done():
+                if not live.is_lost:
+                    self._shared.dropped.add(live.id)
                 live.finished.set_exception(error)
                 live.finished.exception()  # marks it as retrieved: nobody has to wait for a run
         finally:

@@ -189,6 +189,10 @@ class RunService:
         """Return the runs that this process drives, oldest first, each with its workflow."""
         return {live.id: live.workflow_id for live in self._live if not live.finished.done()}
 
+    def dropped(self) -> set[str]:
+        """Return the runs that this process may own and does not drive: the store failed."""
+        return set(self._shared.dropped)
+
     def on_end(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever a run that this process drives has ended."""
         self._live.on_end(callback)

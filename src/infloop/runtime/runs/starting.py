@@ -6,6 +6,7 @@ import secrets
 import uuid
 from typing import TYPE_CHECKING
 
+from infloop.errors import StoreError
 from infloop.model.audit import SYSTEM, Actor
 from infloop.model.events import Cause, Recorded, RunStarted
 from infloop.policy.budget import merge_limits
@@ -113,7 +114,11 @@ class RunStarter:
             known.program, first, event, self._shared.clock, may_finish=source is None
         )
         create = create or self._shared.store.run_log.create_run
-        epoch = await create(new, first, opening.events[1:], scope=opening.scope)
+        try:
+            epoch = await create(new, first, opening.events[1:], scope=opening.scope)
+        except StoreError:  # it may have been stored all the same
+            self._shared.dropped.add(run_id)
+            raise
         self._live.launch(
             RunLaunch(
                 program=known.program,
