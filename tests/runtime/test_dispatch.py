@@ -235,12 +235,12 @@ async def test_what_can_neither_begin_nor_be_given_back_waits_again_as_soon_as_t
         read, other = dispatcher._definition, sqlite3.connect(tmp_path / "data" / DATABASE_FILE)
         tried = asyncio.Event()
 
-        async def read_and_block(name: str, workflow_id: str) -> PreparedDefinition:
+        async def read_and_block(run: QueuedRun) -> PreparedDefinition:
             """Let another process hold the database from after the entry was taken."""
             if not tried.is_set():
                 other.execute("BEGIN IMMEDIATE")
                 tried.set()
-            return await read(name, workflow_id)
+            return await read(run)
 
         monkeypatch.setattr(dispatcher, "_definition", read_and_block)
         run_id = await queued(served, "tiny")
