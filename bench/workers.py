@@ -5,9 +5,9 @@ their own (`infloop worker`), with data directories of their own. Runs are put i
 through the store as `infloop serve` does it, and released together. They are counted when they have
 settled. CPU is that of the workers and of PostgreSQL together.
 
-- Waiting runs: each waits `WAIT_MS` in an agent that is played inside the worker, so it costs
-  little CPU, and each worker has `CAPACITY` of them at a time: one worker can do 4 a second. The
-  wait is so long that eight workers leave the cores of a small machine mostly idle. What is
+- Waiting runs: each waits `WAIT_MS` in an agent that is played inside the worker, and each worker
+  has `CAPACITY` of them at a time. Such a run costs 30 ms of CPU, so the wait is long enough for
+  eight workers to leave two cores mostly idle: 11 runs a second need a third of one core. What is
   measured is whether workers hinder each other, not how much CPU there is.
 - Instant runs: a start, a branch and an end. Here the cores are busy.
 - Start: a run every 50 ms, for two workers that have nothing else to do. The delay is from its
@@ -26,7 +26,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -45,12 +45,13 @@ from program import INFLOOP
 from proxy import cpu_of
 
 CAPACITY = 4
-WAIT_MS = 1_000
-TURNS = 4  # so often each worker fills its capacity
+WAIT_MS = 3_000
+TURNS = 2  # so often each worker fills its capacity
 INSTANT_WORKERS = 4
 STARTS = 60
 EVERY_SECONDS = 0.05
 PATIENCE_SECONDS = 60.0
+DBOS_SHARE = 6  # it looks for work once a second, so fewer instant workflows are enough
 QUEUE_LIMIT = 1_000_000
 
 WAITING: Node = {**line([agent("wait")], "next"), "id": "waiting", "inputs": []}
@@ -112,13 +113,11 @@ def cpu_of_all(pids: Sequence[int], address: str) -> float:
     """Return the CPU seconds of processes and of the server at an address."""
     folder = parse_qs(urlsplit(address).query)["host"][0]
     postmaster = int(Path(folder, "data/postmaster.pid").read_text().split()[0])
-    return sum(map(cpu_of, pids)) + sum(map(cpu_of, (postmaster, *_children(postmaster))))
-
-
-def _children(process: int) -> list[int]:
-    return [
-        int(pid) for pid in Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    ]
+    used = sum(map(cpu_of, (*pids, postmaster)))
+    for child in Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split():
+        with suppress(FileNotFoundError, ProcessLookupError):  # its client has gone
+            used += cpu_of(int(child))
+    return used
 
 
 # -- infloop ---------------------------------------------------------------------------------------
@@ -233,7 +232,7 @@ def measure_dbos_waiting(number: int, size: int, folder: Path) -> Sample:
 
 def measure_dbos_instant(size: int, folder: Path) -> Sample:
     """Let DBOS's processes do workflows that end at once."""
-    return measure_dbos(INSTANT_WORKERS, "instant", size)
+    return measure_dbos(INSTANT_WORKERS, "instant", size // DBOS_SHARE)
 
 
 def measure_dbos(number: int, workflow: str, count: int) -> Sample:

@@ -70,6 +70,12 @@ steps:
       412 files, 38 MB; nothing of it is in git
   - command: echo deleted
 """,
+    "ship": """\
+name: ship
+requires: [macos]
+steps:
+  - command: echo signed
+""",
     "nightly": """\
 name: nightly
 limits: {cost: $3}
@@ -183,9 +189,12 @@ def prepared() -> Iterator[Prepared]:
         project = folder / "project"
         environment = _write(folder, project)
         with contextlib.ExitStack() as stack:
-            server = _program(stack, environment, folder, "serve")
+            work = folder / "work"
+            work.mkdir()
+            server = _program(stack, environment, work, "serve")
             assert server.stdout is not None
             data = Prepared(server.stdout.readline().split()[-1])
+            _program(stack, environment, work, "worker", "--label", "gpu", "--label", "repo:web")
             (project / "devloop.toml").write_text(DEV)
             _program(stack, environment, project, "dev")
             _run_everything(data)
@@ -238,11 +247,11 @@ def _write(folder: Path, project: Path) -> dict[str, str]:
 
 
 def _program(
-    stack: contextlib.ExitStack, environment: dict[str, str], folder: Path, command: str
+    stack: contextlib.ExitStack, environment: dict[str, str], folder: Path, command: str, *more: str
 ) -> subprocess.Popen[str]:
     started = stack.enter_context(
         subprocess.Popen(
-            [sys.executable, "-m", "infloop", command],
+            [sys.executable, "-m", "infloop", command, *more],
             stdout=subprocess.PIPE if command == "serve" else subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -279,7 +288,7 @@ def _run_everything(data: Prepared) -> None:
     data.ask("POST", "/api/triggers", {**nightly, "schedule": schedule})
     asking = data.start("tidy")
     data.runs["live"] = data.until(data.start("nightly"), "running")
-    data.start("triage")  # waits in the queue: two run at once
+    data.start("ship")  # waits in the queue: nobody has its label
     data.until(asking, "running")
     data.approval = data.wait("/api/approvals", "approvals")[0]["id"]
     data.wait("/api/dev", "loops")

@@ -126,6 +126,8 @@ def _take_all(
 def _settle(page: Page) -> None:
     """Wait until nothing on the page has changed for half a second, at most ten."""
     page.wait_for_selector("main:not([aria-busy])")
+    # The doctor takes its time.
+    expect(page.locator("main")).not_to_contain_text("Trying each level", timeout=60_000)
     expect(page.locator("main")).to_have_text(re.compile(r"\S"))
     before, since = "", time.monotonic()
     end = since + 10

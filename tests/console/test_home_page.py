@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,9 @@ def test_home_shows_what_waits_what_runs_and_what_ended(tmp_path: Path, browser:
         expect(row).to_contain_text("c1")
         expect(row).to_contain_text("sign")
         expect(row).to_contain_text("/$5.00")
+        expect(running.get_by_role("row", name="tidy")).to_have_accessible_name(
+            re.compile("waits for you")
+        )
         ended = page.get_by_role("table", name="Just ended")
         expect(ended.get_by_role("row", name="quick")).to_have_count(1)
         expect(page.get_by_role("region", name="Today")).to_contain_text("1 succeeded")

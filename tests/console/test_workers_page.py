@@ -29,14 +29,16 @@ def test_a_worker_appears_with_its_labels_and_load_and_is_gone_when_it_stops(
         expect(page.get_by_role("heading", name="1 process", exact=True)).to_be_visible()
         expect(page.get_by_role("row", name="serve")).to_contain_text("alive")
         expect(page.get_by_text("One process drives all runs")).to_be_visible()
+        assert server.client.post("/api/run", {"workflowId": "long"}).status == 202
+        page.get_by_role("link", name="1 run waits").click()
+        waiting = page.get_by_role("row", name="long")
+        expect(waiting).to_contain_text("no worker has the label gpu")
+        page.go_back()
         with worker(tmp_path, "gpu", "--label", "gpu", "--capacity", "2") as made:
             row = page.get_by_role("row", name=f"worker {made.id}, alive")
-            expect(row).to_contain_text("0/2 runs")
             expect(row).to_contain_text("gpu")
             expect(row).to_contain_text("heard ")
             expect(page.get_by_text("One process drives all runs")).to_have_count(0)
-            asked = server.client.post("/api/run", {"workflowId": "long"})
-            assert asked.status == 202
             expect(row).to_contain_text("1/2 runs")
             width = page.evaluate("document.documentElement.scrollWidth")
             assert width <= PHONE[0], "the page scrolls sideways"

@@ -13,8 +13,9 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import httpx2
 import pytest
@@ -33,6 +34,7 @@ from infloop.runtime.approvals import AskingStep
 from infloop.settings import Settings
 from infloop.store.audit.reading import newest
 from infloop.store.interfaces.queue import QueuedRun
+from support import forkserver
 from support.dev_loop import dev_loop
 from support.eventually import eventually_async, text_in
 from support.paths import TESTS
@@ -881,39 +883,42 @@ asyncio.run(main())
 
 
 @contextmanager
-def speaking(folder: Path, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
+def speaking(folder: Path, **settings: str) -> Iterator[Speaker]:
     """`infloop mcp` with pipes at its ends, and its complaints in a file."""
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
-    with (folder / "stderr").open("wb") as complaints:
-        made = subprocess.Popen(
-            [sys.executable, "-m", "infloop", "mcp"],
-            cwd=work,
-            env=environment(folder, **settings),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=complaints,
+    (read, said), (heard, write) = os.pipe(), os.pipe()
+    with (
+        (folder / "stderr").open("wb") as complaints,
+        os.fdopen(read) as stdin,
+        os.fdopen(write) as stdout,
+    ):
+        made = forkserver.Command(
+            ("mcp",),
+            work,
+            environment(folder, **settings),
+            stdin=stdin.fileno(),
+            stdout=stdout.fileno(),
+            stderr=complaints.fileno(),
         )
+    speaker = Speaker(made, os.fdopen(said, "wb"), os.fdopen(heard, "rb"))
     try:
-        yield made
+        yield speaker
     finally:
-        if made.poll() is None:
-            made.kill()
+        made.kill()
         made.wait(PATIENCE)
-        for pipe in (made.stdin, made.stdout):
-            assert pipe is not None
+        for pipe in (speaker.stdin, speaker.stdout):
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
 
 
+@dataclass
 class Speaker:
     """Speaks JSON lines with a process."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self.process = process
-        self.stdin, self.stdout = process.stdin, process.stdout
+    process: forkserver.Command
+    stdin: BinaryIO
+    stdout: BinaryIO
 
     def say(self, line: bytes) -> None:
         self.stdin.write(line + b"\n")
@@ -944,8 +949,7 @@ class Speaker:
 
 def test_nothing_but_answers_is_on_standard_output(tmp_path: Path) -> None:
     put_workflow(tmp_path / "data", workflow("loud", "echo noise; echo noise >&2"))
-    with speaking(tmp_path) as started:
-        speaker = Speaker(started)
+    with speaking(tmp_path) as speaker:
         for line in (
             b"{",
             b"nonsense",
@@ -971,8 +975,7 @@ def test_nothing_but_answers_is_on_standard_output(tmp_path: Path) -> None:
 def test_calls_are_answered_although_the_client_has_said_its_last_word(tmp_path: Path) -> None:
     lines = (HELLO, {**message("tools/list"), "id": 2}, {**message("ping"), "id": 3})
     said_at_once = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-    with speaking(tmp_path) as started:
-        speaker = Speaker(started)
+    with speaking(tmp_path) as speaker:
         speaker.say(said_at_once.rstrip())
         heard, code = speaker.leave()
     assert code == 0
@@ -986,15 +989,14 @@ def test_when_the_client_leaves_runs_are_settled_and_what_waits_stays(
     line = f"echo $$ > {tmp_path}/pid; trap '' TERM INT; sleep 600 & wait"
     put_workflow(tmp_path / "data", workflow("long", line))
     put_workflow(tmp_path / "data", workflow("later", f"touch {tmp_path}/later"))
-    with speaking(tmp_path, max_concurrent_runs="1") as started:
-        speaker = Speaker(started)
+    with speaking(tmp_path, max_concurrent_runs="1") as speaker:
         speaker.greet()
         run_id = speaker.call("long")["runId"]
         pid = int(text_in(tmp_path / "pid"))
         waiting = speaker.call("later")
         if isinstance(ending, int):
-            started.send_signal(ending)
-            assert started.wait(PATIENCE) == 0
+            speaker.process.send_signal(ending)
+            assert speaker.process.wait(PATIENCE) == 0
         else:
             assert speaker.leave() == (b"", 0)
     assert not Path(f"/proc/{pid}").exists()
@@ -1019,8 +1021,7 @@ async def test_it_takes_no_run_that_somebody_else_asked_for(tmp_path: Path) -> N
 
 
 def test_a_client_that_never_reads_is_not_listened_to_for_long(tmp_path: Path) -> None:
-    with speaking(tmp_path) as started:
-        speaker = Speaker(started)
+    with speaking(tmp_path) as speaker:
         speaker.greet()
         os.set_blocking(speaker.stdin.fileno(), False)
         padded = {**message("tools/list"), "params": {"_meta": {"padding": "x" * 8_000}}}
@@ -1032,5 +1033,5 @@ def test_a_client_that_never_reads_is_not_listened_to_for_long(tmp_path: Path) -
             sent, rest = sent + written, rest[written:]
         assert sent < (2 << 20)
         assert speaker.hear()["result"]["tools"]
-        started.send_signal(signal.SIGTERM)
-        assert started.wait(PATIENCE) == 0
+        speaker.process.send_signal(signal.SIGTERM)
+        assert speaker.process.wait(PATIENCE) == 0

@@ -63,9 +63,12 @@ export function Overview({ a, b }: { a: ComparedRun; b: ComparedRun }) {
     row("Changes", a, b, fileNames, (run) => {
       const files = changedFiles(run.changes);
       return (
-        <Link href={runAddress(run.why.run.runId, {}, "/changes")}>
-          {plural(files.length, "file")} <Counts {...countsOf(files)} />
-        </Link>
+        <>
+          <Link href={runAddress(run.why.run.runId, {}, "/changes")}>
+            {plural(files.length, "file")}
+          </Link>{" "}
+          <Counts {...countsOf(files)} />
+        </>
       );
     }),
   ];

@@ -1,12 +1,26 @@
 /** What is said of a run in one line. */
-import type { RunSummary } from "../api/generated";
+import type { Cause, RunSummary } from "../api/generated";
 import { shortId } from "../ui/format";
 import { lookOf } from "../ui/StateMark/states";
 import { safeText } from "../ui/safeText";
 
+interface Named {
+  workflowName: string;
+  runId: string;
+  status: string;
+}
+
+/** Return the state to show: a run that waits for a person is not simply running. */
+export function stateOf(
+  run: { runId: string; status: string },
+  asking: ReadonlySet<string>,
+): string {
+  return run.status === "running" && asking.has(run.runId) ? "asking" : run.status;
+}
+
 /** Return the name of a run's row: `deploy 77b0, failed`. */
-export function rowName(run: { workflowName: string; runId: string; status: string }): string {
-  return `${run.workflowName} ${shortId(run.runId)}, ${lookOf(run.status).word}`;
+export function rowName(run: Named, state: string = run.status): string {
+  return `${run.workflowName} ${shortId(run.runId)}, ${lookOf(state).word}`;
 }
 
 /** Return why a run ended as it did, or where a search found it. */
@@ -18,8 +32,8 @@ export function outcome(run: RunSummary): string {
 }
 
 /** Return who or what started a run. */
-export function startedBy(run: RunSummary): string {
-  const { kind = "cli", detail } = run.cause;
+export function startedBy({ cause }: { cause: Cause }): string {
+  const { kind = "cli", detail } = cause;
   const isTrigger = ["webhook", "schedule", "file"].includes(kind);
   return isTrigger && detail ? `${kind} ${safeText(detail)}` : kind;
 }

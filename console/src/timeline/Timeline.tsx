@@ -21,6 +21,7 @@ const AXIS = 18;
 const GUTTER = 88;
 const INDENT = 8;
 const RIGHT = 12;
+const TICK_WIDTH = 40;
 const LETTER = 6.6;
 
 /** When each step ran: one lane for each round and branch. Waits are hatched. */
@@ -58,7 +59,7 @@ export function Timeline({ steps, tree, now, selected, onSelect }: Props) {
         {ticksOf(to - from, room).map((tick) => (
           <g key={tick} transform={`translate(${x(from + tick)} 0)`}>
             <line y1={AXIS} y2={height} className={css.grid} />
-            <text y={12} className={css.tick}>
+            <text y={12} className={css.tick} textAnchor={textAnchor(x(from + tick), width)}>
               {duration(tick)}
             </text>
           </g>
@@ -156,6 +157,11 @@ function visible(bars: readonly Bar[], x: (time: number) => number): Bar[] {
     last = Math.max(last, right);
     return isShown;
   });
+}
+
+/** The text of the last tick ends there: it would be cut off at the right border. */
+function textAnchor(at: number, width: number): "start" | "end" {
+  return width - at < TICK_WIDTH ? "end" : "start";
 }
 
 function cut(text: string, letters: number): string {

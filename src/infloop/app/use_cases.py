@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -224,6 +223,8 @@ def driving_resources(
 
 
 def _program_of(manifest: AcpProvider | CliProvider) -> str:
+    import shutil
+
     from infloop.providers.programs import program_variable
 
     named = os.environ.get(program_variable(manifest.id)) or manifest.bin

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 1.0
 """How often to look for processes that died."""
 
+MOST_LOOKS = 100
+"""How often all processes together look in that time: each look reads all of them."""
+
 RETRY_SECONDS = 15.0
 """How often to try again what could not be taken over: a run whose files are on another machine."""
 
@@ -40,11 +43,12 @@ class Recovery:
         # At first there may be runs of processes that are not known any more.
         self._left: list[str] | None = None
         self._refused: dict[str, str] = {}
+        self._processes = 1
 
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS * max(1.0, self._processes / MOST_LOOKS))
             await self.look()
 
     async def look(self) -> None:
@@ -60,6 +64,7 @@ class Recovery:
             return
         liveness = service.store.liveness
         rows = await liveness.instances()
+        self._processes = len(rows)
         states = await liveness.states([row.id for row in rows])
         dead = {name for name, state in states.items() if state == "dead"} | service.dropped()
         is_new = self._left is None or bool(dead - self._known_dead)

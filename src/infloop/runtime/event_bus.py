@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from infloop.lowlevel.ring import Ring
-from infloop.model.events import Recorded
+from infloop.model.events import Output, Recorded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -97,6 +97,8 @@ class EventBus:
 def _size(item: BusItem) -> int:
     """Return about how many characters an item holds: a step can return long texts."""
     message = item.message
+    if isinstance(message, Recorded) and isinstance(message.event, Output):  # nearly all of them
+        return _OVERHEAD + len(message.event.text)
     pending: list[object] = [message if isinstance(message, dict) else astuple(message.event)]
     size = _OVERHEAD
     while pending:

@@ -61,9 +61,12 @@ def fork_for_each_request(requests: socket.socket) -> None:
         if not request:
             return
         told, *streams = files
-        if b'"agent"' in request:  # seldom, and it takes longer than all the others
+        # Seldom, and these take longer than all the others.
+        if b'"agent"' in request:
             for name in IMPORTED_BY_AGENTS:
                 importlib.import_module(name)
+        if b'"mcp"' in request:
+            import_all()
         pid = os.fork()
         if pid == 0:
             become(json.loads(request), told, streams)

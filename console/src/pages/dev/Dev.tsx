@@ -79,7 +79,9 @@ function Process({ process, isShown }: { process: ProcessStatus; isShown: boolea
         refresh("GET /api/dev");
       })
       .catch(complain);
-  const why = [process.detail, causeOf(process)].filter(Boolean).join(", because: ");
+  const cause = causeOf(process);
+  const isSaid = cause.endsWith(process.detail ?? "");
+  const why = isSaid ? cause : [process.detail, cause].filter(Boolean).join(", because: ");
   return (
     <div className={css.process} aria-current={isShown || undefined}>
       <div className={css.line}>

@@ -2,7 +2,8 @@ import { Link, useLocation } from "wouter";
 import { call } from "../../api/client";
 import type { RunSummary } from "../../api/generated";
 import { refresh, useApi } from "../../api/query";
-import { rowName } from "../../runlist/words";
+import { useAsking } from "../../runlist/useAsking";
+import { rowName, stateOf } from "../../runlist/words";
 import { Button } from "../../ui/Button/Button";
 import { Empty } from "../../ui/Empty/Empty";
 import { ago, clock, duration, money, shortId } from "../../ui/format";
@@ -25,8 +26,7 @@ export function Running({ recent }: { recent: RunSummary[] }) {
   const running = useApi("GET /api/runs", { query: { status: "running", ...query } }, often);
   const stalled = useApi("GET /api/runs", { query: { status: "stalled", ...query } }, often);
   const now = useNow();
-  const approvals = useApi("GET /api/approvals", {}, often);
-  const asking = new Set(approvals.data?.approvals.map((each) => each.runId));
+  const asking = useAsking();
   const known = new Map<string, RunSummary>();
   for (const run of [
     ...recent.filter((each) => LIVE.includes(each.status)),
@@ -46,7 +46,7 @@ export function Running({ recent }: { recent: RunSummary[] }) {
           columns="minmax(180px, auto) minmax(120px, 1fr) minmax(70px, auto) minmax(60px, auto) minmax(90px, auto) minmax(90px, auto)"
         >
           {runs.map((run) => (
-            <RunningRow key={run.runId} run={run} now={now} isAsking={asking.has(run.runId)} />
+            <RunningRow key={run.runId} run={run} now={now} state={stateOf(run, asking)} />
           ))}
         </Rows>
       )}
@@ -54,7 +54,7 @@ export function Running({ recent }: { recent: RunSummary[] }) {
   );
 }
 
-function RunningRow({ run, now, isAsking }: { run: RunSummary; now: number; isAsking: boolean }) {
+function RunningRow({ run, now, state }: { run: RunSummary; now: number; state: string }) {
   const [, go] = useLocation();
   const step = run.openSteps?.at(-1);
   const waits = run.status === "running" && run.waiting;
@@ -66,10 +66,10 @@ function RunningRow({ run, now, isAsking }: { run: RunSummary; now: number; isAs
       })
       .catch(complain);
   return (
-    <Row name={rowName(run)}>
+    <Row name={rowName(run, state)}>
       <Line>
         <Cell grow>
-          <StateMark state={isAsking ? "asking" : waits ? "waiting" : run.status} short />{" "}
+          <StateMark state={waits && state === "running" ? "waiting" : state} short />{" "}
           <Link href={`/r/${run.runId}`} className={css.name}>
             {run.workflowName}
           </Link>{" "}

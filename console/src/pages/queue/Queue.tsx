@@ -3,6 +3,7 @@ import { call } from "../../api/client";
 import type { QueueList } from "../../api/generated";
 import { queryClient, refresh, useApi } from "../../api/query";
 import { Page } from "../../app/shell/Page";
+import { startedBy } from "../../runlist/words";
 import { Button } from "../../ui/Button/Button";
 import { Empty } from "../../ui/Empty/Empty";
 import { Failure } from "../../ui/Failure/Failure";
@@ -75,13 +76,13 @@ export default function Queue() {
                 </Line>
                 <Line>
                   <Cell>
-                    {item.cause.kind} {safeText(item.cause.detail ?? "")}
+                    <span className="quiet">{startedBy(item)}</span>
                   </Cell>
                   <Cell>
                     <span className="number quiet">{ago(item.receivedAt, now)}</span>
                   </Cell>
                   <Cell wrap grow>
-                    {item.held && `held: ${safeText(item.held)}`}
+                    {item.held ? `held: ${safeText(item.held)}` : safeText(item.waitsFor)}
                   </Cell>
                   <Cell end>
                     <Button

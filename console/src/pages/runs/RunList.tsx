@@ -2,7 +2,8 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { memo, useCallback, useEffect, useRef } from "react";
 import { Link } from "wouter";
 import type { RunSummary } from "../../api/generated";
-import { outcome, rowName, startedBy } from "../../runlist/words";
+import { useAsking } from "../../runlist/useAsking";
+import { outcome, rowName, startedBy, stateOf } from "../../runlist/words";
 import { ago, dateTime, duration, money, shortId } from "../../ui/format";
 import { StateMark } from "../../ui/StateMark/StateMark";
 import { useNarrow } from "../../ui/useNarrow";
@@ -22,6 +23,7 @@ interface Props {
 export function RunList({ runs, chosen, onChoose, onEnd, isDone }: Props) {
   const list = useRef<HTMLDivElement>(null);
   const now = useNow(10_000);
+  const asking = useAsking();
   const tall = useNarrow() ? 56 : 29;
   // A new function would let all rows be placed again.
   const keyOf = useCallback((at: number) => runs[at]?.runId ?? at, [runs]);
@@ -56,6 +58,7 @@ export function RunList({ runs, chosen, onChoose, onEnd, isDone }: Props) {
               <RunRow
                 key={item.key}
                 run={run}
+                state={stateOf(run, asking)}
                 now={now}
                 top={item.start}
                 height={item.size}
@@ -79,6 +82,7 @@ export function RunList({ runs, chosen, onChoose, onEnd, isDone }: Props) {
 
 interface RowProps {
   run: RunSummary;
+  state: string;
   now: number;
   top: number;
   height: number;
@@ -88,13 +92,13 @@ interface RowProps {
 }
 
 const RunRow = memo(function RunRow(props: RowProps) {
-  const { run, now, top, height, index, isChosen, onChoose } = props;
+  const { run, state, now, top, height, index, isChosen, onChoose } = props;
   const why = outcome(run);
   return (
     // biome-ignore lint/a11y/useFocusableInteractive: rows are read; what can be used is inside
     <div
       role="row"
-      aria-label={rowName(run)}
+      aria-label={rowName(run, state)}
       aria-rowindex={index}
       className={css.row}
       style={{ transform: `translateY(${top}px)`, height }}
@@ -102,7 +106,7 @@ const RunRow = memo(function RunRow(props: RowProps) {
       <div role="cell" className={css.cell}>
         <input
           type="checkbox"
-          aria-label={`Select ${rowName(run)}`}
+          aria-label={`Select ${rowName(run, state)}`}
           checked={isChosen}
           onChange={() => onChoose(run.runId)}
         />
@@ -110,7 +114,7 @@ const RunRow = memo(function RunRow(props: RowProps) {
       <div className={css.lines}>
         <div className={css.line}>
           <div role="cell" className={css.cell}>
-            <StateMark state={run.status} short />{" "}
+            <StateMark state={state} short />{" "}
             <Link href={`/r/${run.runId}`} className={css.name}>
               {run.workflowName}
             </Link>{" "}

@@ -9,6 +9,7 @@ import { Choice } from "../../ui/Filters/Filters";
 import { Panel } from "../../ui/Panel/Panel";
 import { Cell, Line, Row, Rows } from "../../ui/Rows/Rows";
 import { type Theme, useTheme } from "../../ui/theme";
+import { WithCode } from "../../ui/WithCode/WithCode";
 import css from "./Settings.module.css";
 
 /** How this browser shows the console, and the settings that the server runs with. */
@@ -100,7 +101,9 @@ function ServerSettings() {
                 <span className={isSet(each) ? css.set : "quiet"}>{each.source}</span>
               </Cell>
               <Cell wrap grow>
-                <span className="quiet">{each.description}</span>
+                <span className="quiet">
+                  <WithCode text={each.description} />
+                </span>
               </Cell>
             </Line>
           </Row>

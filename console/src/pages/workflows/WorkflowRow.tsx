@@ -4,6 +4,8 @@ import { call } from "../../api/client";
 import type { ListedWorkflow } from "../../api/generated";
 import { refresh } from "../../api/query";
 import type { useRunWorkflow } from "../../form/useRunWorkflow";
+import { useAsking } from "../../runlist/useAsking";
+import { stateOf } from "../../runlist/words";
 import { duplicate } from "../../start/workflows";
 import { Button } from "../../ui/Button/Button";
 import { Confirm } from "../../ui/Confirm/Confirm";
@@ -27,6 +29,7 @@ export function WorkflowRow({ workflow, taken, runner }: Props) {
   const [, go] = useLocation();
   const [isDeleting, setDeleting] = useState(false);
   const now = useNow();
+  const asking = useAsking();
   const name = safeText(workflow.name || id);
   const cannotRun = errors ? `It has ${plural(errors, "error")}.` : undefined;
   const remove = () =>
@@ -65,7 +68,7 @@ export function WorkflowRow({ workflow, taken, runner }: Props) {
         <Cell grow>
           {lastRun ? (
             <Link href={`/r/${encodeURIComponent(lastRun.runId)}`} className={css.last}>
-              <StateMark state={lastRun.status} />{" "}
+              <StateMark state={stateOf(lastRun, asking)} />{" "}
               <span className="quiet">{ago(lastRun.finishedAt ?? lastRun.startedAt, now)}</span>
             </Link>
           ) : (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ahocorasick_rs import BytesAhoCorasick, Implementation
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from ahocorasick_rs import BytesAhoCorasick
 
 # What is found in a block is a list. A child can print nothing but literals, so it is a short one.
 _BLOCK = 16 << 10
@@ -23,9 +23,7 @@ class Literals:
     def __init__(self, literals: Sequence[bytes], length: int) -> None:
         self._literals = literals
         self._overlap = length - 1
-        small = len(literals) <= _MOST_IN_TABLE
-        kind = Implementation.DFA if small else Implementation.ContiguousNFA
-        self._automaton = BytesAhoCorasick(literals, implementation=kind) if literals else None
+        self._automaton = _automaton(literals) if literals else None
 
     def find(self, data: bytes, start: int, end: int) -> Iterable[tuple[int, bytes]]:
         """Return each place from `start` to `end` where a literal starts, and the literal."""
@@ -42,3 +40,11 @@ class Literals:
         block = data[start : end + self._overlap]
         found = self._automaton.find_matches_as_indexes(block, overlapping=True)
         return [(start + at, self._literals[index]) for index, at, _ in found] if found else ()
+
+
+def _automaton(literals: Sequence[bytes]) -> BytesAhoCorasick:
+    from ahocorasick_rs import BytesAhoCorasick, Implementation  # many commands need none
+
+    small = len(literals) <= _MOST_IN_TABLE
+    kind = Implementation.DFA if small else Implementation.ContiguousNFA
+    return BytesAhoCorasick(literals, implementation=kind)

@@ -335,41 +335,33 @@ class Dispatcher:
         taken = await self.queue.take(
             self._service.instance.id, free, labels=self.capacity.labels, only=self._own
         )
-        # Runs that start together share one read of their definition.
-        definitions = {
-            name: asyncio.ensure_future(self._definition(*name))
-            for name in {_definition_name(entry) for entry in taken}
-        }
-        go_on = await asyncio.gather(
-            *(self._start_or_requeue(each, definitions[_definition_name(each)]) for each in taken)
-        )
+        go_on = await asyncio.gather(*map(self._start_or_requeue, taken))
         await self._requeue_not_started()
         if taken:
             self._next_look = 0.0
         self._has_failed = not all(go_on)
         return bool(taken) and all(go_on)
 
-    async def _definition(self, name: str, workflow_id: str) -> PreparedDefinition:
+    async def _definition(self, run: QueuedRun) -> PreparedDefinition:
         """Return the definition of an entry: what was accepted, wherever its file is now."""
+        name = run.definition
         if not name:  # an entry of an earlier version of infloop
-            return await self._load(workflow_id)
-        known = self._prepared.get(name)
-        if known is None:
-            known = prepare(decode_definition(await self.queue.definition(name)))
-            self._remember(name, known)
-        return known
+            return await self._load(run.workflow_id)
+        if name not in self._prepared:
+            data = await self.queue.definition(name)
+            if name not in self._prepared:  # another entry that starts now may have it
+                self._remember(name, prepare(decode_definition(data)))
+        return self._prepared[name]
 
     def _remember(self, name: str, definition: PreparedDefinition) -> None:
         if len(self._prepared) >= MAX_PREPARED:
             self._prepared.clear()
         self._prepared[name] = definition
 
-    async def _start_or_requeue(
-        self, entry: QueueEntry, definition: Awaitable[PreparedDefinition]
-    ) -> bool:
+    async def _start_or_requeue(self, entry: QueueEntry) -> bool:
         """Start, hold or requeue a run; say whether other runs may start."""
         try:
-            started = await self._start_or_hold(entry, definition)
+            started = await self._start_or_hold(entry)
         except Fenced:
             started = True  # another process took it because it saw this one as dead
         except (BudgetError, StoreError) as error:
@@ -383,12 +375,10 @@ class Dispatcher:
             self._own.discard(entry.run.id)
         return True
 
-    async def _start_or_hold(
-        self, entry: QueueEntry, definition: Awaitable[PreparedDefinition]
-    ) -> bool:
+    async def _start_or_hold(self, entry: QueueEntry) -> bool:
         """Start a run, or hold it with the reason; say whether it started."""
         try:
-            await self._start(entry, await definition)
+            await self._start(entry, await self._definition(entry.run))
         except (BudgetError, StoreError):
             raise
         except UsageError as error:
@@ -474,11 +464,6 @@ class Dispatcher:
 def queue_id(run_id: str) -> str:
     """Return the id of a run's entry in the queue."""
     return f"q-{run_id}"
-
-
-def _definition_name(entry: QueueEntry) -> tuple[str, str]:
-    """Return by what the definition of an entry is found: its hash, or the workflow's id."""
-    return entry.run.definition, entry.run.workflow_id
 
 
 def requires_of(workflow: JsonObject) -> tuple[str, ...]:
