@@ -17,7 +17,7 @@ help:
 	@echo "make test      run the tests; ends with what was skipped and the command that brings it"
 	@echo "make test-parts  install what tests skip for: Chromium, ripgrep, podman, the agents"
 	@echo "make test-agents  drive the real claude and codex against a model of our own"
-	@echo "make test-browser  the server's pages in a real browser, and a browser inside a sandbox"
+	@echo "make test-browser  drive the console and the agent's browser in Chromium"
 	@echo "make test-container  build the image and look at it from inside, with podman, as root"
 	@echo "make test-thorough  tests that repeat themselves, as often as it takes to trust them"
 	@echo "make mutants   plant faults in a copy, one at a time, and say which the tests notice"
@@ -46,7 +46,7 @@ test-agents: $(READY)
 
 test-browser: $(READY)
 	@tools/test_parts.sh browser
-	@.venv/bin/pytest -q -m browser tests/console tests/web tests/attacks tests/supervisor $(PYTEST)
+	@.venv/bin/pytest -q -m browser tests/attacks tests/console tests/supervisor tests/tools $(PYTEST)
 
 test-container: $(READY)
 	@tools/test_parts.sh container

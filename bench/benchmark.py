@@ -7,6 +7,7 @@ of the rounds counts, so that a busy minute of the machine meets all of them ali
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -66,6 +67,12 @@ def stopwatch(count: int) -> Iterator[Sample]:
     yield sample
     sample.wall = time.perf_counter() - began
     sample.cpu = time.process_time() - used
+
+
+def children_cpu() -> float:
+    """Return the CPU seconds of all children that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 Measure: TypeAlias = Callable[[int, Path], Sample]

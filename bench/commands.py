@@ -9,14 +9,23 @@ CPU counts the children, and for ours the processes that own them.
 from __future__ import annotations
 
 import os
-import resource
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import original
 from application import Node, application, line, node, run_to_end
-from benchmark import Benchmark, Contender, Sample, Target, each, ratio, stopwatch, wall
+from benchmark import (
+    Benchmark,
+    Contender,
+    Sample,
+    Target,
+    children_cpu,
+    each,
+    ratio,
+    stopwatch,
+    wall,
+)
 from infloop.app import run_async
 
 if TYPE_CHECKING:
@@ -42,7 +51,7 @@ def measure_infloop(count: int, folder: Path) -> Sample:
 async def _measure_infloop(count: int, folder: Path) -> Sample:
     with tempfile.TemporaryDirectory(dir=folder) as name:
         here = Path(name)
-        children = _children_cpu()
+        children = children_cpu()
         async with application(here, isolation="host") as service:
             await run_to_end(service, line(conditions(WARM_UP), "met"), here)
             tree = line(conditions(count), "met")
@@ -52,7 +61,7 @@ async def _measure_infloop(count: int, folder: Path) -> Sample:
             if row.steps < count:
                 raise RuntimeError(f"the journal has {row.steps} steps of {count}")
         # Only now are the owners of the children gone and counted; the warm-up goes out pro rata.
-        sample.cpu += (_children_cpu() - children) * count / (count + WARM_UP)
+        sample.cpu += (children_cpu() - children) * count / (count + WARM_UP)
     return sample
 
 
@@ -60,22 +69,17 @@ def measure_spawn(count: int, folder: Path) -> Sample:
     """Spawn and wait, nothing else."""
     for _ in range(WARM_UP):
         _spawn_and_wait()
-    children = _children_cpu()
+    children = children_cpu()
     with stopwatch(count) as sample:
         for _ in range(count):
             _spawn_and_wait()
-    sample.cpu += _children_cpu() - children
+    sample.cpu += children_cpu() - children
     return sample
 
 
 def _spawn_and_wait() -> None:
     pid = os.posix_spawn(ARGV[0], ARGV, {"PATH": "/usr/bin:/bin"})
     os.waitpid(pid, 0)
-
-
-def _children_cpu() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 OURS, FLOOR = "infloop", "posix_spawn and wait"

@@ -6,6 +6,8 @@ indexed for the search. CPU counts all threads, so the journal's writer too. A n
 compares an input with a text. Once as a loop of five branches, once as 10,000 branches in a row,
 and once more as a loop with one listener, for whom every event is encoded as for an event stream.
 
+The same loop of 100 to 100,000 rounds shows how the cost of one grows.
+
 There is no durable peer whose control flow costs nothing but a decision. LangGraph's cycle of a
 plain Python function with its SQLite saver is shown as an orientation: to it, every node is a step.
 """
@@ -14,12 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import original
 from application import Node, application, begin, line, loop, node, run_to_end
 from benchmark import Benchmark, Contender, Sample, Target, cpu, each, stopwatch, wall
+from growth import Growth
 from infloop.app import run_async
 from infloop.web.streams import Frames
 from langgraph_cycle import measure_cycle
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 BRANCHES = 5
 MOST_NODES = 10_000  # a workflow file may have no more
 LANGGRAPH_STEPS = 1_000
+SIZES = (100, 1_000, 10_000, 100_000)
 
 
 def branches(count: int) -> list[Node]:
@@ -45,6 +50,12 @@ def branches(count: int) -> list[Node]:
 def measure_loop(nodes: int, folder: Path) -> Sample:
     """Run rounds of five branches."""
     return run_async(_measure(loop(branches(BRANCHES), "true", nodes // BRANCHES), nodes, folder))
+
+
+def measure_rounds(rounds: int) -> Callable[[int, Path], Sample]:
+    """Return how so many rounds of one branch are measured."""
+    tree = loop(branches(1), "true", rounds)
+    return lambda _, folder: run_async(_measure(tree, rounds, folder))
 
 
 def measure_chain(nodes: int, folder: Path) -> Sample:
@@ -104,6 +115,13 @@ def measure_langgraph(nodes: int, folder: Path) -> Sample:
     return measure_cycle(min(nodes, LANGGRAPH_STEPS), folder)
 
 
+def contender(rounds: int) -> str:
+    """Return the name of the measurement with so many rounds."""
+    return f"infloop, {rounds:,} rounds of one branch"
+
+
+GROWTH = (Growth("a round, CPU", "rounds", {size: contender(size) for size in SIZES}, cpu),)
+
 LOOP, CHAIN, HEARD = "infloop, loop", "infloop, chain", "infloop, loop, one listener"
 
 BENCHMARK = Benchmark(
@@ -114,6 +132,7 @@ BENCHMARK = Benchmark(
         Contender(CHAIN, measure_chain),
         Contender(HEARD, measure_heard),
         Contender("LangGraph, cycle", measure_langgraph),
+        *(Contender(contender(size), measure_rounds(size), most_rounds=3) for size in SIZES),
     ),
     targets=(
         Target("CPU a node, loop", each(LOOP, cpu, 1e6), 15, "µs"),

@@ -5,6 +5,8 @@ then all output before it. Each listener must have got every delta. "Streamed" g
 listeners after each delta, the worst case of a live stream: every delta wakes all of them.
 "Burst" never does, as a provider whose whole answer is already there.
 
+The same with 1 to 1,000 listeners and as many deliveries shows how the cost of one grows.
+
 The orientation is the least that asyncio can do: a queue for each listener, nothing persisted.
 """
 
@@ -12,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from application import agent, begin, line, settings
-from benchmark import Benchmark, Contender, Sample, Target, each, rate, stopwatch
+from benchmark import Benchmark, Contender, Sample, Target, cpu, each, rate, stopwatch
+from growth import Growth
 from infloop.app import run_async
 from infloop.app.storage import open_store
 from infloop.model.events import Output, RunBudget
@@ -28,6 +31,7 @@ from infloop.runtime.runs.service import RunService
 from infloop.sandbox.levels.host import HostSandbox
 
 LISTENERS = 10
+SIZES = (1, 10, 100, 1_000)
 DELTA = "token "
 
 
@@ -72,22 +76,31 @@ async def talking(folder: Path, talker: Talker) -> AsyncIterator[RunService]:
 
 def measure_streamed(deltas: int, folder: Path) -> Sample:
     """Let the listeners in after each delta."""
-    return run_async(_measure(folder, deltas, gives_way=True))
+    return run_async(_measure(folder, deltas, LISTENERS, gives_way=True))
 
 
 def measure_burst(deltas: int, folder: Path) -> Sample:
     """Say everything at once."""
-    return run_async(_measure(folder, deltas, gives_way=False))
+    return run_async(_measure(folder, deltas, LISTENERS, gives_way=False))
 
 
-async def _measure(folder: Path, deltas: int, *, gives_way: bool) -> Sample:
+def measure_listeners(listeners: int) -> Callable[[int, Path], Sample]:
+    """Return how so many listeners are measured; deliveries are the same for any number."""
+
+    def measure(deltas: int, folder: Path) -> Sample:
+        return run_async(_measure(folder, deltas // listeners, listeners, gives_way=True))
+
+    return measure
+
+
+async def _measure(folder: Path, deltas: int, listeners: int, *, gives_way: bool) -> Sample:
     with tempfile.TemporaryDirectory(dir=folder) as name:
         here = Path(name)
         async with talking(here, Talker(deltas, gives_way=gives_way)) as service:
-            with stopwatch(deltas * LISTENERS) as sample:
+            with stopwatch(deltas * listeners) as sample:
                 run_id = await begin(service, line([agent("a")], "next"), here)
                 async with asyncio.TaskGroup() as group:
-                    heard = [group.create_task(_listen(service, run_id)) for _ in range(LISTENERS)]
+                    heard = [group.create_task(_listen(service, run_id)) for _ in range(listeners)]
             await service.store.run_log.flush()
             row = await service.store.run_log.run(run_id)
     if any(task.result() != deltas for task in heard):
@@ -132,7 +145,14 @@ async def _measure_queues(deltas: int) -> Sample:
     return sample
 
 
+def contender(listeners: int) -> str:
+    """Return the name of the measurement with so many listeners."""
+    return f"infloop, {listeners:,} listeners"
+
+
 STREAMED, BURST = "infloop, streamed", "infloop, burst"
+
+GROWTH = (Growth("a delivery, CPU", "listeners", {size: contender(size) for size in SIZES}, cpu),)
 
 BENCHMARK = Benchmark(
     title="Deltas to 10 listeners, output persisted",
@@ -141,6 +161,7 @@ BENCHMARK = Benchmark(
         Contender(STREAMED, measure_streamed),
         Contender(BURST, measure_burst),
         Contender("asyncio queues, nothing kept", measure_queues),
+        *(Contender(contender(size), measure_listeners(size), most_rounds=3) for size in SIZES),
     ),
     targets=(
         Target(

@@ -1,7 +1,8 @@
 """A long history: listing and searching among 10,000 runs, resuming a run of 100,000 rounds.
 
 The data is made once for all rounds: 10,000 finished runs of twenty workflows, each with an agent's
-answer of forty words, all indexed; and a run that was interrupted after 100,000 rounds of a loop.
+answer of forty words, all indexed; a tenth and a hundredth of them in places of their own, to see
+how the costs grow; and a run that was interrupted after 100,000 rounds of a loop.
 Listing walks back page by page, fifty runs each, over all workflows and over one; a search looks
 for two words that a few hundred runs have. The commands are measured as whole processes. A resumed
 run finishes at its end, so each round resumes a copy.
@@ -15,9 +16,12 @@ import shutil
 import tempfile
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import original
 from application import agent, application, begin, loop, node, script, settings
-from benchmark import Benchmark, Contender, Sample, Target, each, stopwatch, wall
+from benchmark import Benchmark, Contender, Measure, Sample, Target, each, stopwatch, wall
+from growth import Growth
 from infloop.app import run_async
 from infloop.app.storage import open_store
 from infloop.engine.graph import Definition
@@ -33,6 +37,9 @@ from infloop.model.events import (
 from infloop.store.interfaces.run_log import NewRun, RunLog, definition_hash
 from program import INFLOOP, measure_program
 
+if TYPE_CHECKING:
+    from benchmark import Rounds
+
 WORKFLOWS = 20
 WORDS = 2_000
 ANSWER_WORDS = 40
@@ -42,11 +49,18 @@ ROUNDS_PER_RUN = 10  # 10,000 runs go with 100,000 rounds
 AT_ONCE = 200
 QUERY = "word17 word42"
 RESUMED = "resumed"
+SHARES = (100, 10, 1)
+
+
+def place(folder: Path, share: int) -> Path:
+    """Return where one in `share` of the runs are."""
+    return folder / f"one-in-{share}"
 
 
 def make_history(runs: int, folder: Path) -> None:
     """Make the data."""
-    run_async(_make_runs(runs, folder))
+    for share in SHARES:
+        run_async(_make_runs(runs // share, place(folder, share)))
     run_async(_make_interrupted(runs * ROUNDS_PER_RUN, folder / RESUMED))
 
 
@@ -107,12 +121,12 @@ async def _make_interrupted(rounds: int, folder: Path) -> None:
 
 def measure_listing(runs: int, folder: Path) -> Sample:
     """Walk back through all runs."""
-    return run_async(_measure_listing(folder, None))
+    return run_async(_measure_listing(place(folder, 1), None))
 
 
 def measure_listing_of_one(runs: int, folder: Path) -> Sample:
     """Walk back through the runs of one workflow."""
-    return run_async(_measure_listing(folder, "workflow-7"))
+    return run_async(_measure_listing(place(folder, 1), "workflow-7"))
 
 
 async def _measure_listing(folder: Path, workflow: str | None) -> Sample:
@@ -130,9 +144,9 @@ async def _measure_listing(folder: Path, workflow: str | None) -> Sample:
     return sample
 
 
-def measure_search(runs: int, folder: Path) -> Sample:
-    """Look for two words."""
-    return run_async(_measure_search(folder))
+def measure_search(share: int) -> Measure:
+    """Return how looking for two words is measured."""
+    return lambda _, folder: run_async(_measure_search(place(folder, share)))
 
 
 async def _measure_search(folder: Path) -> Sample:
@@ -144,14 +158,9 @@ async def _measure_search(folder: Path) -> Sample:
     return sample
 
 
-def measure_runs(runs: int, folder: Path) -> Sample:
-    """List with the command."""
-    return measure_program([INFLOOP, "runs"], folder)
-
-
-def measure_runs_search(runs: int, folder: Path) -> Sample:
-    """Search with the command."""
-    return measure_program([INFLOOP, "runs", "--search", QUERY], folder)
+def measure_command(share: int, *arguments: str) -> Measure:
+    """Return how a command is measured, as a whole process."""
+    return lambda _, folder: measure_program([INFLOOP, *arguments], place(folder, share))
 
 
 def measure_resume(runs: int, folder: Path) -> Sample:
@@ -181,7 +190,18 @@ async def _measure_resume_inside(folder: Path) -> Sample:
     return sample
 
 
+def contender(what: str, share: int) -> str:
+    """Return the name of a measurement among one in `share` of the runs."""
+    return f"{what}, {10_000 // share:,} runs"
+
+
 LISTING, LISTING_OF_ONE, RESUME = "list, a page", "list, a page of one workflow", "infloop resume"
+SEARCH, RUNS, RUNS_SEARCH = "search", "infloop runs", "infloop runs --search"
+
+GROWTH = tuple(
+    Growth(what, "runs", {10_000 // share: contender(what, share) for share in SHARES}, wall)
+    for what in (SEARCH, RUNS, RUNS_SEARCH)
+)
 
 BENCHMARK = Benchmark(
     title="History of 10,000 runs; a run of 100,000 rounds",
@@ -190,23 +210,29 @@ BENCHMARK = Benchmark(
     contenders=(
         Contender(LISTING, measure_listing),
         Contender(LISTING_OF_ONE, measure_listing_of_one),
-        Contender("search", measure_search),
-        Contender("infloop runs", measure_runs),
-        Contender("infloop runs --search", measure_runs_search),
+        *(
+            Contender(contender(what, share), measure)
+            for share in SHARES
+            for what, measure in (
+                (SEARCH, measure_search(share)),
+                (RUNS, measure_command(share, "runs")),
+                (RUNS_SEARCH, measure_command(share, "runs", "--search", QUERY)),
+            )
+        ),
         Contender("resume, in the process", measure_resume_inside),
         Contender(RESUME, measure_resume),
     ),
     targets=(
         Target("list, a page", each(LISTING, wall, 1e3), 50, "ms"),
-        Target(
-            "list, a page of one workflow",
-            each(LISTING_OF_ONE, wall, 1e3),
-            50,
-            "ms",
-        ),
+        Target("list, a page of one workflow", each(LISTING_OF_ONE, wall, 1e3), 50, "ms"),
         Target("infloop resume, whole process", each(RESUME, wall), 2, "s"),
     ),
     size=10_000,
     quick_size=1_000,
     prepare=make_history,
 )
+
+
+def rows(rounds: Rounds) -> list[original.Row]:
+    """Return the rows of the table of Infinite Loop that are measured here."""
+    return [original.row(original.SEARCH, each(contender(RUNS_SEARCH, 1), wall)(rounds))]

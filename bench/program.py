@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from benchmark import Sample
+from benchmark import Sample, children_cpu
 
 INFLOOP = str(Path(sys.executable).parent / "infloop")
 
@@ -25,18 +24,13 @@ def measure_program(
     }
     environment["INFLOOP_DATA_DIR"] = str(data_dir or folder / "data")
     environment["INFLOOP_MAX_RUN_NODE_EXECUTIONS"] = "0"
-    before = _children_cpu()
+    before = children_cpu()
     started = time.perf_counter()
     done = subprocess.run(
         argv, env=environment, cwd=folder, capture_output=True, timeout=120, check=False
     )
-    sample = Sample(1, time.perf_counter() - started, _children_cpu() - before)
+    sample = Sample(1, time.perf_counter() - started, children_cpu() - before)
     if done.returncode != expect:
         said = (done.stderr or done.stdout).decode(errors="replace")[-2000:]
         raise RuntimeError(f"{argv} left with exit code {done.returncode}: {said}")
     return sample
-
-
-def _children_cpu() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime

@@ -47,9 +47,8 @@ def _times_first(first: Sequence[Sample], samples: Sequence[Sample]) -> str:
 
 def target_rows(benchmark: Benchmark, rounds: Rounds, *, judged: bool) -> Iterator[Row]:
     """Yield a row for each target; the figures of less work than it speaks of are not judged."""
-    for number, target in enumerate(benchmark.targets):
-        title = benchmark.title if number == 0 else ""
-        yield (title, target.what, *_outcome(target, rounds, judged=judged))
+    for target in benchmark.targets:
+        yield (benchmark.title, target.what, *_outcome(target, rounds, judged=judged))
 
 
 def _outcome(target: Target, rounds: Rounds, *, judged: bool) -> Row:
@@ -83,6 +82,15 @@ def number_text(value: float) -> str:
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"
+
+
+def without_repeats(rows: Sequence[Row]) -> list[Row]:
+    """Leave a title out where the row above has the same."""
+    above = ("", *(row[0] for row in rows))
+    return [
+        ("" if row[0] == title else row[0], *row[1:])
+        for row, title in zip(rows, above, strict=False)
+    ]
 
 
 def text_table(head: Row, rows: Sequence[Row]) -> str:

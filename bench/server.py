@@ -4,7 +4,8 @@ A request that a predicate refuses is answered 204, and is in the audit log by t
 is taken is answered 202 when its run is durable in the queue; it is counted when the run has
 finished, and a run here is a start, a branch and an end. The rest is as the server has it by
 default: four runs at once, a hundred runs kept of a workflow. Only how much may come a minute, and
-how much may wait, is not limited.
+how much may wait, is not limited. The same is measured with one run at a time, and under overload:
+for some seconds, clients send as much as they can, and what counts is how many runs finish then.
 
 The peer is the least that the same HTTP server can do: an application that answers 204 to
 everything. Its rate also says that the client is not what is measured.
@@ -27,12 +28,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
+from itertools import count, repeat, takewhile
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import uvicorn
 
+import original
 from application import agent, line, node, script
 from benchmark import Benchmark, Contender, Sample, Target, each, memory, rate, slow, wall
 from http_load import Answers, ask_all, get, post
@@ -43,6 +45,9 @@ from infloop.web.http_server import address, bind_port
 from program import INFLOOP
 from proxy import cpu_of
 
+if TYPE_CHECKING:
+    from benchmark import Rounds
+
 CLIENTS = 16
 LISTENERS = 10
 DELTAS = 20_000
@@ -51,6 +56,7 @@ RUNS_SHARE = 10  # runs cost more than refusals, so fewer of them are enough
 VISITORS = 1_000
 AT_ONCE = 50
 PATIENCE_S = 60.0
+OVERLOAD_S = 5.0
 TRIGGERS = {"ignored": "x" * 24, "taken": "y" * 24}
 MEGABYTE = 1e6
 
@@ -76,7 +82,7 @@ class Server:
 
 
 @contextmanager
-def infloop_server(folder: Path, size: int) -> Iterator[Server]:
+def infloop_server(folder: Path, size: int, **settings: str) -> Iterator[Server]:
     """Give `infloop serve` in a folder with two triggers and a workflow for each purpose."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
         here = Path(name)
@@ -89,6 +95,7 @@ def infloop_server(folder: Path, size: int) -> Iterator[Server]:
             "INFLOOP_ISOLATION": "host",
             "INFLOOP_QUEUE_LIMIT": "1000000",
             "INFLOOP_WEBHOOK_RATE_LIMIT": "0",
+            **settings,
         }
         with child([INFLOOP, "serve", "--port", "0"], here, environment, size) as server:
             yield server
@@ -162,6 +169,7 @@ def serve_bare() -> None:
         server_header=False,
     )
     listening = bind_port("127.0.0.1", 0, lambda _: None)
+    listening.listen()  # whoever reads the address connects at once
     print(address(listening, "127.0.0.1"), flush=True)
     run_async(uvicorn.Server(config).serve([listening]))
 
@@ -185,10 +193,10 @@ async def refused(server: Server) -> Sample:
 async def taken(server: Server) -> Sample:
     """Send webhooks that are taken, and wait until all their runs have succeeded."""
     await take(server, range(WARM_UP))
-    count = server.size // RUNS_SHARE
+    runs = server.size // RUNS_SHARE
     before, began = cpu_of(server.process), time.perf_counter()
-    answers = await take(server, range(WARM_UP, WARM_UP + count))
-    sample = Sample(count, time.perf_counter() - began, cpu_of(server.process) - before)
+    answers = await take(server, range(WARM_UP, WARM_UP + runs))
+    sample = Sample(runs, time.perf_counter() - began, cpu_of(server.process) - before)
     sample.slow = answers.slowest_hundredth()
     return sample
 
@@ -205,6 +213,17 @@ async def take(server: Server, numbers: range) -> Answers:
     return answers
 
 
+async def overloaded(server: Server) -> Sample:
+    """Send webhooks without a pause; count the runs that finish meanwhile."""
+    await take(server, range(WARM_UP))
+    end = time.perf_counter() + OVERLOAD_S
+    requests = (webhook(server, "taken", number) for number in count(WARM_UP))
+    before, began = cpu_of(server.process), time.perf_counter()
+    await ask_all(server.port, takewhile(lambda _: time.perf_counter() < end, requests), CLIENTS)
+    finished = await succeeded(server) - WARM_UP
+    return Sample(finished, time.perf_counter() - began, cpu_of(server.process) - before)
+
+
 async def succeeded(server: Server) -> int:
     """Return how many runs have succeeded, as the server counts them."""
     page = (await fetched(server, "/metrics")).decode()
@@ -212,10 +231,10 @@ async def succeeded(server: Server) -> int:
     return int(float(found[0].split()[-1])) if found else 0
 
 
-async def streamed(server: Server) -> Sample:
-    """Let an agent talk while ten clients follow its run; count what each gets."""
+async def streamed(server: Server, listeners: int = LISTENERS) -> Sample:
+    """Let an agent talk while clients follow its run; count what each gets."""
     body = json.dumps({"workflowId": "talk", "inputs": {"mode": "fast"}}).encode()
-    async with following(server, "/api/events", LISTENERS) as readers:
+    async with following(server, "/api/events", listeners) as readers:
         listening = [asyncio.create_task(hear(reader)) for reader in readers]
         before, began = cpu_of(server.process), time.perf_counter()
         expect(await ask_all(server.port, iter([post(server.port, "/api/run", body)]), 1), 202, 1)
@@ -223,7 +242,7 @@ async def streamed(server: Server) -> Sample:
     if set(heard) != {DELTAS}:
         raise RuntimeError(f"the clients got {heard} deltas")
     took = time.perf_counter() - began
-    return Sample(DELTAS * LISTENERS, took, cpu_of(server.process) - before)
+    return Sample(DELTAS * listeners, took, cpu_of(server.process) - before)
 
 
 async def hear(reader: asyncio.StreamReader) -> int:
@@ -319,9 +338,14 @@ def measure(start: Any, act: Act, size: int, folder: Path) -> Sample:
 
 # -- the comparison --------------------------------------------------------------------------------
 
+one_at_a_time = partial(infloop_server, INFLOOP_MAX_CONCURRENT_RUNS="1")
+
 REFUSED, BARE = "infloop, 204 by predicate", "bare ASGI application, 204"
 TAKEN, STREAMED = "infloop, webhook to finished run", "infloop, deltas to 10 event streams"
+TAKEN_ONE, OVERLOADED = "infloop, the same, one run at a time", "infloop, runs under overload"
+STREAMED_ONE = "infloop, deltas to one event stream"
 FIRST, FIRST_API = "infloop, start to first answer", "infloop, start to first list of runs"
+FIRST_WORKFLOWS = "infloop, start to first list of workflows"
 VISITED = "infloop, a thousand clients"
 
 BENCHMARK = Benchmark(
@@ -331,9 +355,16 @@ BENCHMARK = Benchmark(
         Contender(REFUSED, partial(measure, infloop_server, refused)),
         Contender(BARE, partial(measure, bare_server, refused)),
         Contender(TAKEN, partial(measure, infloop_server, taken)),
+        Contender(TAKEN_ONE, partial(measure, one_at_a_time, taken)),
+        Contender(OVERLOADED, partial(measure, infloop_server, overloaded)),
         Contender(STREAMED, partial(measure, infloop_server, streamed)),
+        Contender(STREAMED_ONE, partial(measure, infloop_server, partial(streamed, listeners=1))),
         Contender(FIRST, partial(measure, infloop_server, partial(first_answer, "/healthz"))),
         Contender(FIRST_API, partial(measure, infloop_server, partial(first_answer, "/api/runs"))),
+        Contender(
+            FIRST_WORKFLOWS,
+            partial(measure, infloop_server, partial(first_answer, "/api/workflows")),
+        ),
         Contender(VISITED, partial(measure, infloop_server, visited)),
     ),
     targets=(
@@ -352,6 +383,17 @@ BENCHMARK = Benchmark(
     rounds=5,
     alike=False,
 )
+
+
+def rows(rounds: Rounds) -> list[original.Row]:
+    """Return the rows of the table of Infinite Loop that are measured here."""
+    return [
+        original.row(original.TOKEN_STREAM, each(STREAMED_ONE, rate)(rounds)),
+        original.row(original.WEBHOOK_RUNS, each(TAKEN_ONE, rate)(rounds)),
+        original.row(original.WEBHOOK_RUNS_BY_FOUR, each(TAKEN, rate)(rounds)),
+        original.row(original.OVERLOAD, each(OVERLOADED, rate)(rounds)),
+        original.row(original.SERVE_START, each(FIRST_WORKFLOWS, wall)(rounds)),
+    ]
 
 
 if __name__ == "__main__":

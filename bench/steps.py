@@ -14,7 +14,6 @@ keepers.
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import original
 from application import Node, application, line, node, run_to_end, settings
-from benchmark import Benchmark, Contender, Sample, Target, each, stopwatch, wall
+from benchmark import Benchmark, Contender, Sample, Target, children_cpu, each, stopwatch, wall
 from infloop.app import run_async
 from infloop.app.interpreters import find_interpreters
 
@@ -78,7 +77,7 @@ async def _measure(
         write_project(here / "work")
         write_agent(here)
         chosen = {"isolation": "host", "python_bin": sys.executable, **chosen}
-        children = _children_cpu()
+        children = children_cpu()
         async with application(here, **chosen) as service:
             warm_up = [make(f"step-{number}") for number in range(WARM_UP)]
             await run_to_end(service, line(warm_up, "next"), here)
@@ -86,7 +85,7 @@ async def _measure(
             with stopwatch(steps) as sample:
                 await run_to_end(service, tree, here)
         # Only now are the owners of the children gone and counted; the warm-up goes out pro rata.
-        sample.cpu += (_children_cpu() - children) * steps / (steps + WARM_UP)
+        sample.cpu += (children_cpu() - children) * steps / (steps + WARM_UP)
     return sample
 
 
@@ -126,11 +125,11 @@ def typescript(runtime: str) -> Callable[[int, Path], Sample]:
 
 def measure_start(argv: list[str], starts: int) -> Sample:
     """Start a program that does nothing, again and again."""
-    children = _children_cpu()
+    children = children_cpu()
     with stopwatch(starts) as sample:
         for _ in range(starts):
             subprocess.run(argv, check=True)
-    sample.cpu += _children_cpu() - children
+    sample.cpu += children_cpu() - children
     return sample
 
 
@@ -156,11 +155,6 @@ def _runtime(name: str) -> str:
     if found and Path(found[0]).name == name:
         return found[0]
     return "" if name == "node" else shutil.which(name) or ""
-
-
-def _children_cpu() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 SCRIPT, AGENT_SAVED, AGENT_UNSAVED = "Python script", "agent", "agent, no snapshots"

@@ -11,14 +11,14 @@ CPU counts git.
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from benchmark import Benchmark, Contender, Sample, stopwatch
+from benchmark import Benchmark, Contender, Sample, children_cpu, stopwatch, wall
+from growth import Growth
 from infloop.app import run_async
 from infloop.runtime.confinement.programs import programs_in
 from infloop.sandbox.levels.host import HostSandbox
@@ -56,14 +56,14 @@ def create(files: int, *, again: bool) -> Callable[[int, Path], Sample]:
     """Return how making a worktree is measured."""
 
     async def measure() -> Sample:
-        children = _children_cpu()
+        children = children_cpu()
         async with worktrees(files) as (trees, repository):
             if again:
                 await trees.remove(await trees.create(repository, "run-0", "node"))
-            children = _children_cpu()
+            children = children_cpu()
             with stopwatch(1) as sample:
                 await trees.create(repository, "run-1", "node")
-        sample.cpu += _children_cpu() - children  # the keeper of git is gone only now
+        sample.cpu += children_cpu() - children  # the keeper of git is gone only now
         return sample
 
     return lambda _, __: run_async(measure())
@@ -85,16 +85,25 @@ def a_round(files: int) -> Callable[[int, Path], Sample]:
     return lambda _, __: run_async(measure())
 
 
-def _children_cpu() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+def contender(what: str, files: int) -> str:
+    """Return the name of a measurement at a size."""
+    return f"{what}, {files:,} files"
 
+
+GROWTH = tuple(
+    Growth(title, "files", {files: contender(what, files) for files in SIZES}, wall, per_piece=True)
+    for what, title in (
+        ("create", "making a worktree, per file"),
+        ("again", "making another one, per file"),
+        ("round", "a round in it, per file"),
+    )
+)
 
 BENCHMARK = Benchmark(
     title="Worktrees, by the number of files",
     unit="worktree or round",
     contenders=tuple(
-        Contender(f"{what}, {files:,} files", measure)
+        Contender(contender(what, files), measure)
         for files in SIZES
         for what, measure in (
             ("create", create(files, again=False)),

@@ -21,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from support import parts, thorough
 
-CONSOLE = Path(__file__).parent / "console"
 Loops = Mapping[str, Callable[[], asyncio.AbstractEventLoop]]
 
 # How long an example takes says how busy the machine is, and nothing else. In CI the examples are
@@ -31,7 +30,7 @@ settings.register_profile(
     settings(),
     deadline=None,
     suppress_health_check=(HealthCheck.too_slow,),
-    max_examples=thorough.amount(30, thorough=100),
+    max_examples=thorough.amount(20, thorough=100),
     derandomize=parts.required(),
 )
 settings.load_profile("patient")
@@ -84,22 +83,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)  # after pytest has left out what is not marked
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let the first worker begin with the console, and the others with the slow tests.
+    """Let every worker begin with its share of the slow tests.
 
     Each worker gets as many tests as the others, and whoever has none left takes over the last ones
-    of another. So the tests of the console, which share a browser, stay together, and no worker
-    begins a slow test when the others are about to end.
+    of another. So no worker begins a slow test when the others are about to end.
     """
     workers: int = getattr(config, "workerinput", {}).get("workercount", 1)
-    console = [item for item in items if item.path.parent == CONSOLE]
     slow = [item for item in items if item.get_closest_marker("slow")]
-    heads = [console, *(slow[number :: workers - 1] for number in range(workers - 1))]
-    if workers == 1:
-        heads = [[*slow, *console]]
-    early = {id(item) for head in heads for item in head}
-    others = (item for item in items if id(item) not in early)
+    others = (item for item in items if not item.get_closest_marker("slow"))
     ordered: list[pytest.Item] = []
-    for number, head in enumerate(heads):
+    for number in range(workers):
+        head = slow[number::workers]
         share = (len(items) - len(ordered)) // (workers - number)
         ordered += [*head, *itertools.islice(others, max(0, share - len(head)))]
     items[:] = [*ordered, *others]

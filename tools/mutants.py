@@ -182,7 +182,8 @@ class Copy:
 
     def _pytest(self, tests: Sequence[str], limit_s: float) -> tuple[int | None, str]:
         """Return the exit status of pytest, or None if it took too long; and its output."""
-        options = ("-x", "-q", "-p", "no:cacheprovider", "--no-header", "--timeout=120")
+        # Without a choice by marks: what `make test` leaves out may be what notices the fault.
+        options = ("-m", "", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--timeout=120")
         # A fault can make a child survive, so the tests have a session that ends as a whole.
         with subprocess.Popen(
             [self.root / ".venv/bin/python", "-m", "pytest", *options, *tests],

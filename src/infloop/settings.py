@@ -373,6 +373,15 @@ class Settings(Record):
             "workflows whose `requires` has no other labels."
         ),
     )
+    worker_timeout_ms: int = _setting(
+        30_000,
+        low=5_000,
+        high=3_600_000,
+        description=(
+            "With PostgreSQL: after how long without a sign of life other machines take this "
+            "process for dead and fail or resume its runs. At least 5 seconds."
+        ),
+    )
     queue_limit: int = _setting(
         100, low=1, high=1_000_000, description="Runs that may wait in the queue; more are refused."
     )

@@ -746,20 +746,44 @@ def test_every_command_explains_itself_with_an_example(world: World, name: str) 
     assert max(map(len, out.splitlines())) <= 100
 
 
+def loaded_by(world: World, *arguments: str) -> tuple[set[str], str]:
+    """The modules that a command imports in a process of its own, and what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "infloop", *arguments],
+        env=world.env,
+        cwd=world.home,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=TIMEOUT,
+    )
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}, done.stdout
+
+
 def test_help_and_version_load_nothing_heavy(world: World) -> None:
     for option, said in (("--help", "explains one of them"), ("--version", "infloop 0.")):
-        done = subprocess.run(
-            [sys.executable, "-X", "importtime", "-m", "infloop", option],
-            env=world.env,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=TIMEOUT,
-        )
-        assert said in done.stdout
-        loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+        loaded, out = loaded_by(world, option)
+        assert said in out
         assert "infloop.cli" in loaded
         assert not loaded & {"asyncio", "msgspec", "pydantic", "re2", "rich", "sqlite3", "uvloop"}
+
+
+# What a server needs, and what a command needs that runs something.
+SERVING = {"anyio", "fastapi", "mcp", "pydantic", "starlette", "uvicorn", "infloop.web"}
+RUNNING = {"_ssl", "re2", "tomllib", "uvloop", "infloop.nodes", "infloop.sandbox"}
+RUNNING |= {"infloop.egress", "infloop.providers", "infloop.runtime.runs.service"}
+
+
+def test_a_command_loads_only_what_it_needs(world: World) -> None:
+    file = world.file("w", [])
+    loaded, _ = loaded_by(world, "run", file)
+    assert "infloop.nodes" in loaded
+    assert not loaded & {*SERVING, "infloop.triggers", "infloop.supervisor", "rich", "yaml"}
+    for arguments in (["runs"], ["show", "last"]):
+        loaded, out = loaded_by(world, *arguments)
+        assert "w" in out
+        assert "infloop.store" in loaded
+        assert not loaded & {*SERVING, *RUNNING, "infloop.workspace", "rich"}
 
 
 def test_schemas_are_json_schema(world: World) -> None:

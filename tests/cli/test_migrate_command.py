@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,10 @@ from infloop.store.interfaces.ledger import Bill, NewCall
 from infloop.store.interfaces.queue import QueuedRun
 from infloop.store.interfaces.refusals import RefusedFiring
 from infloop.store.interfaces.run_log import definition_hash
-from support.cluster import shared_database
-from support.server import infloop, process, put_workflow, workflow
+from support.cluster import shared_database, worker
+from support.eventually import eventually
+from support.runs import scripted
+from support.server import Client, infloop, process, put_workflow, workflow
 
 LONG = "word " * 40_000  # kept by hash, in parts
 
@@ -79,3 +83,62 @@ def test_an_installation_moves_to_postgresql_with_its_history(tmp_path: Path) ->
     assert "not empty" in infloop(tmp_path, *target, code=2).stderr
     infloop(tmp_path, "run", str(file), "--input", "text=new", code=0, **shared)
     assert len(asyncio.run(content(there))["runs"]) == 3
+
+
+def one_step(name: str, kind: str, **config: Any) -> dict[str, Any]:
+    nodes = [{"id": "start", "type": "start"}, {"id": "it", "type": kind, "config": config}]
+    return {
+        "id": name,
+        "name": name,
+        "nodes": nodes,
+        "edges": [{"source": "start", "target": "it"}],
+    }
+
+
+def ask(client: Client, name: str) -> str:
+    answer = client.post("/api/run", {"workflowId": name})
+    assert answer.status == 202, answer.body
+    return str(answer.json()["runId"])
+
+
+def test_what_waited_or_was_interrupted_goes_on_after_the_move(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    target = shared_database("postgresql", tmp_path)["database"]
+    scripted(data / "providers", "dear", {"do": [{"text": "done"}, {"cost": 0.25}]})
+    put_workflow(data, one_step("paid", "agent", providerId="dear", prompt="think"))
+    put_workflow(data, {**one_step("asks", "approval", question="Go on?"), "onCrash": "resume"})
+    put_workflow(data, workflow("waits", "true", requires=["gpu"]))
+    with process(tmp_path) as served:
+        paid = ask(served.client, "paid")
+        assert served.client.finished(paid)["status"] == "succeeded"
+        asks, waits = ask(served.client, "asks"), ask(served.client, "waits")
+        eventually(lambda: served.client.get("/api/approvals").json()["approvals"])
+        served.end(signal.SIGKILL)
+    looks = (("costs",), ("queue",), ("logs", paid))
+    before = {look: infloop(tmp_path, *look).stdout for look in looks}
+
+    secretly = target.replace("tester@", "tester:hunter22@")
+    moved = json.loads(infloop(tmp_path, "migrate", "--to", secretly, "--json").stdout)
+
+    rows = {each["table"]: each["rows"] for each in moved["tables"]}
+    assert (rows["run"], rows["call"], rows["queued"], rows["approval"]) == (2, 1, 3, 1)
+    assert "hunter22" not in str(moved)
+    entries = infloop(tmp_path, "audit", "--event", "store.moved", "--json").stdout.splitlines()
+    last = json.loads(entries[0])
+    assert (last["actor"]["kind"], last["details"]) == ("cli", {"to": moved["database"]})
+    shared = {"database": target}
+    assert {look: infloop(tmp_path, *look, code=0, **shared).stdout for look in looks} == before
+    with (
+        process(tmp_path, "--no-runs", **shared) as served,
+        worker(tmp_path, "one", "--label", "gpu", **shared, data_dir=str(data)),
+    ):
+        assert served.client.finished(waits)["status"] == "succeeded"
+        (question,) = eventually(
+            lambda: [
+                each
+                for each in served.client.get("/api/approvals").json()["approvals"]
+                if each["runId"] == asks
+            ]
+        )
+        infloop(tmp_path, "approve", question["id"], code=0, **shared)
+        assert served.client.finished(asks)["status"] == "succeeded"

@@ -160,6 +160,26 @@ def test_others_take_over_from_a_worker_that_died(tmp_path: Path, shared: dict[s
             assert one.id not in [each["id"] for each in states]  # nothing of it is left
 
 
+def test_a_worker_that_starts_resumes_only_what_it_can_take(tmp_path: Path) -> None:
+    more = {"onCrash": "resume", "requires": ["gpu"]}
+    put_workflow(tmp_path / "data", sleeper("dear", tmp_path, **more))
+    put_workflow(tmp_path / "data", workflow("any", "true"))
+    with process(tmp_path, "--no-runs") as served:
+        with worker(tmp_path, "one", "--label", "gpu") as one:
+            dear = ask(served.client, "dear")
+            eventually(lambda: pids(tmp_path, "dear"))
+            one.end(signal.SIGKILL)
+        with worker(tmp_path, "two") as two:
+            assert served.client.run("any")["status"] == "succeeded"
+            assert run_of(served.client, dear)["status"] == "interrupted"
+            assert two.log == ""
+            with worker(tmp_path, "three", "--label", "gpu") as three:
+                eventually(lambda: len(pids(tmp_path, "dear")) == 2)
+                (tmp_path / "gate").touch()
+                assert served.client.finished(dear)["status"] == "succeeded"
+                assert f"run {dear} goes on here" in three.log
+
+
 def test_a_worker_that_was_taken_for_dead_ends_its_runs_and_registers_anew(
     tmp_path: Path, shared: dict[str, str]
 ) -> None:
@@ -222,11 +242,6 @@ def forget(folder: Path, instance_id: str, shared: dict[str, str]) -> None:
         old = "now() - interval '1 hour'"
         execute(
             folder,
-            "CREATE OR REPLACE FUNCTION infloop.server_started_at() RETURNS timestamptz"
-            f" LANGUAGE sql STABLE AS $$ SELECT {old} $$",
-        )
-        execute(
-            folder,
             f"UPDATE infloop.instance SET beat_at = {old} WHERE id = '{instance_id}'",
         )
         return
@@ -252,11 +267,16 @@ def test_cancelling_answering_and_following_reach_a_run_on_a_worker(
     )
     with process(tmp_path, "--no-runs", **shared) as served, worker(tmp_path, "one", **shared):
         client = served.client
-        long, asking = ask(client, "long"), ask(client, "asks")
-        with Events(client, f"/api/runs/{long}/events") as stream:
-            eventually(lambda: pids(tmp_path, "long"))
-            infloop(tmp_path, "cancel", long[:8], code=0, **shared)
-            assert stream.until("run_finished")[-1]["status"] == "cancelled"
+        with Events(client, "/api/events") as everything:
+            assert next(iter(everything))["type"] == "state_snapshot"
+            long, asking = ask(client, "long"), ask(client, "asks")
+            with Events(client, f"/api/runs/{long}/events") as stream:
+                eventually(lambda: pids(tmp_path, "long"))
+                infloop(tmp_path, "cancel", long[:8], code=0, **shared)
+                told = stream.until("run_finished")
+                assert told[-1]["status"] == "cancelled"
+            of_all = everything.until("run_finished")
+            assert [each for each in of_all if each["runId"] == long and "seq" in each] == told
         eventually(lambda: client.get("/api/approvals").json()["approvals"])
         (question,) = client.get("/api/approvals").json()["approvals"]
         infloop(tmp_path, "approve", question["id"][:8], code=0, **shared)

@@ -1,4 +1,4 @@
-"""One browser for all tests of the console; each test has a context of its own."""
+"""One browser for all tests of the console in a worker; each test has a context of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.server import TOKEN, Client, process
 
 
 # While Playwright runs, its event loop does too, and no asynchronous test can run in this worker:
-# so it ends with this folder, whose tests one worker runs before all others (see ../conftest.py).
+# so it ends with this folder.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """A browser without a sandbox, which as root it must be; it sees only our server."""

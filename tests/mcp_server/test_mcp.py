@@ -13,8 +13,9 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import httpx2
 import pytest
@@ -33,6 +34,7 @@ from infloop.runtime.approvals import AskingStep
 from infloop.settings import Settings
 from infloop.store.audit.reading import newest
 from infloop.store.interfaces.queue import QueuedRun
+from support import forkserver
 from support.dev_loop import dev_loop
 from support.eventually import eventually_async, text_in
 from support.paths import TESTS
@@ -62,6 +64,7 @@ OURS = [
     "infloop_cancel_run",
     "infloop_list_queue",
     "infloop_remove_from_queue",
+    "infloop_list_workers",
     "infloop_list_approvals",
     "infloop_list_processes",
     "infloop_read_process_log",
@@ -384,6 +387,10 @@ async def test_runs_wait_their_turn_and_can_be_taken_out_and_stopped(
         assert (second["position"], third["position"]) == (1, 2)
         queue = await call(client, f"{prefix}list_queue")
         assert [item["runId"] for item in queue["items"]] == [second["runId"], third["runId"]]
+        (server,) = (await call(client, f"{prefix}list_workers"))["workers"]
+        (same,) = (await served.ask("GET", "/api/workers")).json()["workers"]
+        assert {**server, "heartbeatAt": 0} == {**same, "heartbeatAt": 0}
+        assert (server["kind"], server["liveRuns"], server["capacity"]) == ("serve", 1, 1)
         waited = await call(
             client, "infloop_wait_for_run", runId=third["runId"], timeoutSeconds=0.1
         )
@@ -553,7 +560,7 @@ KEY = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 async def test_results_and_changes_are_read_page_by_page(tmp_path: Path) -> None:
     write = "open('made.txt', 'w').write('line\\n' * 3000); open('.envrc', 'w').close()"
-    write += "; open('key', 'w').write(KEY)"
+    write += "; open('key', 'w').write(KEY); open(KEY + '.txt', 'w').close()"
     code = f"KEY = '{KEY[:9]}' + '{KEY[9:]}'\n"
     code += f"def run():\n    {write}\n    return {{'long': 'x' * 30000}}"
     made = {
@@ -599,7 +606,7 @@ async def test_results_and_changes_are_read_page_by_page(tmp_path: Path) -> None
     assert step["text"] == ""
     (protected,) = first["protected"]
     assert protected.startswith(".envrc (")
-    assert first["secrets"] == ["key (github)"]
+    assert first["secrets"] == ["[redacted:github].txt (github)", "key (github)"]
     assert "\n+[redacted:github]\n" in diff
     assert KEY not in diff
 
@@ -876,39 +883,42 @@ asyncio.run(main())
 
 
 @contextmanager
-def speaking(folder: Path, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
+def speaking(folder: Path, **settings: str) -> Iterator[Speaker]:
     """`infloop mcp` with pipes at its ends, and its complaints in a file."""
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
-    with (folder / "stderr").open("wb") as complaints:
-        made = subprocess.Popen(
-            [sys.executable, "-m", "infloop", "mcp"],
-            cwd=work,
-            env=environment(folder, **settings),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=complaints,
+    (read, said), (heard, write) = os.pipe(), os.pipe()
+    with (
+        (folder / "stderr").open("wb") as complaints,
+        os.fdopen(read) as stdin,
+        os.fdopen(write) as stdout,
+    ):
+        made = forkserver.Command(
+            ("mcp",),
+            work,
+            environment(folder, **settings),
+            stdin=stdin.fileno(),
+            stdout=stdout.fileno(),
+            stderr=complaints.fileno(),
         )
+    speaker = Speaker(made, os.fdopen(said, "wb"), os.fdopen(heard, "rb"))
     try:
-        yield made
+        yield speaker
     finally:
-        if made.poll() is None:
-            made.kill()
+        made.kill()
         made.wait(PATIENCE)
-        for pipe in (made.stdin, made.stdout):
-            assert pipe is not None
+        for pipe in (speaker.stdin, speaker.stdout):
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
 
 
+@dataclass
 class Speaker:
     """Speaks JSON lines with a process."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self.process = process
-        self.stdin, self.stdout = process.stdin, process.stdout
+    process: forkserver.Command
+    stdin: BinaryIO
+    stdout: BinaryIO
 
     def say(self, line: bytes) -> None:
         self.stdin.write(line + b"\n")
@@ -939,8 +949,7 @@ class Speaker:
 
 def test_nothing_but_answers_is_on_standard_output(tmp_path: Path) -> None:
     put_workflow(tmp_path / "data", workflow("loud", "echo noise; echo noise >&2"))
-    with speaking(tmp_path) as started:
-        speaker = Speaker(started)
+    with speaking(tmp_path) as speaker:
         for line in (
             b"{",
             b"nonsense",
@@ -966,8 +975,7 @@ def test_nothing_but_answers_is_on_standard_output(tmp_path: Path) -> None:
 def test_calls_are_answered_although_the_client_has_said_its_last_word(tmp_path: Path) -> None:
     lines = (HELLO, {**message("tools/list"), "id": 2}, {**message("ping"), "id": 3})
     said_at_once = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-    with speaking(tmp_path) as started:
-        speaker = Speaker(started)
+    with speaking(tmp_path) as speaker:
         speaker.say(said_at_once.rstrip())
         heard, code = speaker.leave()
     assert code == 0
@@ -981,15 +989,14 @@ def test_when_the_client_leaves_runs_are_settled_and_what_waits_stays(
     line = f"echo $$ > {tmp_path}/pid; trap '' TERM INT; sleep 600 & wait"
     put_workflow(tmp_path / "data", workflow("long", line))
     put_workflow(tmp_path / "data", workflow("later", f"touch {tmp_path}/later"))
-    with speaking(tmp_path, max_concurrent_runs="1") as started:
-        speaker = Speaker(started)
+    with speaking(tmp_path, max_concurrent_runs="1") as speaker:
         speaker.greet()
         run_id = speaker.call("long")["runId"]
         pid = int(text_in(tmp_path / "pid"))
         waiting = speaker.call("later")
         if isinstance(ending, int):
-            started.send_signal(ending)
-            assert started.wait(PATIENCE) == 0
+            speaker.process.send_signal(ending)
+            assert speaker.process.wait(PATIENCE) == 0
         else:
             assert speaker.leave() == (b"", 0)
     assert not Path(f"/proc/{pid}").exists()
@@ -1014,8 +1021,7 @@ async def test_it_takes_no_run_that_somebody_else_asked_for(tmp_path: Path) -> N
 
 
 def test_a_client_that_never_reads_is_not_listened_to_for_long(tmp_path: Path) -> None:
-    with speaking(tmp_path) as started:
-        speaker = Speaker(started)
+    with speaking(tmp_path) as speaker:
         speaker.greet()
         os.set_blocking(speaker.stdin.fileno(), False)
         padded = {**message("tools/list"), "params": {"_meta": {"padding": "x" * 8_000}}}
@@ -1027,5 +1033,5 @@ def test_a_client_that_never_reads_is_not_listened_to_for_long(tmp_path: Path) -
             sent, rest = sent + written, rest[written:]
         assert sent < (2 << 20)
         assert speaker.hear()["result"]["tools"]
-        started.send_signal(signal.SIGTERM)
-        assert started.wait(PATIENCE) == 0
+        speaker.process.send_signal(signal.SIGTERM)
+        assert speaker.process.wait(PATIENCE) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import codecs
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -300,6 +301,42 @@ def test_a_known_secret_is_found_in_other_forms(form: str) -> None:
     left = redacted.replace("[redacted:env:KEY]", "")
     parts = (ENCODED[form][at : at + SHORTEST_PART] for at in range(len(ENCODED[form])))
     assert not any(part in left for part in parts if len(part) == SHORTEST_PART)
+
+
+PASSPHRASES = [
+    "пароль-от-базы-2026",
+    "aßäöüß-жщ-1234567890",
+    "日本語の長い合言葉です",
+    "Größe\udc80-42-Zürich",
+]
+
+
+@pytest.mark.parametrize("secret", PASSPHRASES)
+def test_a_known_secret_may_have_any_characters(secret: str) -> None:
+    known = guard(secret)
+    text = f"日本 {secret} {json.dumps(secret)}"
+    assert known.redact(text) == '日本 [redacted:known] "[redacted:known]"'
+    assert streamed(known, text, [*range(len(text))]) == known.redact(text)
+
+
+def test_a_known_secret_is_found_wherever_it_is_in_a_long_text() -> None:
+    known = guard(KNOWN)
+    for before in (*range(0, 40_000, 4096), *range(16_300, 16_400)):
+        text = "-" * before + KNOWN
+        assert known.redact(text) == "-" * before + "[redacted:known]"
+
+
+def test_known_secrets_that_overlap_become_one_marker() -> None:
+    first, second = f"{letters(12)}-overlap", f"overlap-{letters(9)}"
+    text = f"{letters(12)}-overlap-{letters(9)}"
+    assert guard(first, second).redact(f"({text})") == "([redacted:known])"
+    assert streamed(guard(first, second), f"({text})", [5, 15, 20]) == "([redacted:known])"
+
+
+def test_a_thousand_secrets_can_be_known() -> None:
+    many = [hashlib.sha256(str(number).encode()).hexdigest()[:24] for number in range(1_000)]
+    text = "\n".join(many)
+    assert guard(*many).redact(text) == "\n".join(["[redacted:known]"] * len(many))
 
 
 TOKEN = f"ghp_{letters(36)}"

@@ -65,6 +65,8 @@ new = '{}'
 """
 SUMS = "def add(a: int, b: int) -> int:\n    return a + b\n"
 TESTED = "from infloop.sums import add\n\ndef test_two(): assert add(2, 2) == 4\n"
+# Of the plugins only the one whose option is used: to load them all takes ten times as long.
+OPTIONS = "[tool.pytest.ini_options]\naddopts = '--disable-plugin-autoload -p timeout'\n"
 PAGE = "before\n<!-- mutants: begin -->\nold\n<!-- mutants: end -->\nafter\n"
 
 
@@ -75,6 +77,7 @@ def small_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in ("src/infloop", "tests/mutants", "docs"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "src/infloop/sums.py").write_text(SUMS)
+    (tmp_path / "pyproject.toml").write_text(OPTIONS)
     environment = tmp_path / ".venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     packages = next(environment.glob("lib/*/site-packages"))

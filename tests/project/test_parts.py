@@ -64,7 +64,7 @@ def test_a_skip_says_which_command_brings_the_part(
 ) -> None:
     done = run_skipping(tmp_path, *options, require=False)
     assert done.returncode == 0, done.stdout
-    said = done.stdout.partition("not tested here")[2].splitlines()[1:10]
+    said = done.stdout.partition("not tested here")[2].splitlines()[1:11]
     assert said == [
         "   1 skipped: level 'guard' needs another kernel",
         "   1 skipped: no reason of ours",
@@ -73,6 +73,7 @@ def test_a_skip_says_which_command_brings_the_part(
         "   2 skipped: ruled out here: no address",
         "   1 skipped: ruled out here: only root can",
         "     not in this run: the real agents: `make test-agents`",
+        f"     not in this run: {parts.RUNS_OF_THEIR_OWN['browser']}",
         "     not in this run: the container image: `make test-container`",
         "     not in this run: most repetitions and drawn examples: `make test-thorough`",
     ]
@@ -146,6 +147,15 @@ def test_what_is_left_out_of_the_tests_has_a_command_and_runs_in_ci() -> None:
         assert f"`make test-{mark}`" in said
         assert re.search(rf"^test-{mark}:.*(\n\t.*)* -m {mark} ", makefile, re.MULTILINE)
         assert re.search(rf"^tests test-{mark}\b", ci, re.MULTILINE)
+
+
+@pytest.mark.parametrize("mark", parts.RUNS_OF_THEIR_OWN)
+def test_the_command_of_a_mark_looks_into_every_folder_that_has_such_tests(mark: str) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    (named,) = re.findall(rf"-m {mark} (.*) \$\(PYTEST\)", makefile)
+    using = re.compile(rf"^(@|pytestmark = )pytest\.mark\.{mark}$", re.MULTILINE)
+    marked = {file.parent for file in TESTS.rglob("test_*.py") if using.search(file.read_text())}
+    assert {ROOT / folder for folder in named.split()} == marked
 
 
 # -- the script that installs them -----------------------------------------------------------------

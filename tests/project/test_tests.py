@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import functools
+import os
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,28 +50,33 @@ def files() -> list[Path]:
     return sorted(TESTS.rglob("*.py"))
 
 
-def imported(file: Path) -> Iterator[str]:
-    """Yield the last part of the name of every module that a file may import."""
-    for node in ast.walk(ast.parse(file.read_text())):
-        match node:
-            case ast.Import(names):
-                yield from (alias.name.rpartition(".")[2] for alias in names)
-            case ast.ImportFrom(_, names):
-                yield (node.module or "").rpartition(".")[2]
-                yield from (alias.name for alias in names)
+def imported(file: Path) -> set[str]:
+    """Return the last part of the name of every module that a file may import."""
+    return _read(file)[0]
 
 
-def sleeps(file: Path) -> Iterator[str]:
-    """Yield the function around every sleep that takes time; `sleep(0)` only lets others go on."""
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+def sleeps(file: Path) -> set[str]:
+    """Return the function around every sleep that takes time; `sleep(0)` only lets others go on."""
+    return _read(file)[1]
+
+
+@functools.cache  # to parse all tests takes seconds
+def _read(file: Path) -> tuple[set[str], set[str]]:
+    imports: set[str] = set()
+    sleeping: set[str] = set()
     for top in ast.parse(file.read_text()).body:
         for node in ast.walk(top):
-            if (
-                isinstance(node, ast.Call)
-                and ast.unparse(node.func).rpartition(".")[2] == "sleep"
-                and ast.unparse(node.args[0]) != "0"
-            ):
-                yield top.name if isinstance(top, functions) else "another place"
+            match node:
+                case ast.Import(names):
+                    imports |= {alias.name.rpartition(".")[2] for alias in names}
+                case ast.ImportFrom(module, names):
+                    imports |= {(module or "").rpartition(".")[2], *(each.name for each in names)}
+                case ast.Call(ast.Name("sleep") | ast.Attribute(_, "sleep"), [first, *_]) if (
+                    ast.unparse(first) != "0"
+                ):
+                    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+                    sleeping.add(top.name if isinstance(top, functions) else "another place")
+    return imports, sleeping
 
 
 def test_no_test_file_imports_another() -> None:
@@ -84,7 +91,7 @@ def test_no_test_file_imports_another() -> None:
 
 def test_the_tests_are_read_in_an_environment_without_pip() -> None:
     assert [
-        file.name for file in files() if {"pip", "setuptools", "ensurepip"} & {*imported(file)}
+        file.name for file in files() if {"pip", "setuptools", "ensurepip"} & imported(file)
     ] == []
 
 
@@ -121,13 +128,26 @@ def test_no_test_waits_by_sleeping() -> None:
     assert found == set(SLEEPS)
 
 
-def test_a_command_can_be_interrupted_when_the_tests_run_in_the_background() -> None:
+INTERRUPTING = """
+import signal, subprocess
+
+def test_a_child_is_interrupted():
+    with subprocess.Popen(["sleep", "60"]) as child:
+        child.send_signal(signal.SIGINT)
+        assert child.wait(30) == -signal.SIGINT
+"""
+
+
+def test_a_command_can_be_interrupted_when_the_tests_run_in_the_background(tmp_path: Path) -> None:
     """There SIGINT is ignored, as it is for whatever a shell starts with `&`."""
-    interrupting = "tests/cli/test_cli.py::test_following_ends_quietly_when_interrupted"
-    pytest_alone = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", interrupting]
+    shutil.copy(TESTS / "conftest.py", tmp_path)
+    (tmp_path / "test_interrupting.py").write_text(INTERRUPTING)
+    configuration = ("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path))
+    pytest_alone = [sys.executable, "-m", "pytest", "-q", *configuration, str(tmp_path)]
     ran = subprocess.run(
         ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh", *pytest_alone],
-        cwd=ROOT,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
         capture_output=True,
         text=True,
         timeout=120,

@@ -15,7 +15,7 @@ from support.forking import forker
 from support.runs import scripted, world
 from support.thorough import amount
 
-KILLS = amount(15, thorough=60)
+KILLS = amount(8, thorough=60)
 SHARDS = amount(1, thorough=4)
 
 

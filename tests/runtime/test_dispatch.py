@@ -61,6 +61,22 @@ async def test_no_more_runs_go_on_at_once_than_there_is_room_for(tmp_path: Path)
     assert begun(tmp_path) == 5
 
 
+async def test_the_queue_says_that_a_run_started_between_its_first_and_its_other_events(
+    tmp_path: Path,
+) -> None:
+    put_workflow(tmp_path / "data", workflow("instant"))
+
+    def look(client: Client) -> None:
+        with Events(client, "/api/events") as events:
+            assert next(iter(events))["type"] == "state_snapshot"
+            client.post("/api/run", {"workflowId": "instant"})
+            kinds = [event["type"] for event in events.until("run_finished")]
+        assert kinds[:3] == ["trigger_enqueued", "run_started", "trigger_started"]
+
+    async with here(tmp_path) as served:
+        await asyncio.to_thread(look, served.client)
+
+
 async def test_a_workflow_bounds_how_many_of_its_runs_go_on_at_once(tmp_path: Path) -> None:
     bounded = workflow("bounded", gate(tmp_path), limits={"maxConcurrentRuns": 1})
     put_workflow(tmp_path / "data", bounded)

@@ -36,7 +36,7 @@ from support.thorough import amount
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-KILLS = amount(3, thorough=12)
+KILLS = amount(2, thorough=12)
 TIMEOUT_S = 240 * max(1, KILLS // 12)
 LANES = amount(1, thorough=2)
 PATIENCE_S = 3.0

@@ -83,6 +83,19 @@ async def test_a_stop_interrupts_every_kind_of_effect_and_is_cancelled(
     assert "enough" in done.result.error
 
 
+async def test_a_run_without_effects_has_ended_when_it_is_created(tmp_path: Path) -> None:
+    rounds = workflow([START, loop(unmet(), maxIterations=3), END], edges("s next l", "l next e"))
+    async with world(tmp_path) as here:
+        run_id = await here.start(rounds)
+        row = await here.service.store.run_log.run(run_id)
+        assert (row.status, row.steps) == ("succeeded", 6)
+        done = await here.finish(run_id)
+        assert [r.seq for r in done.recorded] == [*range(1, len(done.recorded) + 1)]
+        assert "c" in done.scope
+        assert await here.service.wait(run_id) == done.result
+        assert not here.service.live()
+
+
 async def test_an_infinite_loop_without_effects_gives_way_and_can_be_stopped(
     tmp_path: Path,
 ) -> None:
@@ -390,8 +403,9 @@ async def test_a_listener_gets_every_delta_and_may_begin_anywhere(tmp_path: Path
             assert rest == done.recorded[at + 1 :]
 
 
+@pytest.mark.thorough
 async def test_a_listener_that_never_reads_costs_nothing_and_loses_nothing(tmp_path: Path) -> None:
-    deltas = 100_000
+    deltas = amount(40_000, thorough=100_000)
     scripted(tmp_path / "data/providers", "fake", {"do": [{"text": "x" * 100, "times": deltas}]})
     tree = workflow([START, agent("a")], edges("s next a"))
     async with world(tmp_path) as here:

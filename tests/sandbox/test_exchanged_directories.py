@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from infloop.sandbox.base import ChildResult, Sandbox
 
-RACES = amount(8, thorough=100)
+RACES = amount(4, thorough=100)
 AT_ONCE = 4
 EXCHANGE = Path(__file__).parent.parent / "support/children/exchange.py"
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/home/me"}

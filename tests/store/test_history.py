@@ -284,53 +284,53 @@ def without(name: str) -> dict[str, Any]:
     return record
 
 
-@pytest.mark.parametrize(
-    ("bad", "complaint"),
-    [
-        (None, "not a run record"),
-        ([], "not a run record"),
-        ({}, "runId"),
-        (without("scope"), "scope"),
-        (without("events"), "events"),
-        (sample(status="running"), "status"),
-        (sample(startedAt="yesterday"), "startedAt"),
-        (sample(events={}), "events"),
-        (sample(events=["text"]), "events"),
-        (sample(events=[{"nodeId": "no type"}]), "event 0"),
-        (sample(events=[{"type": "node_started", "resolvedConfig": 5}]), "event 0"),
-        (sample(run_id="../../etc/passwd"), "not a plain name"),
-        (sample(run_id=""), "not a plain name"),
-        (sample(run_id=".hidden"), "not a plain name"),
-        (sample(run_id="x" * 1000), "not a plain name"),
-        (sample(workflowId="a/b"), "not a plain name"),
-    ],
-)
+NO_RECORDS: list[tuple[object, str]] = [
+    (None, "not a run record"),
+    ([], "not a run record"),
+    ({}, "runId"),
+    (without("scope"), "scope"),
+    (without("events"), "events"),
+    (sample(status="running"), "status"),
+    (sample(startedAt="yesterday"), "startedAt"),
+    (sample(events={}), "events"),
+    (sample(events=["text"]), "events"),
+    (sample(events=[{"nodeId": "no type"}]), "event 0"),
+    (sample(events=[{"type": "node_started", "resolvedConfig": 5}]), "event 0"),
+    (sample(run_id="../../etc/passwd"), "not a plain name"),
+    (sample(run_id=""), "not a plain name"),
+    (sample(run_id=".hidden"), "not a plain name"),
+    (sample(run_id="x" * 1000), "not a plain name"),
+    (sample(workflowId="a/b"), "not a plain name"),
+]
+
+
 async def test_what_is_no_record_is_refused_with_the_reason(
-    open_store: OpenStore, tmp_path: Path, bad: object, complaint: str
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
     async with open_store(tmp_path) as store:
-        with pytest.raises(UsageError, match=complaint):
-            await import_record(store.run_log, bad)
-        assert await store.run_log.count() == 0
+        for bad, complaint in NO_RECORDS:
+            with pytest.raises(UsageError, match=complaint):
+                await import_record(store.run_log, bad)
+            assert await store.run_log.count() == 0, bad
 
 
-@pytest.mark.parametrize(
-    "events",
-    [
-        [],
-        [{"type": "run_finished", "status": "failed"}],
-        [{"type": "node_finished", "nodeId": "never-started", "nodeType": "x"}],
-        [{"type": "stdout_chunk", "nodeId": "never-started", "line": "x"}],
-        [{"type": "from_the_future", "payload": [1]}],
-        [{"type": "node_started", "nodeId": "a"}, {"type": "error", "nodeId": "a", "message": "m"}],
-    ],
-)
+CUT: list[list[dict[str, Any]]] = [
+    [],
+    [{"type": "run_finished", "status": "failed"}],
+    [{"type": "node_finished", "nodeId": "never-started", "nodeType": "x"}],
+    [{"type": "stdout_chunk", "nodeId": "never-started", "line": "x"}],
+    [{"type": "from_the_future", "payload": [1]}],
+    [{"type": "node_started", "nodeId": "a"}, {"type": "error", "nodeId": "a", "message": "m"}],
+]
+
+
 async def test_a_cut_or_newer_record_is_imported_as_far_as_it_goes(
-    open_store: OpenStore, tmp_path: Path, events: list[Any]
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
     async with open_store(tmp_path) as store:
-        row = await import_record(store.run_log, sample(events=events))
-        found = [item.event for item in await read_all(store.run_log, row.id)]
-        assert isinstance(found[-1], RunFinished)
-        texts = [event.message for event in found if isinstance(event, Notice)]
-        assert texts == [event["message"] for event in events if "message" in event]
+        for number, events in enumerate(CUT):
+            row = await import_record(store.run_log, sample(f"r{number}", events=events))
+            found = [item.event for item in await read_all(store.run_log, row.id)]
+            assert isinstance(found[-1], RunFinished), events
+            texts = [event.message for event in found if isinstance(event, Notice)]
+            assert texts == [event["message"] for event in events if "message" in event]

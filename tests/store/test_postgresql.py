@@ -14,11 +14,13 @@ import pytest
 
 from infloop.errors import Fenced, InfloopError, SettingsError, StoreError
 from infloop.store import opening
+from infloop.store.interfaces.changes import QUEUE, STOPS, run_subject
 from infloop.store.interfaces.ledger import NewCall
 from infloop.store.interfaces.liveness import LOST_AFTER_MS
 from infloop.store.interfaces.queue import QueuedRun
 from infloop.store.interfaces.store import Store
 from infloop.store.postgresql.address import Address
+from infloop.store.postgresql.changes import RUNS_CHANNEL
 from infloop.store.postgresql.connections import Database
 from infloop.store.postgresql.migrations import MIGRATIONS, migrate, schema_version
 from infloop.store.postgresql.store import open_postgresql_store
@@ -273,10 +275,45 @@ async def test_a_process_that_lost_its_session_too_long_ago_is_fenced(
 
 async def test_missed_notifications_count_as_a_change(database: str, tmp_path: Path) -> None:
     async with await open_postgresql_store(database) as store:
-        seen = store.changes.version()
+        seen = store.changes.version(QUEUE)
         end_sessions(tmp_path)
         async with asyncio.timeout(30):
-            await store.changes.wait(seen, seconds=600)
+            await store.changes.wait(QUEUE, seen, seconds=600)
+
+
+async def test_nobody_is_woken_for_what_does_not_concern_it(database: str) -> None:
+    """Events of a run reach who follows it; others, and who waits for the queue, sleep on."""
+    mine, other = run_subject("r1"), run_subject("r2")
+    async with (
+        await open_postgresql_store(database) as store,
+        await open_postgresql_store(database) as idle,
+        await open_postgresql_store(database) as follower,
+    ):
+        for run_id in ("r1", "r2"):
+            await store.run_log.create_run(new_run(run_id), started(run_id))
+        unconcerned = -1
+        while unconcerned != (unconcerned := follower.changes.version(other)):
+            await follower.changes.wait(other, unconcerned, seconds=0.3)
+        version = follower.changes.version(mine)
+        queue, stops = idle.changes.version(QUEUE), idle.changes.version(STOPS)
+        async with asyncio.timeout(30):
+            await store.run_log.append("r1", 1, [at(2, passed())])
+            await follower.changes.wait(mine, version, seconds=600)
+        assert follower.changes.version(other) == unconcerned
+        assert (idle.changes.version(QUEUE), idle.changes.version(STOPS)) == (queue, stops)
+
+
+async def test_events_are_not_announced_while_nobody_follows(database: str) -> None:
+    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as spy:
+        await spy.execute(f"LISTEN {RUNS_CHANNEL}")
+        await spy.execute("LISTEN here")
+        async with await open_postgresql_store(database) as store:
+            await store.run_log.create_run(new_run(), started())
+            await store.run_log.append("r1", 1, [at(2, passed())])
+        # What was unannounced is announced when the store is closed.
+        await spy.execute("NOTIFY here")
+        heard = [each.channel async for each in spy.notifies(timeout=30, stop_after=1)]
+        assert heard == ["here"]
 
 
 # -- a server that crashes -------------------------------------------------------------------------

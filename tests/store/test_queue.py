@@ -42,7 +42,7 @@ async def test_what_is_forgotten_leaves_no_row(tmp_path: Path) -> None:
 
 # -- kill -9 ---------------------------------------------------------------------------------------
 
-KILLS = amount(20, thorough=60)
+KILLS = amount(10, thorough=60)
 
 
 @dataclass

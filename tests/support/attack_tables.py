@@ -5,6 +5,7 @@ Every table is a list of `[[attack]]` with
     case    the id of the case that the row is an instance of; several rows may be of one case
     name    what is tried, unique in its table
     door    how it is tried: which test takes the row, and what its other fields mean
+    heavy   whether it takes so long that only `make test-thorough` tries it
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from support.paths import ATTACK_TABLES
+from support.thorough import FACTOR
 
 Attack = dict[str, Any]
 
@@ -32,9 +34,14 @@ class AttackTable:
         self._tried.add(door)
         found = [row for row in self.rows if row["door"] == door]
         assert found, f"no row has the door {door!r}"
-        return [pytest.param(row, id=f"{row['case']}: {row['name']}") for row in found]
+        return [_parameter(row) for row in found if FACTOR or not row.get("heavy")]
 
     def check(self) -> None:
         """Every row is tried by some test, under a name of its own."""
         assert {row["door"] for row in self.rows} == self._tried
         assert len({row["name"] for row in self.rows}) == len(self.rows)
+
+
+def _parameter(row: Attack) -> Any:
+    marks = [pytest.mark.thorough] if row.get("heavy") else []
+    return pytest.param(row, id=f"{row['case']}: {row['name']}", marks=marks)

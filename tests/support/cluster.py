@@ -25,10 +25,13 @@ def shared_database(kind: DatabaseKind, folder: Path) -> dict[str, str]:
 class WorkerProcess:
     """`infloop worker`, ready to take runs.
 
-    Beside a database it has a data directory of its own: it shares no file with the server.
+    Beside a database it has a data directory of its own: it shares no file with the server. With
+    `network` it is in this namespace.
     """
 
-    def __init__(self, folder: Path, name: str, *arguments: str, **settings: str) -> None:
+    def __init__(
+        self, folder: Path, name: str, *arguments: str, network: str = "", **settings: str
+    ) -> None:
         self.stderr = folder / f"{name}.stderr"
         if "database" in settings:
             settings = {"data_dir": str(folder / f"data-of-{name}"), **settings}
@@ -38,6 +41,7 @@ class WorkerProcess:
                 folder,
                 environment(folder, **settings),
                 stderr=complaints.fileno(),
+                network=network,
             )
         assert self.process.stdout is not None
         self.said = self.process.stdout.readline()

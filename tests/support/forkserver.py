@@ -51,7 +51,7 @@ class Command:
     """A command that runs, with the methods of `subprocess.Popen`.
 
     A stream that is not given is a pipe, but for stdin, which is empty. `ignored` are signals.
-    At the paths in `binds` it sees other files.
+    At the paths in `binds` it sees other files. `network` is the namespace that it joins.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class Command:
         new_session: bool = False,
         ignored: Sequence[int] = (),
         binds: Mapping[str, str] | None = None,
+        network: str = "",
     ) -> None:
         assert not any(name.startswith(("LD_", "PYTHON")) for name in env), "start the real one"
         self.args = list(arguments)
@@ -87,6 +88,7 @@ class Command:
             "session": new_session,
             "ignored": list(ignored),
             "binds": dict(binds or {}),
+            "network": network,
         }
         try:
             socket.send_fds(requests(), [json.dumps(request).encode()], [told, *streams])

@@ -28,6 +28,7 @@ INSTALLED_BY_US = frozenset(
 
 RUNS_OF_THEIR_OWN = {
     "agents": "the real agents: `make test-agents`",
+    "browser": "the console and the agent's browser in Chromium: `make test-browser`",
     "container": "the container image: `make test-container`",
 }
 """What `make test` leaves out, by mark. pyproject.toml deselects these marks."""

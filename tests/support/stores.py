@@ -85,15 +85,13 @@ IMPLEMENTATIONS: Mapping[str, OpenStore] = {
 class FakeTime:
     """A clock that a test sets.
 
-    PostgreSQL has a clock of its own. There time passes because the signs of life and the start of
-    the server become older.
+    PostgreSQL has a clock of its own. There time passes because the signs of life become older.
     """
 
     def __init__(self, implementation: str, folder: Path) -> None:
         self._implementation = implementation
         self._folder = folder
         self.now = 1_000_000
-        self._passed = 0
 
     def __call__(self) -> int:
         return self.now
@@ -106,14 +104,8 @@ class FakeTime:
             execute(
                 self._folder,
                 f"UPDATE infloop.instance SET beat_at = beat_at - interval '{milliseconds} ms',"
-                f" held_at = held_at - interval '{milliseconds} ms'",
-            )
-            self._passed += milliseconds
-            execute(
-                self._folder,
-                "CREATE OR REPLACE FUNCTION infloop.server_started_at() RETURNS timestamptz"
-                " LANGUAGE sql STABLE AS $$ SELECT pg_postmaster_start_time()"
-                f" - interval '{self._passed} ms' $$",
+                f" held_at = held_at - interval '{milliseconds} ms',"
+                f" excused_at = excused_at - interval '{milliseconds} ms'",
             )
 
 

@@ -19,8 +19,10 @@ from infloop.application.sessions import SESSION_MS, Sessions
 from infloop.errors import StoreError
 from infloop.policy.secrets import same_secret
 from infloop.runtime.clock import SetClock
+from support.cluster import DatabaseKind, shared_database
 from support.login import cookie_of, log_in, with_cookie
-from support.server import TOKEN, Client, Here, here, process
+from support.server import TOKEN, Client, Here, here, process, put_workflow
+from support.trigger_requests import ECHO, make, send
 
 
 @pytest.mark.claim("I12", "I62")
@@ -229,3 +231,27 @@ async def test_the_operator_sets_how_many_logins_a_minute_there_may_be(tmp_path:
     async with here(tmp_path, api_token=TOKEN, login_rate_limit=2) as served:
         statuses = [(await asyncio.to_thread(log_in, served.client)).status for _ in range(3)]
     assert statuses == [303, 303, 429]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_servers_that_share_a_store_count_logins_and_requests_together(
+    tmp_path: Path, kind: DatabaseKind
+) -> None:
+    put_workflow(tmp_path / "data", ECHO)
+    limits: dict[str, Any] = {"login_rate_limit": 3, "webhook_rate_limit": 3}
+    shared = shared_database(kind, tmp_path)
+    async with (
+        here(tmp_path, api_token=TOKEN, **limits, **shared) as one,
+        here(tmp_path, api_token=TOKEN, **limits, **shared) as two,
+    ):
+
+        def look() -> None:
+            both = (one.client, two.client, one.client, two.client)
+            assert [log_in(each).status for each in both] == [303, 303, 303, 429]
+            assert log_in(one.client).status == 429
+            hook = make(one.client)["id"]
+            sent = [send(each, hook) for each in both]
+            assert [each.status for each in sent] == [202, 202, 202, 429]
+            assert 1 <= int(sent[-1].headers["retry-after"]) <= 60
+
+        await asyncio.to_thread(look)

@@ -116,6 +116,12 @@ CASES: list[tuple[str, dict[str, str], str, list[str]]] = [
     ("in UTF-16", {}, "printf TOKEN | iconv -t UTF-16 > a", ["a"]),
     ("with a mark of UTF-16", {}, "printf '\\377\\376 TOKEN' > a", ["a"]),
     ("ignored by git", {".gitignore": "a\n"}, "echo TOKEN > a", []),
+    ("name of a file", {}, "echo 1 > TOKEN.txt", ["TOKEN.txt"]),
+    ("name of a folder", {}, "mkdir TOKEN; echo 1 > TOKEN/a", ["TOKEN/a"]),
+    ("name of a changed file", {"TOKEN": "1\n"}, "echo 2 > TOKEN", []),
+    ("name of a removed file", {"TOKEN": "1\n"}, "rm TOKEN", []),
+    ("file with such a name moved", {"TOKEN": "1\n"}, "mkdir b; mv TOKEN b", []),
+    ("name and content", {"a": "1\n"}, "echo TOKEN > a; echo 1 > TOKEN", ["TOKEN", "a"]),
 ]
 
 
@@ -126,8 +132,27 @@ def test_only_a_secret_that_was_added_counts(tmp_path: Path) -> None:
     for number, (name, before, does, says) in enumerate(CASES):
         token = f"{GITHUB[:-2]}{number:02}"
         folder = name.replace(" ", "-")
-        files |= {f"{folder}/{path}": text.replace("TOKEN", token) for path, text in before.items()}
+        files |= {
+            f"{folder}/{path}".replace("TOKEN", token): text.replace("TOKEN", token)
+            for path, text in before.items()
+        }
         actions.append(shell(f"mkdir -p {folder}; cd {folder}; {does.replace('TOKEN', token)}"))
-        expected += [f"{folder}/{path}" for path in says]
+        expected += [f"{folder}/{path}".replace("TOKEN", token) for path in says]
     here = worked(tmp_path, files, *actions)
-    assert [line.partition(" ")[0] for line in found(here)] == sorted(expected)
+    said = here.infloop("diff", "last", "--stat").stderr.splitlines()
+    found = [line.partition(" ")[0] for line in said if "secret" in line]
+    assert found == sorted(expected)
+
+
+def test_a_secret_in_the_name_of_a_file_needs_permission_and_is_not_in_the_audit_log(
+    tmp_path: Path,
+) -> None:
+    here = worked(tmp_path, {}, {"write": f"keys/{GITHUB}.txt", "content": "1\n"})
+    refused = here.infloop("apply", "last", code=1)
+    assert refused.stderr.splitlines()[1] == f"  keys/{GITHUB}.txt  (holds a secret: github)"
+    assert git("status", "--porcelain", cwd=here.repo) == ""
+    here.infloop("apply", "last", "--protected", "keys")
+    assert (here.repo / f"keys/{GITHUB}.txt").exists()
+    audit = here.infloop("audit", "--json").stdout
+    assert '"keys/[redacted:github].txt"' in audit
+    assert GITHUB not in audit

@@ -162,32 +162,41 @@ async def played(
     return ended
 
 
-def notices(ended: Finished) -> dict[str, list[str]]:
+def notices(ended: Finished, attacks: Sequence[dict[str, str]] = TABLE) -> dict[str, list[str]]:
     """What the run says about git, by the attack."""
     said: dict[str, list[str]] = {}
     for each in ended.recorded:
         if isinstance(each.event, Notice) and each.event.message.startswith("[git] "):
-            name = TABLE[int(each.event.node.removeprefix("n"))]["name"]
+            name = attacks[int(each.event.node.removeprefix("n"))]["name"]
             said.setdefault(name, []).append(each.event.message)
     return said
 
 
-@pytest.mark.parametrize("level", ["guard", "sandbox"])
+# Each attack is tried at one of the levels, and in `make test-thorough` at both.
+at_a_level = pytest.mark.parametrize(
+    ("level", "attacks"),
+    [("guard", some(TABLE, one_in=2)), ("sandbox", some(TABLE, one_in=2, first=1))],
+    ids=["guard", "sandbox"],
+)
+
+
+@pytest.mark.thorough
+@at_a_level
 async def test_what_is_planted_in_the_users_repository_is_not_run_by_the_users_git(
-    level: str,
+    level: str, attacks: list[dict[str, str]]
 ) -> None:
     with scene(NOBODY) as here:
-        ended = await played(here, level)
-        for attack in TABLE:
+        ended = await played(here, level, attacks)
+        for attack in attacks:
             repo = here.repositories[attack["name"]]
             assert acted_upon(repo) == here.before[attack["name"]], attack["name"]
             assert "first" in here.use_git(attack, repo), attack["name"]
         assert here.run == set()
-        said = notices(ended)
+        said, tried = notices(ended, attacks), {attack["name"] for attack in attacks}
         if level == "guard":
-            assert set(said) == {attack["name"] for attack in TABLE}
+            assert set(said) == tried
         else:
-            assert set(said) == {
+            assert set(said) == tried & {
                 "a repository in a new directory",
                 "a repository that is part of the tree",
                 "a file that makes a directory a repository",
@@ -281,9 +290,10 @@ async def test_a_directory_with_too_many_files_to_look_after_is_not_worked_in(
         assert "cannot be protected" in ended.result.error
 
 
+@pytest.mark.thorough
 async def test_at_level_host_infloop_itself_runs_nothing_that_was_planted() -> None:
     with scene() as here:
-        ended = await played(here, "host", useWorktree=True)
+        ended = await played(here, "host", some(TABLE, one_in=3), useWorktree=True)
         async with open_workspaces(Settings(data_dir=here.place / "data")) as spaces:
             for each in spaces.listed(ended.run_id):
                 saved = each.saved or await spaces.trees.save(each.name)
@@ -296,13 +306,8 @@ async def test_at_level_host_infloop_itself_runs_nothing_that_was_planted() -> N
         assert here.run == set()
 
 
-# What happens in a clone hardly depends on the level: one of them suffices for each attack.
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("level", "attacks"),
-    [("guard", some(TABLE, one_in=2)), ("sandbox", some(TABLE, one_in=2, first=1))],
-    ids=["guard", "sandbox"],
-)
+@at_a_level
 async def test_what_is_planted_in_a_clone_is_run_by_nobody(
     level: str, attacks: list[dict[str, str]]
 ) -> None:

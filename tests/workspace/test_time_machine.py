@@ -228,10 +228,12 @@ def test_a_rewind_that_cannot_be_done_changes_nothing(tmp_path: Path) -> None:
     assert len(here.run_ids()) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_rewind_that_is_killed_is_finished_by_resuming(tmp_path: Path) -> None:
     here = machine(tmp_path)
-    make = "import os\nos.mkdir('many')\nfor n in range(1500): open(f'many/{n}', 'w').write(str(n))"
+    many = amount(500, thorough=1_500)
+    make = "import os\nos.mkdir('many')\n"
+    make += f"for n in range({many}): open(f'many/{{n}}', 'w').write(str(n))"
     remove = "import shutil\nshutil.rmtree('many')\nopen('x', 'w').write('x')"
     copy = f"ls many | wc -l; ls; cp -a . {tmp_path}/seen"
     nodes = [script("make", make), command("look", copy), script("remove", remove)]
@@ -472,12 +474,11 @@ def as_shell(edits: list[tuple[str, str, str]], number: int) -> str:
     return "; ".join(f"{{ {line}; }} 2>/dev/null" for line in lines) or "true"
 
 
-@pytest.mark.slow
 @pytest.mark.thorough
 def test_any_round_comes_back_byte_for_byte_whatever_agents_did(tmp_path: Path) -> None:
     numbers = iter(range(1_000))
 
-    @settings(max_examples=amount(3, thorough=8), database=None)
+    @settings(max_examples=amount(2, thorough=8), database=None)
     @given(st.lists(st.lists(edit, max_size=6), min_size=3, max_size=3), st.integers(1, 3))
     def comes_back(rounds: list[list[tuple[str, str, str]]], chosen: int) -> None:
         check_round_comes_back(tmp_path / str(next(numbers)), rounds, chosen)

@@ -315,18 +315,20 @@ async def test_named_files_come_along_though_git_ignores_them(
             assert (made.path / name).stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.thorough
 async def test_many_worktrees_of_one_repository_at_once(tmp_path: Path) -> None:
+    many = amount(6, thorough=12)
     repo = repository(tmp_path / "repo")
     async with worktrees_in(tmp_path / "one") as one, worktrees_in(tmp_path / "two") as two:
         made = await asyncio.gather(
-            *((one, two)[n % 2].create(repo, "run", f"node{n}") for n in range(12))
+            *((one, two)[n % 2].create(repo, "run", f"node{n}") for n in range(many))
         )
-        assert len({each.path for each in made}) == 12
+        assert len({each.path for each in made}) == many
         for each in made:
             assert contents(each.path).keys() == contents(repo).keys()
             write(each.path / "work", each.node)
-        saved = await asyncio.gather(*((one, two)[n % 2].remove(made[n]) for n in range(12)))
-        assert len({each.final for each in saved}) == 12
+        saved = await asyncio.gather(*((one, two)[n % 2].remove(made[n]) for n in range(many)))
+        assert len({each.final for each in saved}) == many
     assert git("worktree", "list", cwd=repo).count("\n") == 0
 
 
@@ -577,7 +579,7 @@ async def test_pruning_snapshots_keeps_what_was_saved_until_it_is_forgotten(tmp_
 def test_killed_at_any_moment_nothing_is_lost(tmp_path: Path, operation: str) -> None:
     """See workspace_crash.py: it dies at effects spread over the whole operation."""
     script = [sys.executable, str(CHILDREN / "workspace_crash.py")]
-    kills = amount(3, thorough=12)
+    kills = amount(2, thorough=12)
     done = subprocess.run(
         [*script, operation, str(tmp_path), str(kills)], capture_output=True, text=True, check=False
     )

@@ -1,6 +1,7 @@
 """Wires the packages together. It only wires.
 
 process       the process itself: settings, event loop, directory, users
+reading       runs a command that only reads
 detached      runs a command in the background
 catalogs      where workflow, provider and trigger files are found
 storage       opens the journal and the audit log
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
         settings_or_defaults,
         started_in,
     )
+    from infloop.app.reading import run_reading
     from infloop.app.sandbox import with_some_isolation
     from infloop.app.server import Server, open_mcp, open_server, open_worker, server_exposure
-    from infloop.app.storage import move_store
     from infloop.app.use_cases import open_application, open_files
     from infloop.lowlevel.own_ports import OwnPorts
 
@@ -45,7 +46,6 @@ __all__ = [
     "Server",
     "ignores_hangup",
     "load_dev_file",
-    "move_store",
     "no_colour",
     "open_application",
     "open_dev",
@@ -55,6 +55,7 @@ __all__ = [
     "open_worker",
     "run_async",
     "run_detached",
+    "run_reading",
     "server_exposure",
     "settings",
     "settings_or_defaults",
@@ -69,12 +70,12 @@ _PARTS = {
         *("ignores_hangup", "no_colour", "run_async"),
         *("settings", "settings_or_defaults", "started_in"),
     ),
+    "infloop.app.reading": ("run_reading",),
     "infloop.app.sandbox": ("with_some_isolation",),
     "infloop.app.server": (
         *("Server", "open_mcp", "open_server"),
         *("open_worker", "server_exposure"),
     ),
-    "infloop.app.storage": ("move_store",),
     "infloop.app.use_cases": ("open_application", "open_files"),
     "infloop.lowlevel.own_ports": ("OwnPorts",),
 }

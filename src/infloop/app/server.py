@@ -96,6 +96,7 @@ async def open_server(chosen: Settings, clock: Clock | None = None) -> AsyncIter
             resources.folders.triggers,
             dispatcher,
             store.refusals,
+            store.rates,
             audit,
             clock,
             workdir=workdir,

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from infloop.store.audit.log import AuditLog
     from infloop.store.interfaces.store import Store
-    from infloop.store.opening import Moved
 
 
 SESSIONS_DIR = "sessions"
@@ -44,19 +43,14 @@ async def open_store(chosen: Settings) -> AsyncIterator[Store]:
     from infloop.store.data_directory import refuse_shared
 
     refuse_shared(chosen.data_dir)
-    opened = await opening.open_store(chosen.data_dir, SystemClock().now_ms, chosen.database)
+    opened = await opening.open_store(
+        chosen.data_dir,
+        SystemClock().now_ms,
+        chosen.database,
+        lost_after_ms=chosen.worker_timeout_ms,
+    )
     async with opened as store:
         yield store
-
-
-async def move_store(chosen: Settings, target: str) -> list[Moved]:
-    """Copy the store of the data directory into an empty database; see `store.moving`."""
-    from infloop.runtime.clock import SystemClock
-    from infloop.store import opening
-    from infloop.store.data_directory import refuse_shared
-
-    refuse_shared(chosen.data_dir)
-    return await opening.move_store(chosen.data_dir, SystemClock().now_ms, target)
 
 
 async def why_no_store(chosen: Settings) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -165,6 +164,7 @@ def folders(chosen: Settings) -> Folders:
         triggers=lambda: trigger_lookup(chosen),
         audit=lambda: audit_dir(chosen),
         connections=chosen.connections,
+        data=chosen.data_dir,
         dev=chosen.data_dir / DEV_DIRECTORY,
         home=home_directory(),
         workdir=Path.cwd(),
@@ -223,6 +223,8 @@ def driving_resources(
 
 
 def _program_of(manifest: AcpProvider | CliProvider) -> str:
+    import shutil
+
     from infloop.providers.programs import program_variable
 
     named = os.environ.get(program_variable(manifest.id)) or manifest.bin

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from infloop.application.importing import Importing
     from infloop.application.login import Logins
     from infloop.application.loops import Loops
+    from infloop.application.moving import Moving
     from infloop.application.providers import Providers
     from infloop.application.refused_access import RefusedAccess
     from infloop.application.resources import FileResources, Resources
@@ -132,6 +133,12 @@ class FileApplication:
         from infloop.application.loops import Loops
 
         return Loops(self._file_resources)
+
+    @cached_property
+    def moving(self) -> Moving:
+        from infloop.application.moving import Moving
+
+        return Moving(self._file_resources)
 
     @cached_property
     def providers(self) -> Providers:

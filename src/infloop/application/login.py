@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from infloop.errors import RateLimited
 from infloop.model.audit import Actor
-from infloop.policy.rate import RateLimit
 from infloop.policy.secrets import same_secret
+from infloop.store.interfaces.rate_limits import SharedRateLimit
 
 if TYPE_CHECKING:
     from infloop.application.resources import Resources
@@ -31,7 +31,7 @@ class Logins:
     def __init__(self, resources: Resources, token: str, per_minute: int) -> None:
         self._resources = resources
         self._token = token
-        self._attempts = RateLimit(per_minute)
+        self._attempts = SharedRateLimit(resources.store.rates, "login", per_minute)
         # The digest of the code in a link, and until when it can be used.
         self._codes: dict[bytes, int] = {}
 
@@ -42,7 +42,7 @@ class Logins:
         return code
 
     async def attempt(self, given: str, correlation_id: str) -> bool:
-        """Say whether `given` is the token. All attempts together are counted.
+        """Say whether `given` is the token. All attempts at all servers together are counted.
 
         Raises RateLimited.
         """
@@ -67,7 +67,7 @@ class Logins:
         return True
 
     async def _count(self, correlation_id: str) -> None:
-        wait = self._attempts.take("", self._resources.clock.now_ms())
+        wait = await self._attempts.take("", self._resources.clock.now_ms())
         if wait:
             await self._record("login.failed", correlation_id, "too-many")
             raise RateLimited(f"too many logins; try again in {wait} seconds", wait)

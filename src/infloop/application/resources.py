@@ -49,6 +49,7 @@ class Folders:
         triggers: Callable[[], CatalogLookup],
         audit: Callable[[], Path],
         connections: Path,
+        data: Path,
         dev: Path,
         home: Path,
         workdir: Path,
@@ -58,6 +59,7 @@ class Folders:
         self._triggers = triggers
         self._audit = audit
         self.connections = connections
+        self.data = data
         self.dev = dev
         self.home = home
         self.workdir = workdir

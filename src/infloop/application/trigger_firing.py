@@ -31,6 +31,7 @@ from infloop.policy.repetitions import Repetitions
 from infloop.runtime.runs.dispatch import RunRequest
 from infloop.runtime.runs.starting import new_correlation_id
 from infloop.store.interfaces.queue import QueueFull, Replayed
+from infloop.store.interfaces.rate_limits import SharedRateLimit
 from infloop.store.interfaces.refusals import RefusedFiring
 from infloop.triggers import KINDS, kind_named
 from infloop.triggers.firing import prepare
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from infloop.model.workflow import Workflow
     from infloop.runtime.runs.dispatch import Dispatcher
     from infloop.store.audit.log import AuditLog
+    from infloop.store.interfaces.rate_limits import RateLimits
     from infloop.store.interfaces.refusals import RefusedFirings
     from infloop.triggers.firing import Firing
     from infloop.triggers.kinds.base import TriggerKind
@@ -71,6 +73,7 @@ class TriggerFiring:
         lookup: CatalogLookup,
         dispatcher: Dispatcher,
         refusals: RefusedFirings,
+        rates: RateLimits,
         audit: AuditLog,
         clock: Clock,
         *,
@@ -84,8 +87,12 @@ class TriggerFiring:
         self._audit = audit
         self._clock = clock
         self._webhooks = Webhooks(
-            OncePerTurn(lookup), self._enqueue_request, per_minute=requests_per_minute
+            OncePerTurn(lookup),
+            self._enqueue_request,
+            per_minute=requests_per_minute,
+            count=self._count_request,
         )
+        self._requests = SharedRateLimit(rates, "webhook", requests_per_minute)
         self._repetitions = Repetitions()
         self._known: list[Trigger] = []
 
@@ -104,6 +111,9 @@ class TriggerFiring:
             if answer.status in _REFUSED_FIRINGS and not delivery.is_trial:
                 await self._note_refused_request(answer, correlation_id)
         return answer
+
+    async def _count_request(self, trigger_id: str, now_ms: int) -> int:
+        return await self._requests.take(fingerprint(trigger_id), now_ms)
 
     async def _note_refused_request(self, answer: WebhookAnswer, correlation_id: str) -> None:
         trigger = self.lookup.trigger(answer.trigger_id)

@@ -1,4 +1,7 @@
-"""Takes over from processes that died while this one runs, wherever they ran."""
+"""Takes over from processes that died while this one runs, wherever they ran.
+
+A run that this process cannot drive any more, because the store failed, is treated alike.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 1.0
 """How often to look for processes that died."""
 
+MOST_LOOKS = 100
+"""How often all processes together look in that time: each look reads all of them."""
+
 RETRY_SECONDS = 15.0
 """How often to try again what could not be taken over: a run whose files are on another machine."""
 
@@ -34,16 +40,23 @@ class Recovery:
         self._dispatcher = dispatcher
         self._known_dead: set[str] = set()
         self._last_try = 0.0
+        # At first there may be runs of processes that are not known any more.
+        self._left: list[str] | None = None
         self._refused: dict[str, str] = {}
+        self._processes = 1
 
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            try:
-                await self._look()
-            except StoreError as error:  # tried again: the database may come back
-                _log.warning("cannot look for dead processes: %s", error)
+            await asyncio.sleep(LOOK_SECONDS * max(1.0, self._processes / MOST_LOOKS))
+            await self.look()
+
+    async def look(self) -> None:
+        """Take over from processes that died since the last look."""
+        try:
+            await self._look()
+        except StoreError as error:  # tried again: the database may come back
+            _log.warning("cannot look for dead processes: %s", error)
 
     async def _look(self) -> None:
         service, now = self._service, asyncio.get_running_loop().time()
@@ -51,10 +64,11 @@ class Recovery:
             return
         liveness = service.store.liveness
         rows = await liveness.instances()
+        self._processes = len(rows)
         states = await liveness.states([row.id for row in rows])
-        dead = {name for name, state in states.items() if state == "dead"}
-        is_new = bool(dead - self._known_dead)
-        if not is_new and (not dead or now - self._last_try < RETRY_SECONDS):
+        dead = {name for name, state in states.items() if state == "dead"} | service.dropped()
+        is_new = self._left is None or bool(dead - self._known_dead)
+        if not is_new and (not (dead or self._left) or now - self._last_try < RETRY_SECONDS):
             return
         self._known_dead, self._last_try = dead, now
         found = await service.recover()
@@ -62,6 +76,7 @@ class Recovery:
             _log.warning("%s", line)
         for run_id in found.failed:
             _log.warning("run %s was interrupted by a crash and is recorded as failed", run_id)
+        self._left = found.resumable
         for run_id in found.resumable:
             await self._resume(run_id)
         await liveness.sweep()  # those whose runs were resumed
@@ -82,9 +97,12 @@ class Recovery:
         except Fenced:
             return  # another process was first
         except InfloopError as error:
+            now = await service.store.run_log.run(run_id)
+            if (now.owner, now.status) != (loaded.run.owner, loaded.run.status):
+                return  # another process was first
             if self._refused.get(run_id) != str(error):
                 _log.warning("run %s cannot continue here: %s", run_id, error)
             self._refused[run_id] = str(error)
         else:
             self._refused.pop(run_id, None)
-            _log.warning("run %s goes on here: the process that ran it ended", run_id)
+            _log.warning("run %s goes on here: it was interrupted", run_id)

@@ -63,6 +63,11 @@ class Daemon:
         self._triggers = triggers
         self._recovery = recovery
 
+    async def take_over(self) -> None:
+        """Go on with what processes left behind that died before this one started."""
+        if self._recovery is not None:
+            await self._recovery.look()
+
     @asynccontextmanager
     async def running(self, reason: str) -> AsyncIterator[None]:
         """Start runs while this is open; then start no more and settle the live ones.

@@ -54,7 +54,6 @@ def branch(config: JsonObject) -> Decision:
     """Compare `lhs` with `rhs`."""
     get = config.get
     lhs, op, rhs = as_text(get("lhs")), as_text(get("op")), as_text(get("rhs"))
-    given: JsonObject = {"lhs": lhs, "rhs": rhs, "op": op}
     try:
         result = compare(lhs, op, rhs)
     except BadPattern as error:
@@ -62,8 +61,9 @@ def branch(config: JsonObject) -> Decision:
     except ValueError as error:
         reason = str(error)
     else:
-        return Decision("true" if result else "false", {"result": result, **given})
-    return Decision("error", {"error": reason, **given}, reason)
+        outputs: JsonObject = {"result": result, "lhs": lhs, "rhs": rhs, "op": op}
+        return Decision("true" if result else "false", outputs)
+    return Decision("error", {"error": reason, "lhs": lhs, "rhs": rhs, "op": op}, reason)
 
 
 def condition(config: JsonObject) -> Decision | None:

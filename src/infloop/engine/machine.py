@@ -309,12 +309,13 @@ class _Machine:
         state.executions += 1
         visit = frame.visits.get(node_id, 0) + 1
         frame.visits[node_id] = visit
-        prefix = f"{frame.path}/" if frame.path else ""
-        suffix = f"#{visit}" if visit > 1 else ""
-        step = Step(f"{prefix}{node_id}{suffix}", node_id, frame.path)
-        state.steps[step.path] = step
-        frame.step = step.path
-        self.request(step)
+        path = f"{frame.path}/{node_id}" if frame.path else node_id
+        if visit > 1:
+            path += f"#{visit}"
+        step = Step(path, node_id, frame.path)
+        state.steps[path] = step
+        frame.step = path
+        self._request_outcome(step, frame, self.program.graphs[frame.graph].nodes[node_id])
 
     def _is_budget_spent(self) -> bool:
         return self.state.limits.on_budget == "pause" and bool(self._overspent())

@@ -29,9 +29,12 @@ def resolve(node: GraphNode, scope: Scope, warn: Callable[[str, str], None]) -> 
         return node.config
     config = dict(node.config)
     for path, template, use in node.templates:
+        missing = partial(_warn, warn, path)
+        if use == "text" and len(path) == 1:  # nearly always, and half the time of what follows
+            config[path[0]] = template.render(scope, missing)
+            continue
         # The node's own configuration stays as it is.
         holder, name = _copied_holder(config, path), path[-1]
-        missing = partial(warn, ".".join(path))
         if use == "shell":
             assert isinstance(holder, dict)
             holder[name], holder["env"] = _shell_line(holder, template, scope)
@@ -43,6 +46,10 @@ def resolve(node: GraphNode, scope: Scope, warn: Callable[[str, str], None]) -> 
         else:
             _assign(holder, name, template.render(scope, missing))
     return config
+
+
+def _warn(warn: Callable[[str, str], None], path: tuple[str, ...], key: str) -> None:
+    warn(".".join(path), key)
 
 
 def _refuse_variable(name: str, key: str) -> None:

@@ -41,15 +41,18 @@ class FrameScope:
     def lookup(self, path: Sequence[str]) -> JsonValue | Missing:
         """Return the value under `path`, or MISSING."""
         head, rest = path[0], path[1:]
-        for frame in self._visible():
+        frames, steps, frame = self._state.frames, self._state.steps, self._frame
+        while True:  # as `_visible` goes; a generator would be a sixth of the time of a lookup
             scope = frame.scope
             if scope is not None and head in scope:
                 return walk(dict(scope[head]) if not rest else scope[head], rest)
             if frame.inputs is not None:
-                if head in ("inputs", "__inputs"):
-                    return walk(frame.inputs, rest)
-                if head == "globals":
-                    return walk(self._graph.globals, rest)
+                break
+            frame = frames[steps[frame.container].frame]
+        if head in ("inputs", "__inputs"):
+            return walk(frame.inputs, rest)
+        if head == "globals":
+            return walk(self._graph.globals, rest)
         return self._inside_parallel(head, rest)
 
     def _visible(self) -> Iterator[Frame]:

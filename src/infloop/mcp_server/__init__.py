@@ -7,6 +7,7 @@
     waiting       waits for a run and reports progress
     results       what a run returned and changed, page by page
     queue         the queue
+    workers       the processes that drive runs
     approvals     what waits for a person
     dev_loops     the processes of development loops
     answers       results as text, with untrusted fields marked

@@ -12,6 +12,7 @@ from infloop.mcp_server.results import READ_DIFF, READ_RESULT
 from infloop.mcp_server.runs import CANCEL_RUN, GET_RUN_STATUS, LIST_RUNS
 from infloop.mcp_server.tools import OLD_PREFIXES, PREFIX
 from infloop.mcp_server.waiting import WAIT_FOR_RUN
+from infloop.mcp_server.workers import LIST_WORKERS
 from infloop.mcp_server.workflows import find_workflow_tool, workflow_tools
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ UTILITIES: tuple[Tool, ...] = (
     CANCEL_RUN,
     LIST_QUEUE,
     REMOVE_FROM_QUEUE,
+    LIST_WORKERS,
     LIST_APPROVALS,
     LIST_PROCESSES,
     READ_PROCESS_LOG,

@@ -85,6 +85,7 @@ EventName: TypeAlias = Literal[
     "connection.deleted",
     "approval.answered",
     "installation.imported",
+    "store.moved",
     "audit.rotated",
     "audit.repaired",
 ]
@@ -172,6 +173,9 @@ EVENTS: Mapping[EventName, EventKind] = {
     "approval.answered": EventKind("Somebody allowed or denied an agent's request."),
     "installation.imported": EventKind(
         "Somebody imported another installation; the details say from where."
+    ),
+    "store.moved": EventKind(
+        "Somebody asked for everything stored to be copied to a database; the details say where."
     ),
     "audit.rotated": EventKind("The log continues in a new file; the details name the last one."),
     "audit.repaired": EventKind(

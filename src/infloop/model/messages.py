@@ -192,14 +192,33 @@ Message: TypeAlias = (
 
 def expand(recorded: events.Recorded) -> list[Message]:
     """Return the messages of one recorded event."""
+    event = recorded.event
+    if isinstance(event, events.Output):
+        return [_chunk(recorded, event)]
     place = {
         "run_id": recorded.run_id,
         "seq": recorded.seq,
         "time": recorded.time,
         "correlation_id": recorded.correlation_id,
-        "step_path": events.step_path(recorded.event),
+        "step_path": events.step_path(event),
     }
-    return list(_messages(recorded.event, place))
+    return list(_messages(event, place))
+
+
+def _chunk(recorded: events.Recorded, output: events.Output) -> StdoutChunk:
+    """Return the message of a piece of output: there are far more of them than of all others."""
+    return StdoutChunk(
+        run_id=recorded.run_id,
+        seq=recorded.seq,
+        time=recorded.time,
+        correlation_id=recorded.correlation_id,
+        step_path=output.path,
+        node_id=output.node,
+        line=output.text,
+        loop_iteration=output.iteration,
+        stream=output.stream,
+        tool=output.tool or UNSET,
+    )
 
 
 def to_json(message: Message) -> JsonObject:
@@ -208,17 +227,8 @@ def to_json(message: Message) -> JsonObject:
     return plain
 
 
-def _messages(event: events.Event | events.Output, place: dict[str, Any]) -> Iterator[Message]:
+def _messages(event: events.Event, place: dict[str, Any]) -> Iterator[Message]:
     match event:
-        case events.Output():
-            yield StdoutChunk(
-                **place,
-                node_id=event.node,
-                line=event.text,
-                loop_iteration=event.iteration,
-                stream=event.stream,
-                tool=event.tool or UNSET,
-            )
         case events.StepPassed():
             yield _started(event, place)
             yield from _finished(event, 0, place)

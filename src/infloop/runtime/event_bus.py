@@ -1,4 +1,6 @@
-"""What happens in all runs of this process and in the queue, for any number of listeners.
+"""What happens in all runs and in the queue, for any number of listeners.
+
+Subscribers get what happens in this process. Listeners also get what the relay brings from others.
 
 A ring buffer holds the newest items. A listener is a position in it.
 
@@ -15,7 +17,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from infloop.lowlevel.ring import Ring
-from infloop.model.events import Recorded
+from infloop.model.events import Output, Recorded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -70,6 +72,10 @@ class EventBus:
             subscriber(message)
         self._ring.append(BusItem(self.last + 1, message))
 
+    def relay(self, message: BusMessage) -> None:
+        """Tell the listeners what happened in another process."""
+        self._ring.append(BusItem(self.last + 1, message))
+
     async def listen(self, after: int) -> AsyncGenerator[list[BusItem]]:
         """Yield what follows number `after`, in batches, forever.
 
@@ -91,6 +97,8 @@ class EventBus:
 def _size(item: BusItem) -> int:
     """Return about how many characters an item holds: a step can return long texts."""
     message = item.message
+    if isinstance(message, Recorded) and isinstance(message.event, Output):  # nearly all of them
+        return _OVERHEAD + len(message.event.text)
     pending: list[object] = [message if isinstance(message, dict) else astuple(message.event)]
     size = _OVERHEAD
     while pending:

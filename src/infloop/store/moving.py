@@ -141,6 +141,8 @@ async def _refuse_used(data_dir: Path, clock: Callable[[], int]) -> None:
 async def _copy_all(file: Path, connection: Connection) -> list[tuple[str, int]]:
     with closing(await asyncio.to_thread(_open_source, file)) as source:
         async with connection.transaction():
+            # Reading a large source takes its time.
+            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             await connection.execute("LOCK TABLE run, queued, call IN EXCLUSIVE MODE")
             await _refuse_filled(connection)
             return [await _copy(source, connection, table) for table in TABLES]

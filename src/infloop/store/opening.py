@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import InfloopError, MissingPart, SettingsError
+from infloop.store.interfaces.liveness import LOST_AFTER_MS
 from infloop.store.sqlite.store import database_error, open_sqlite_store
 
 if TYPE_CHECKING:
@@ -16,11 +17,18 @@ if TYPE_CHECKING:
 POSTGRESQL = ("postgresql://", "postgres://")
 
 
-async def open_store(data_dir: Path, clock: Callable[[], int], database: str = "") -> Store:
+async def open_store(
+    data_dir: Path,
+    clock: Callable[[], int],
+    database: str = "",
+    *,
+    lost_after_ms: int = LOST_AFTER_MS,
+) -> Store:
     """Open the store, creating it if it is missing.
 
     `database` is an address such as `postgresql://user@host/database`; without one the store is a
-    file in the data directory. `clock` returns the time in milliseconds, for heartbeats.
+    file in the data directory. `clock` returns the time in milliseconds, for heartbeats. In a
+    database, others take this process for dead when they did not hear of it for `lost_after_ms`.
     """
     if not database:
         return await open_sqlite_store(data_dir, clock)
@@ -29,7 +37,7 @@ async def open_store(data_dir: Path, clock: Callable[[], int], database: str = "
         from infloop.store.postgresql.store import open_postgresql_store
     except ImportError as error:
         raise _missing() from error
-    return await open_postgresql_store(database)
+    return await open_postgresql_store(database, lost_after_ms=lost_after_ms)
 
 
 def check_address(database: str) -> None:
@@ -46,6 +54,16 @@ def _missing() -> MissingPart:
     return MissingPart(
         "PostgreSQL needs the extra `cluster`; install it with `pip install 'infloop[cluster]'`"
     )
+
+
+def shown_address(database: str) -> str:
+    """Return an address without its password; raise SettingsError if it is none."""
+    check_address(database)
+    try:
+        from infloop.store.postgresql.address import Address
+    except ImportError as error:
+        raise _missing() from error
+    return Address(database).shown
 
 
 class Moved(NamedTuple):

@@ -134,11 +134,16 @@ class _Rejected(Exception):
         self.answer = answer
 
 
+CountRequest: TypeAlias = "Callable[[str, int], Awaitable[int]]"
+
+
 class Webhooks:
     """Answers requests and passes runs to `enqueue`, which makes them durable.
 
     `enqueue` returns the position of the run; for a known key, that of the first run; or why it is
-    not queued. It also records when the trigger last fired.
+    not queued. It also records when the trigger last fired. `count` counts a genuine request to a
+    trigger, for all servers together, and returns the seconds to wait if there were too many.
+    Others are counted here: whoever sends them must not reach the database.
     """
 
     def __init__(
@@ -147,17 +152,19 @@ class Webhooks:
         enqueue: Callable[[Firing], Awaitable[QueuePosition | NotQueued]],
         *,
         per_minute: int = REQUESTS_PER_MINUTE,
+        count: CountRequest | None = None,
     ) -> None:
         self._lookup = lookup
         self._enqueue = enqueue
         self._requests = RateLimit(per_minute)
+        self._count = count or self._count_here
         self._refusals = RateLimit(per_minute)
         self._refused_ids = RateLimit(per_minute)
 
     async def receive(self, delivery: Delivery, now_ms: int) -> WebhookAnswer:
         """Return the answer to a request; no content of a request raises an error."""
         try:
-            firing, warning = self._check(delivery, now_ms)
+            firing, warning = await self._check(delivery, now_ms)
         except _Rejected as refused:
             return refused.answer
         position = await self._enqueue(firing)
@@ -181,7 +188,7 @@ class Webhooks:
             202, "accepted", body, trigger_id=firing.trigger_id, detail=warning, firing=firing
         )
 
-    def _check(self, delivery: Delivery, now_ms: int) -> tuple[Firing, str]:
+    async def _check(self, delivery: Delivery, now_ms: int) -> tuple[Firing, str]:
         """Return the run that a request asks for, and a warning for the log.
 
         Raises the answer of the first check that fails.
@@ -192,8 +199,8 @@ class Webhooks:
         if trigger is None or plugin is None or not trigger.enabled:
             simulate_check(delivery.headers, delivery.body, now_ms)
             raise self._refusal(delivery, trigger, _absence_reason(trigger), now_ms)
-        warning, fingerprint = self._check_signature(delivery, trigger, plugin, now_ms)
-        self._check_rate(trigger, now_ms)
+        warning, fingerprint = await self._check_signature(delivery, trigger, plugin, now_ms)
+        await self._check_rate(trigger, now_ms)
         scope = _check_event(delivery, trigger, plugin)
         workflow = self._lookup.workflow(trigger.workflow_id)
         if workflow is None:
@@ -208,35 +215,38 @@ class Webhooks:
         takes_requests = trigger is not None and kind_named(trigger.kind).takes_requests
         return trigger if takes_requests else None
 
-    def _check_rate(self, trigger: Trigger, now_ms: int) -> None:
-        wait = self._requests.take(trigger.id, now_ms)
+    async def _check_rate(self, trigger: Trigger, now_ms: int) -> None:
+        wait = await self._count(trigger.id, now_ms)
         if wait:
             raise _Rejected(_rate_limited(trigger, wait))
 
-    def _check_signature(
+    async def _count_here(self, trigger_id: str, now_ms: int) -> int:
+        return self._requests.take(trigger_id, now_ms)
+
+    async def _check_signature(
         self, delivery: Delivery, trigger: Trigger, plugin: Plugin, now_ms: int
     ) -> tuple[str, str]:
         """Return a warning for the log, and what a replay of this request is recognised by."""
         signature = plugin.signature
         if signature is None:
             if trigger.secret:  # the secret would never be checked
-                raise self._misconfigured(trigger, "its plugin does not sign", now_ms)
+                raise await self._misconfigured(trigger, "its plugin does not sign", now_ms)
             return "", ""
         if not trigger.secret:
             if trigger.verify_optional:
                 return "accepted without a signature", ""
-            raise self._misconfigured(trigger, "it has no secret", now_ms)
+            raise await self._misconfigured(trigger, "it has no secret", now_ms)
         verdict = verify(
             signature, valid_secrets(trigger, now_ms), delivery.headers, delivery.body, now_ms
         )
         if verdict.reason == "misconfigured":
-            raise self._misconfigured(trigger, "its secret does not fit its plugin", now_ms)
+            raise await self._misconfigured(trigger, "its secret does not fit its plugin", now_ms)
         if not verdict.ok:
             raise self._refusal(delivery, trigger, f"signature-{verdict.reason}", now_ms)
         return "", verdict.fingerprint
 
-    def _misconfigured(self, trigger: Trigger, detail: str, now_ms: int) -> _Rejected:
-        self._check_rate(trigger, now_ms)
+    async def _misconfigured(self, trigger: Trigger, detail: str, now_ms: int) -> _Rejected:
+        await self._check_rate(trigger, now_ms)
         return _Rejected(_rejection(500, "trigger-misconfigured", trigger, detail))
 
     def _refusal(

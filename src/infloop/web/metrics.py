@@ -120,6 +120,8 @@ class Metrics:
             self._watch_connections(said)
             return
         event = said.event
+        if isinstance(event, Output):  # nearly all of them
+            return
         match event:
             case RunFinished(status=status):
                 self._runs.labels(status).inc()
@@ -133,7 +135,7 @@ class Metrics:
                 passed.inc()
             case RunStarted() | RunResumed() | StepStarted() | StepWaiting() | WaitOver():
                 pass
-            case StopRequested() | BudgetExceeded() | GuardFailed() | Remark() | Output():
+            case StopRequested() | BudgetExceeded() | GuardFailed() | Remark():
                 pass
             case _:
                 assert_never(event)

@@ -72,6 +72,8 @@ class Frames:
         messages = expand(recorded)
         if not messages:
             return b""
+        if len(messages) == 1 and not isinstance(messages[0], RunFinished):
+            return frame(messages[0], name)
         *first, last = messages
         if isinstance(last, RunFinished):
             last.scope = await self._scope(recorded.run_id)

@@ -93,7 +93,7 @@ async def test_a_killed_process_is_dead_and_a_stopped_one_frozen(
         assert await store.liveness.state(child.owner) == "alive"
 
         child.kill()
-        clock.passes(4_000)
+        clock.passes(6_000)
         await eventually_dead(store, child.owner)
 
 
@@ -202,7 +202,7 @@ async def test_sweeping_forgets_dead_processes_but_not_the_owners_of_unsettled_r
         assert await known(store) == {me.id, child.owner, child.idle}
 
         child.kill()
-        clock.passes(4_000)
+        clock.passes(6_000)
         await eventually_dead(store, child.owner)
         await eventually_dead(store, child.idle)
         await store.liveness.sweep()

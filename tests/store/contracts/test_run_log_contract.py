@@ -46,7 +46,7 @@ from support.stores import (
     start_child,
     started,
 )
-from support.thorough import amount
+from support.thorough import amount, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -313,7 +313,7 @@ def recorded(history: Iterable[Iterable[tuple[Event | Output, int, int, str]]]) 
 
 
 @settings(
-    max_examples=amount(15, thorough=60),
+    max_examples=amount(8, thorough=60),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
@@ -350,7 +350,7 @@ def test_any_mixture_of_events_and_deltas_is_restored_exactly(
             assert await store.run_log.events("r1", include_output=False) == without
             assert (await store.run_log.load("r1")).events == without
 
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         asyncio.run(check(Path(directory)))
 
 
@@ -423,6 +423,25 @@ async def test_only_one_of_many_takes_over_a_dead_owners_run(
         answers = await asyncio.gather(*attempts, return_exceptions=True)
         assert sorted(type(answer).__name__ for answer in answers) == ["Fenced"] * 7 + ["Ownership"]
         assert (await store.run_log.run("r1")).epoch == 2
+
+
+async def test_a_run_that_settled_meanwhile_is_not_taken_over(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await store.run_log.create_run(new_run(owner="late"), started())
+        await store.run_log.append("r1", 1, [at(2, RunFinished("succeeded"))])  # it was not dead
+        for expected in ("running", "paused"):
+            with pytest.raises(Fenced, match="is now succeeded"):
+                await store.run_log.take_over(
+                    "r1", "second", expect_dead="late", expect_status=expected
+                )
+        row = await store.run_log.run("r1")
+        assert (row.status, row.owner, row.epoch) == ("succeeded", "late", 1)
+        taken = await store.run_log.take_over(
+            "r1", "second", expect_dead="late", expect_status="succeeded"
+        )
+        assert taken == Ownership(2, 2)
 
 
 async def test_force_takes_a_run_from_its_owner(open_store: OpenStore, tmp_path: Path) -> None:
@@ -610,7 +629,8 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("acknowledgements", [1, 2, 9, 60])
+@pytest.mark.thorough
+@pytest.mark.parametrize("acknowledgements", some([1, 2, 9, 60], one_in=2, first=1))
 async def test_everything_acknowledged_survives_kill_9(
     implementation: str, open_store: OpenStore, tmp_path: Path, acknowledgements: int
 ) -> None:
@@ -663,7 +683,8 @@ async def test_processes_that_create_one_store_at_once_share_it(
         assert await store.run_log.count(status="succeeded") == 60
 
 
-@pytest.mark.parametrize("attempt", range(4))
+@pytest.mark.thorough
+@pytest.mark.parametrize("attempt", range(amount(1, thorough=4)))
 async def test_a_new_store_may_be_opened_by_many_at_once(
     open_store: OpenStore, tmp_path: Path, attempt: int
 ) -> None:

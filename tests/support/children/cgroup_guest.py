@@ -1,5 +1,7 @@
 """Runs inside the kernel of test_cgroup.py, as root: children with a bound on all their memory.
 
+The arguments are the bounds in bytes; 0 is none.
+
 The machine's files are there, read only. Prints a JSON object for each child. Every page of memory
 and every start of a program is slow in this kernel, so there are few of both.
 """
@@ -10,6 +12,7 @@ import asyncio
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from infloop.sandbox.access import Access, ResourceLimits
@@ -96,7 +99,7 @@ async def main() -> None:
         assert kept != "infloop-left"
     assert sandbox.not_covered == ()
     await fork_as_root()
-    for memory_bytes in (24 << 20, 0):
+    for memory_bytes in map(int, sys.argv[1:]):
         for name in CHILDREN:
             await try_out(sandbox, name, memory_bytes)
     await sandbox.close()

@@ -11,11 +11,13 @@ import importlib
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,48 +30,69 @@ if TYPE_CHECKING:
 
 LARGEST_REQUEST = 128 * 1024
 HIGHEST_FILE = 4096
+CLONE_NEWNET = 0x40000000
 CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 4096, 16384, 1 << 18
 IMPORTED_BY_COMMANDS = ("deno", "encodings.ascii", "importlib.readers", "uvloop", "yaml")
 IMPORTED_BY_AGENTS = ("pydantic_ai.direct", "pydantic_ai.providers.openai_compatible")
 
 
 def fork_for_each_request(requests: socket.socket) -> None:
-    """Let each request be a process, and somebody wait for it, until there are no more."""
+    """Let each request be a process, and tell how it ended, until there are no more requests."""
     import_all("infloop.mcp_server")
     for name in IMPORTED_BY_COMMANDS:
         importlib.import_module(name)
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how the waiting ones ended
+    running: dict[int, int] = {}  # where to tell how a process ended
+    ended, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    waiting = select.poll()  # it has no descriptor of its own, which a command would close
+    waiting.register(requests, select.POLLIN)
+    waiting.register(ended, select.POLLIN)
     while True:
+        ready = [file for file, _ in waiting.poll()]
+        if ended in ready:
+            os.read(ended, 4096)
+            tell_who_ended(running)
+        if requests.fileno() not in ready:
+            continue
         request, files, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 4)
         if not request:
             return
-        if b'"agent"' in request:  # seldom, and it takes longer than all the others
+        told, *streams = files
+        # Seldom, and these take longer than all the others.
+        if b'"agent"' in request:
             for name in IMPORTED_BY_AGENTS:
                 importlib.import_module(name)
-        if os.fork() == 0:
-            attend(json.loads(request), *files)
-        for file in files:
+        if b'"mcp"' in request:
+            import_all()
+        pid = os.fork()
+        if pid == 0:
+            become(json.loads(request), told, streams)
+        running[pid] = told
+        for file in streams:
             os.close(file)
 
 
-def attend(request: dict[str, Any], told: int, *streams: int) -> None:
-    """Start a command, which tells its process id; in the end tell how it ended, and its memory."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    pid = os.fork()
-    if pid == 0:
-        become(request, told, streams)
-    for file in streams:
-        os.close(file)
-    _, status, usage = os.wait4(pid, 0)
-    os.write(told, f"{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss}".encode())
-    os._exit(0)
+def tell_who_ended(running: dict[int, int]) -> None:
+    """Tell of each process that has ended how it did, and how much memory it had."""
+    while running:
+        pid, status, usage = os.wait4(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        told = running.pop(pid)
+        with suppress(BrokenPipeError):  # nobody wants to know
+            os.write(told, f"{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss}".encode())
+        os.close(told)
 
 
 def become(request: dict[str, Any], told: int, streams: Sequence[int]) -> None:
-    """Be the command from here on."""
+    """Be the command from here on; it begins by telling its process id."""
     from infloop.__main__ import main
 
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number, file in enumerate(streams):
         os.dup2(file, number)
     if request["session"]:
@@ -78,6 +101,7 @@ def become(request: dict[str, Any], told: int, streams: Sequence[int]) -> None:
         signal.signal(number, signal.SIG_IGN)
     os.write(told, f"{os.getpid()} ".encode())
     os.closerange(3, HIGHEST_FILE)
+    join_network(request["network"])
     resource.setrlimit(resource.RLIMIT_NOFILE, request["files"])
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace")
@@ -93,6 +117,16 @@ def become(request: dict[str, Any], told: int, streams: Sequence[int]) -> None:
     except SystemExit as ending:
         code = ending.code
     leave(code)
+
+
+def join_network(name: str) -> None:
+    """Be on the network of a namespace, with all children; only root can."""
+    if name:
+        file = os.open(f"/run/netns/{name}", os.O_RDONLY)
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(file, CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot join the network {name}")
+        os.close(file)
 
 
 def see_other_files(binds: dict[str, str]) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from infloop.application.caller import Caller
     from infloop.application.resources import Resources
     from infloop.application.runs.file_changes import RunResult
-    from infloop.policy.leaks.modes import LeakMode
+    from infloop.policy.leaks.guard import LeakGuard
     from infloop.runtime.timeline import WorkspaceHistory
     from infloop.runtime.workspaces import Workspaces
     from infloop.store.interfaces.run_log import RunRow
@@ -142,7 +142,7 @@ class ApplyChanges:
             return UncommittedChanges(repository=saved.repository, paths=list(paths))
         secrets = await result.secrets(directory)
         if secrets:
-            await self._record_leak(row, saved, result.leaks.mode, secrets, caller)
+            await self._record_leak(row, saved, result.leaks, secrets, caller)
         if secrets and result.leaks.mode == "enforce":
             return SecretFiles(paths=printable_paths(secrets))
         await self._record(row, saved, branch, caller)
@@ -203,7 +203,7 @@ class ApplyChanges:
         self,
         row: RunRow,
         saved: Saved,
-        mode: LeakMode,
+        leaks: LeakGuard,
         secrets: Mapping[str, list[str]],
         caller: Caller,
     ) -> None:
@@ -211,11 +211,15 @@ class ApplyChanges:
         await self._resources.audit().record(
             "leak.found",
             caller.actor,
-            outcome=mode,
+            outcome=leaks.mode,
             correlation_id=caller.correlation_id or row.correlation_id,
             run_id=row.id,
             workflow_id=row.workflow_id,
-            details={"node": saved.node, "files": [*secrets], "detectors": [*detectors]},
+            details={
+                "node": saved.node,
+                "files": [leaks.redact(path) for path in secrets],
+                "detectors": [*detectors],
+            },
         )
 
 

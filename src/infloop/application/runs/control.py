@@ -224,10 +224,6 @@ class Runs:
         found = await (await self._resources.service()).recover()
         return Recovery(failed=found.failed, resumable=found.resumable, messages=found.messages)
 
-    async def continue_recovered(self, run_id: str) -> None:
-        """Go on with a run whose workflow asks to be resumed after a crash."""
-        await (await self._resources.service()).resume(run_id)
-
     async def isolation(self) -> str:
         """Say how children run, and which settings change that."""
         return describe_isolation(*(await self._resources.service()).isolation)

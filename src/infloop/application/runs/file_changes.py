@@ -17,7 +17,7 @@ from infloop.workspace.repositories.packs import missing_snapshots
 from infloop.workspace.snapshots.changes import changes, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from infloop.application.resources import Resources
     from infloop.policy.leaks.guard import LeakGuard
@@ -70,7 +70,7 @@ async def run_result(
 
 
 async def directory_diffs(result: RunResult, *, redacted: bool = False) -> list[DirectoryDiff]:
-    """Return the result as patches, on demand without the secrets in them."""
+    """Return the result as patches, on demand without the secrets in them and in names."""
     store = result.workspaces.store
     read = result.leaks.redact if redacted else str
     return [
@@ -78,9 +78,9 @@ async def directory_diffs(result: RunResult, *, redacted: bool = False) -> list[
             directory=directory,
             patch=read(await store.trees.patch(each.base, await _result_tree(store, each))),
             changed=bool(each.chosen),
-            protected=await _protected(result.workspaces, directory, each),
-            secrets=printable_paths(await result.secrets(directory)),
-            left_out=printable_paths(each.left_out),
+            protected=printable_paths(await _protected(result.workspaces, directory, each), read),
+            secrets=printable_paths(await result.secrets(directory), read),
+            left_out=printable_paths(each.left_out, read),
         )
         for directory, each in result.selections.items()
     ]
@@ -94,7 +94,7 @@ async def directory_changes(result: RunResult) -> list[DirectoryChanges]:
             directory=directory,
             files=file_changes(await _changes(store, each)),
             changed=bool(each.chosen),
-            protected=await _protected(result.workspaces, directory, each),
+            protected=printable_paths(await _protected(result.workspaces, directory, each)),
             secrets=printable_paths(await result.secrets(directory)),
             left_out=printable_paths(each.left_out),
         )
@@ -118,12 +118,14 @@ async def _protected(
     with suppress(StepError):  # broken settings; `apply` refuses to go on then
         named = await workspaces.named_files(directory)
     trees = workspaces.store.trees
-    return printable_paths(await protected_changes(trees, selection.base, selection.chosen, named))
+    return await protected_changes(trees, selection.base, selection.chosen, named)
 
 
-def printable_paths(reasons: Mapping[str, Reason]) -> dict[str, Reason]:
-    """Return the paths without control characters, each with its reason."""
-    return {printable(path): why for path, why in reasons.items()}
+def printable_paths(
+    reasons: Mapping[str, Reason], read: Callable[[str], str] = str
+) -> dict[str, Reason]:
+    """Return the paths without control characters and as `read` shows them, with their reasons."""
+    return {read(printable(path)): why for path, why in reasons.items()}
 
 
 def file_changes(changes: Iterable[Change]) -> list[FileChange]:

@@ -1,8 +1,9 @@
-"""What happens now: in one run, or in all runs of this process."""
+"""What happens now: in one run, or in all runs."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from infloop.application.runs.followed_run import FollowedRun
@@ -70,12 +71,16 @@ class Live:
             return found.is_waiting
         return found.finished_at is None or after < found.last_seq
 
-    @property
-    def bus(self) -> EventBus:
-        """What happens in all runs of this process."""
+    @asynccontextmanager
+    async def following_all(self) -> AsyncIterator[tuple[EventBus, int]]:
+        """Give what happens in all runs, whichever process drives them, while this is open.
+
+        With the number after which nothing is missing.
+        """
         service = self._resources.driving()
         assert service is not None, "only a process that drives runs has an event bus"
-        return service.event_bus
+        async with service.relay.following():
+            yield service.event_bus, service.relay.began
 
     @property
     def process_id(self) -> str:

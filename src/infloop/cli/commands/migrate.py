@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from infloop.cli.arguments import add_json
+
 if TYPE_CHECKING:
     import argparse
 
@@ -25,13 +27,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to", metavar="URL", required=True, help="an empty database: postgresql://user@host/name"
     )
+    add_json(parser)
 
 
 def main(args: argparse.Namespace) -> int:
     from infloop import app
 
-    moved = app.run_async(app.move_store(app.settings(), args.to))
-    for table, rows in moved:
-        print(f"{rows:>10}  {table}")
-    print("moved; set INFLOOP_DATABASE to the same address")
+    return app.run_async(_move(args.to, as_json=args.json))
+
+
+async def _move(target: str, *, as_json: bool) -> int:
+    from infloop import app
+    from infloop.application.caller import COMMAND_LINE
+    from infloop.application.models import to_json
+    from infloop.cli.view.terminal import json_line
+
+    async with app.open_files(app.settings()) as application:
+        moved = await application.moving.run(target, COMMAND_LINE)
+    if as_json:
+        print(json_line(to_json(moved)))
+        return 0
+    for each in moved.tables:
+        print(f"{each.rows:>10}  {each.table}")
+    print(f"moved to {moved.database}; set INFLOOP_DATABASE to the same address")
     return 0

@@ -71,7 +71,7 @@ async def _serve(chosen: Settings) -> int:
 
     from infloop import app
     from infloop.cli.interrupts import exit_at_once, on_interrupt
-    from infloop.cli.recovery import recover_and_resume
+    from infloop.cli.recovery import recover
     from infloop.cli.view.terminal import note
     from infloop.web.http_server import (
         address,
@@ -99,7 +99,8 @@ async def _serve(chosen: Settings) -> int:
             for name, problems in (await application.triggers.unable_to_start()).items():
                 for problem in problems:
                     note(f"trigger {name!r}: {problem}")
-            await recover_and_resume(application)
+            await recover(application)
+            await server.daemon.take_over()
             url = address(api_socket, chosen.host)
             isolation = await application.runs.isolation()
             metrics = (server.metrics, metrics_socket) if metrics_socket else None

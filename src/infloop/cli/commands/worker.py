@@ -60,7 +60,7 @@ async def _work(chosen: Settings, *, drain: bool) -> int:
 
     from infloop import app
     from infloop.cli.interrupts import exit_at_once, on_interrupt
-    from infloop.cli.recovery import recover_and_resume
+    from infloop.cli.recovery import recover
 
     stopping, impatient = asyncio.Event(), asyncio.Event()
 
@@ -71,7 +71,8 @@ async def _work(chosen: Settings, *, drain: bool) -> int:
 
     with on_interrupt(lambda _: stopping.set(), again):
         async with app.open_worker(chosen) as worker:
-            await recover_and_resume(worker.application)
+            await recover(worker.application)
+            await worker.daemon.take_over()
             async with worker.daemon.running("the worker was stopped"):
                 row = worker.service.instance.row
                 labels = f", labels {' '.join(row.labels)}" if row.labels else ""

@@ -3,7 +3,8 @@
 `rules.toml`      what tokens of common services look like, in the format of Gitleaks
 `rules`           reads it, and finds the token that starts at a keyword
 `known`           how a known secret may be written: as it is, or encoded
-`finder`          finds both kinds in a text, in one pass
+`literals`        finds any of many literals in a text
+`finder`          finds both kinds in a text
 `guard`           redacts values and streams
 `variables`       decides which environment variables hold secrets
 

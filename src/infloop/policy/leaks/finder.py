@@ -1,8 +1,12 @@
-"""Finds known secrets and tokens in a text, in one pass.
+"""Finds known secrets and tokens in a text.
 
-One RE2 pattern runs over the text: the keywords of rules, and a few bytes of every known secret.
-Only where it matches, the secrets and the rules are compared. A child can print nothing but
-keywords, so a rule does not read the same long value again for each keyword in it.
+A few bytes of every known secret and the keywords of rules are looked for first. Only where one of
+them is, the secrets and the rules are compared. A child can print nothing but keywords, so a rule
+does not read the same long value again for each keyword in it.
+
+Keywords are one RE2 pattern. Known secrets are thousands of literals, for which RE2 computes the
+states of its automaton while it reads: with 200 secrets that takes as long as the search itself for
+the first 20 MB. `Literals` has them all from the start.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import re2
 
 from infloop.policy.leaks.known import MIN_LENGTH
+from infloop.policy.leaks.literals import Literals
 from infloop.policy.leaks.rules import Span, is_boundary
 
 if TYPE_CHECKING:
@@ -21,7 +26,6 @@ if TYPE_CHECKING:
     from infloop.policy.leaks.rules import LeakRule
 
 _ELLIPSIS = "…".encode()
-_MAX_MEMORY = 64 << 20
 _FIRST = 2  # keywords are grouped by their first two bytes
 
 
@@ -86,20 +90,21 @@ class LeakFinder:
                 keyword = _Keyword(word.encode(), rule, rule.ignores_case)
                 self._keywords.setdefault(keyword.literal[:_FIRST].lower(), []).append(keyword)
         keywords = [each for group in self._keywords.values() for each in group]
-        exact = {each.literal for each in keywords if not each.ignores_case}
-        any_case = {each.literal for each in keywords if each.ignores_case}
-        self._any = _any_of({*self._places, *exact}, any_case)
+        self._any_place = Literals([*self._places], MIN_LENGTH)
+        self._any_keyword = _any_of(keywords)
         tokens = _beginnings(each.literal for each in keywords if not each.rule.secret_group)
         # What a text may end with, and whether that counts only behind a boundary.
         self._begun = dict.fromkeys(tokens, True) | dict.fromkeys(_beginnings(self._places), False)
-        self._longest = max(map(len, (*self._places, *exact)), default=0)
+        self._longest = max(map(len, self._begun), default=0)
 
     def __bool__(self) -> bool:
-        return self._any is not None
+        return bool(self._places or self._keywords)
 
     def may_contain(self, data: bytes) -> bool:
         """Tell whether a text needs a closer look."""
-        return self._any is not None and self._any.search(data) is not None
+        if self._any_keyword is not None and self._any_keyword.search(data):
+            return True
+        return any(True for _ in self._any_place.find(data, 0, len(data)))
 
     def find(self, data: bytes) -> list[Leak]:
         """Return the secrets in a text by their start; they may overlap."""
@@ -113,22 +118,45 @@ class LeakFinder:
         A name that a secret is assigned to may be before `start`. `values` is the last value that
         each rule has read before the text.
         """
+        places = self._any_place.find(data, start, end)
+        keyword = self._any_keyword and self._any_keyword.search(data)
+        if not places and not keyword:  # so it is with most chunks of a stream
+            return Found([], end, [])
+        known, known_undecided = self._find_known(data, start, end, places)
+        tokens, undecided, reads = self._find_tokens(data, start, end, values)
+        leaks = sorted(known + tokens, key=_start)
+        return Found(leaks, min(undecided, known_undecided), reads)
+
+    def _find_known(
+        self, data: bytes, start: int, end: int, places: Iterable[tuple[int, bytes]]
+    ) -> tuple[list[Leak], int]:
+        leaks: list[Leak] = []
+        undecided = end
+        is_shortened: bool | None = None  # a long search, which most texts do not need
+        for here, literal in places:
+            if is_shortened is None:
+                is_shortened = _ELLIPSIS in data
+            for form, offset in self._places[literal]:
+                if is_shortened or not form.only_shortened:
+                    leak, is_open = _common(data, start, here, form, offset)
+                    if is_open:
+                        undecided = min(undecided, leak.start)
+                    if leak.end - leak.start >= form.shortest:
+                        leaks.append(leak)
+        return leaks, undecided
+
+    def _find_tokens(
+        self, data: bytes, start: int, end: int, last_values: Mapping[str, Span]
+    ) -> Found:
         leaks: list[Leak] = []
         reads: list[Read] = []
-        if self._any is None:
-            return Found(leaks, end, reads)
-        at, undecided, last_values = 0, end, values
-        is_shortened = _ELLIPSIS in data
-        while (found := self._any.search(data, at)) and (here := found.start()) < end:
+        at, undecided = 0, end
+        while (
+            self._any_keyword is not None
+            and (found := self._any_keyword.search(data, at))
+            and (here := found.start()) < end
+        ):
             at = here + 1
-            if here >= start:
-                for form, offset in self._places.get(data[here : here + MIN_LENGTH], ()):
-                    if is_shortened or not form.only_shortened:
-                        leak, is_open = _common(data, start, here, form, offset)
-                        if is_open:
-                            undecided = min(undecided, leak.start)
-                        if leak.end - leak.start >= form.shortest:
-                            leaks.append(leak)
             for literal, rule, _ in self._keywords_at(data, here):
                 if here < start and not rule.secret_group:
                     continue
@@ -143,11 +171,11 @@ class LeakFinder:
                     reads.append(Read(here, rule, value))
                     if rule.is_secret(data[value.start : value.end]):
                         leaks.append(Leak(*value, rule.id))
-        return Found(sorted(leaks, key=_start), undecided, reads)
+        return Found(leaks, undecided, reads)
 
     def begun_at_end(self, data: bytes) -> int:
         """Return how many bytes at the end of a text may be the start of a secret."""
-        last = data[max(0, len(data) - self._longest + 1) :] if self._longest else b""
+        last = data[max(0, len(data) - self._longest) :]
         for at in range(len(last)):
             needs_boundary = self._begun.get(last[at:])
             size = len(last) - at
@@ -194,18 +222,14 @@ def _start(leak: Leak) -> int:
     return leak.start
 
 
-def _any_of(exact: set[bytes], any_case: set[bytes]) -> re2._Regexp[bytes] | None:
-    """Return a pattern for any of the literals.
-
-    They are sorted, because RE2 joins neighbours with a common beginning; without that, its states
-    need too much memory.
-    """
-    parts = [re2.escape(each) for each in sorted(exact)]
-    if any_case:
-        parts.append(b"(?i:" + b"|".join(map(re2.escape, sorted(any_case))) + b")")
+def _any_of(keywords: Sequence[_Keyword]) -> re2._Regexp[bytes] | None:
+    """Return a pattern for any of the keywords."""
+    parts = {
+        b"(?i:" + re2.escape(each.literal) + b")" if each.ignores_case else re2.escape(each.literal)
+        for each in keywords
+    }
     if not parts:
         return None
     options = re2.Options()
-    options.max_mem = _MAX_MEMORY
     options.never_capture = True
-    return re2.compile(b"|".join(parts), options)
+    return re2.compile(b"|".join(sorted(parts)), options)

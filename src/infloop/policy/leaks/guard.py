@@ -184,11 +184,12 @@ class RedactingStream:
         for keyword, rule, value in reads:
             if keyword < (kept if rule.secret_group else end):
                 self._values[rule.id] = value
-        self._values = {
-            name: Span(value.start - kept, value.end - kept)
-            for name, value in self._values.items()
-            if value.end > kept
-        }
+        if self._values:
+            self._values = {
+                name: Span(value.start - kept, value.end - kept)
+                for name, value in self._values.items()
+                if value.end > kept
+            }
         held = len(self._text) - self._shown
         self._next_look = len(self._text) + held // 8 if held > _LONG_HELD else 0
         return piece if self._guard.mode == "warn" else shown

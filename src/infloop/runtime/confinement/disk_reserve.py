@@ -59,11 +59,14 @@ class DiskReserve:
         if reason := self.shortage():
             raise StoreError(reason)
 
-    async def check_directory(self, directory: str) -> None:
-        """Raise GuardError if the disk of a directory is too full for a run that works there."""
-        disk = await self.other_disk(directory)
-        if disk is None:
+    async def check_disk(self, directory: str, device: int) -> None:
+        """Raise GuardError if the disk of a directory is too full for a run that works there.
+
+        `device` is that disk, which the caller has just asked for the directory.
+        """
+        if not self._min_free or device == self._device:
             return
+        disk = Disk(device, directory)
         await _with_timeout(disk.query(), directory)
         if disk.free is None:
             raise GuardError(_unknown(directory))

@@ -9,6 +9,7 @@ resuming      continues a run from its journal
 rewinding     starts a new run from a step of another
 recovery      settles what dead processes left behind
 live_runs     the runs that this process drives
+relay         events of runs that other processes drive, for who follows all runs
 upkeep        heartbeat, disk reserve, stop requests of other processes
 following     follows a run that another process drives
 shutdown      settles live runs when the process stops

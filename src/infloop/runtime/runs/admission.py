@@ -75,13 +75,17 @@ class Admission:
     async def enter(self, workdir: str) -> Workdir:
         """Return the working directory of a new run; GuardError if no run may work there."""
         found = await self._shared.workdirs.enter(workdir)
-        await self._dependencies.disk_reserve.check_directory(found.path)
+        await self._check_disk(found)
         return found
 
     async def enter_again(self, run_id: str, workdir: str, original: DirectoryId | None) -> None:
         """Raise GuardError unless a run can go on in the directory in which it began."""
-        await self._shared.workdirs.enter_again(run_id, workdir, original)
-        await self._dependencies.disk_reserve.check_directory(workdir)
+        await self._check_disk(await self._shared.workdirs.enter_again(run_id, workdir, original))
+
+    async def _check_disk(self, found: Workdir) -> None:
+        """Raise GuardError if the disk of a directory is too full; a step reports a missing one."""
+        if found.id is not None:
+            await self._dependencies.disk_reserve.check_disk(found.path, found.id.device)
 
     def check_confinement(self, definition: PreparedDefinition, cause: Cause) -> None:
         """Raise if children are not confined as the workflow, or its untrusted inputs, require."""

@@ -37,6 +37,7 @@ from infloop.model.audit import SYSTEM
 from infloop.model.inputs import resolve_inputs
 from infloop.runtime.runs.admission import workspace_of
 from infloop.runtime.runs.definitions import prepare
+from infloop.store.interfaces.changes import QUEUE
 from infloop.store.interfaces.queue import (
     Enqueued,
     QueuedRun,
@@ -62,7 +63,7 @@ POLL_SECONDS = 1.0
 """How often the queue is looked into although nothing seems to be new."""
 
 LOOK_SECONDS = 0.05
-"""How often it is looked into at most because another process did something."""
+"""The pause after a look that found something, if another process then took it."""
 
 RETRY_HELD_SECONDS = 15.0
 """How often entries that could not start are tried again."""
@@ -133,7 +134,8 @@ class Dispatcher:
         self._prepared: dict[str, PreparedDefinition] = {}
         self._wake = asyncio.Event()
         self._held = ""
-        self._seen = 0
+        self._next_look = 0.0
+        self._has_failed = False
         self._closed = False
         self._checks: dict[tuple[str, str, Cause], asyncio.Task[PreparedDefinition]] = {}
         self._not_started: list[str] = []
@@ -260,38 +262,53 @@ class Dispatcher:
                 if loop.time() - last_retry >= RETRY_HELD_SECONDS:
                     await self.queue.retry_held(only=self._own)
                     last_retry = loop.time()
-                self._seen = await self.queue.count()
-                while await self._has_budget() and await self._fill():
+                while self._free_capacity() and await self._has_budget() and await self._fill():
                     pass
             await self._wait_for_more()
 
     async def _wait_for_more(self) -> None:
         """Return when there may be something to start, or after `POLL_SECONDS`.
 
-        What another process added is seen at once: the number of entries is then another one.
+        What another process added is seen at once. A process that always comes too late for it
+        looks every `LOOK_SECONDS`.
         """
+        if not self._free_capacity():  # a run that ends wakes it
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._wake.wait()
+            return
         loop, changes = asyncio.get_running_loop(), self._service.store.changes
         deadline = loop.time() + POLL_SECONDS
         woken = asyncio.create_task(self._wake.wait())
         try:
             while not woken.done() and (left := deadline - loop.time()) > 0:
-                version = changes.version()
-                if await self._has_new():
+                if (pause := self._next_look - loop.time()) > 0:
+                    await asyncio.wait((woken,), timeout=pause)
+                    continue
+                version = changes.version(QUEUE)
+                if await self._has_takeable():
+                    self._next_look = loop.time() + LOOK_SECONDS
                     return
-                changed = asyncio.create_task(changes.wait(version, left))
+                changed = asyncio.create_task(changes.wait(QUEUE, version, left))
                 await asyncio.wait((woken, changed), return_when=asyncio.FIRST_COMPLETED)
                 changed.cancel()
-                await asyncio.wait((woken,), timeout=LOOK_SECONDS)
         finally:
             woken.cancel()
 
-    async def _has_new(self) -> bool:
-        """Say whether the queue has other entries than at the last look, and there is capacity."""
-        if self._held or self.capacity.runs <= len(self._service.live()):
+    async def _has_takeable(self) -> bool:
+        """Say whether the queue has an entry for this process, and it can take one."""
+        if self._held or self._has_failed or not self._free_capacity():
             return False
         with suppress(StoreError):
-            return await self.queue.count() != self._seen
+            return await self.queue.has_takeable(labels=self.capacity.labels, only=self._own)
         return False
+
+    def _free_capacity(self) -> int:
+        """Return how many runs this process may take now."""
+        # Others may take a process that is late for dead; it must not take anything meanwhile.
+        if self._closed or self._service.instance.is_late():
+            return 0
+        return max(0, self.capacity.runs - len(self._service.live()))
 
     async def _has_budget(self) -> bool:
         """Hold the queue while the budget is used up, and release it when there is money again."""
@@ -312,45 +329,39 @@ class Dispatcher:
 
     async def _fill(self) -> bool:
         """Start all that there is capacity for; say whether there may be more."""
-        free = self.capacity.runs - len(self._service.live())
-        # Others may take a process that is late for dead; it must not take anything meanwhile.
-        if free < 1 or self._closed or self._service.instance.is_late():
+        free = self._free_capacity()
+        if not free:
             return False
         taken = await self.queue.take(
             self._service.instance.id, free, labels=self.capacity.labels, only=self._own
         )
-        # Runs that start together share one read of their definition.
-        definitions = {
-            name: asyncio.ensure_future(self._definition(*name))
-            for name in {_definition_name(entry) for entry in taken}
-        }
-        go_on = await asyncio.gather(
-            *(self._start_or_requeue(each, definitions[_definition_name(each)]) for each in taken)
-        )
+        go_on = await asyncio.gather(*map(self._start_or_requeue, taken))
         await self._requeue_not_started()
+        if taken:
+            self._next_look = 0.0
+        self._has_failed = not all(go_on)
         return bool(taken) and all(go_on)
 
-    async def _definition(self, name: str, workflow_id: str) -> PreparedDefinition:
+    async def _definition(self, run: QueuedRun) -> PreparedDefinition:
         """Return the definition of an entry: what was accepted, wherever its file is now."""
+        name = run.definition
         if not name:  # an entry of an earlier version of infloop
-            return await self._load(workflow_id)
-        known = self._prepared.get(name)
-        if known is None:
-            known = prepare(decode_definition(await self.queue.definition(name)))
-            self._remember(name, known)
-        return known
+            return await self._load(run.workflow_id)
+        if name not in self._prepared:
+            data = await self.queue.definition(name)
+            if name not in self._prepared:  # another entry that starts now may have it
+                self._remember(name, prepare(decode_definition(data)))
+        return self._prepared[name]
 
     def _remember(self, name: str, definition: PreparedDefinition) -> None:
         if len(self._prepared) >= MAX_PREPARED:
             self._prepared.clear()
         self._prepared[name] = definition
 
-    async def _start_or_requeue(
-        self, entry: QueueEntry, definition: Awaitable[PreparedDefinition]
-    ) -> bool:
+    async def _start_or_requeue(self, entry: QueueEntry) -> bool:
         """Start, hold or requeue a run; say whether other runs may start."""
         try:
-            started = await self._start_or_hold(entry, definition)
+            started = await self._start_or_hold(entry)
         except Fenced:
             started = True  # another process took it because it saw this one as dead
         except (BudgetError, StoreError) as error:
@@ -364,12 +375,10 @@ class Dispatcher:
             self._own.discard(entry.run.id)
         return True
 
-    async def _start_or_hold(
-        self, entry: QueueEntry, definition: Awaitable[PreparedDefinition]
-    ) -> bool:
+    async def _start_or_hold(self, entry: QueueEntry) -> bool:
         """Start a run, or hold it with the reason; say whether it started."""
         try:
-            await self._start(entry, await definition)
+            await self._start(entry, await self._definition(entry.run))
         except (BudgetError, StoreError):
             raise
         except UsageError as error:
@@ -455,11 +464,6 @@ class Dispatcher:
 def queue_id(run_id: str) -> str:
     """Return the id of a run's entry in the queue."""
     return f"q-{run_id}"
-
-
-def _definition_name(entry: QueueEntry) -> tuple[str, str]:
-    """Return by what the definition of an entry is found: its hash, or the workflow's id."""
-    return entry.run.definition, entry.run.workflow_id
 
 
 def requires_of(workflow: JsonObject) -> tuple[str, ...]:

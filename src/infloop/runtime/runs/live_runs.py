@@ -35,10 +35,10 @@ _log = logging.getLogger("infloop.runs")
 
 
 class RunLaunch(msgspec.Struct, frozen=True):
-    """A run whose first event in this process is durable, ready to be driven.
+    """A run whose first events in this process are durable, ready to be driven.
 
-    `first` is that event and `commands` is what follows from it. `perform` replaces what performs
-    steps.
+    `first` and `rest` are these events, and `commands` is what follows from them, unless the last
+    is `finished`. `perform` replaces what performs steps.
     """
 
     program: Program
@@ -50,6 +50,8 @@ class RunLaunch(msgspec.Struct, frozen=True):
     workspace: RunWorkspace | None
     fence: RunFence
     perform: Performer | None = None
+    rest: Sequence[Recorded] = ()
+    finished: RunFinished | None = None
 
 
 class LiveRun(msgspec.Struct):
@@ -135,9 +137,9 @@ class LiveRuns:
         live = self._assemble(launch)
         live.finished.add_done_callback(self._call_end_callbacks)
         markers = self._shared.dependencies.markers
-        if markers:
+        if markers and launch.finished is None:
             markers.add(live.id, live.workflow_id, launch.first.time)
-        live.task = asyncio.create_task(self._drive(live, launch.commands))
+        live.task = asyncio.create_task(self._drive(live, launch))
         self._runs[live.id] = live
         self._expect_runs()
         live.feed.publish(launch.first)
@@ -170,7 +172,7 @@ class LiveRuns:
             run_id=first.run_id,
             correlation_id=first.correlation_id,
             epoch=launch.epoch,
-            seq=first.seq,
+            seq=launch.rest[-1].seq if launch.rest else first.seq,
             on_failure=partial(self.fail, first.run_id),
         )
         live = LiveRun(
@@ -188,11 +190,13 @@ class LiveRuns:
 
     # -- driving -----------------------------------------------------------------------------
 
-    async def _drive(self, live: LiveRun, commands: Sequence[Command]) -> None:
+    async def _drive(self, live: LiveRun, launch: RunLaunch) -> None:
         """Drive a run to its end, then hand it over to retention."""
         dependencies = self._shared.dependencies
         try:
-            finished = await live.loop.drive(commands)
+            for item in launch.rest:
+                live.feed.publish(item)
+            finished = launch.finished or await live.loop.drive(launch.commands)
             live.finished.set_result(finished)
             self._shared.audit.note("run.finished", live, outcome=finished.status)
             self._shared.notifications.run_ended(live.id, paused=finished.status == "paused")
@@ -206,6 +210,8 @@ class LiveRuns:
         except Exception as error:  # noqa: BLE001  (the edge of a run: `wait` raises it)
             # A home that cannot be removed is removed at the next start.
             if not live.finished.done():
+                if not live.is_lost:
+                    self._shared.dropped.add(live.id)
                 live.finished.set_exception(error)
                 live.finished.exception()  # marks it as retrieved: nobody has to wait for a run
         finally:

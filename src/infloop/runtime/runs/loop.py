@@ -170,11 +170,11 @@ class RunLoop:
         while self._commands:
             command = self._commands.popleft()
             match command:
-                case Emit(RunFinished() as event):
-                    self._commands.appendleft(command)  # `_settle` takes it
-                    return event
-                case Emit(event):
-                    self._record(event)
+                case Emit():  # without a nested pattern, which takes 0.4 µs of the 13 of a node
+                    if isinstance(command.event, RunFinished):
+                        self._commands.appendleft(command)  # `_settle` takes it
+                        return command.event
+                    self._record(command.event)
                 case Perform():
                     self._record(_step_started(command))
                     self._effects.plan(command)

@@ -80,35 +80,48 @@ async def _settle_interrupted(shared: SharedResources) -> tuple[list[str], list[
     run_log = shared.store.run_log
     failed: list[str] = []
     resumable: list[str] = []
-    for row in await _interrupted_runs(run_log, shared.store.liveness):
+    interrupted = await _interrupted_runs(shared)
+    shared.dropped.intersection_update([row.id for row in interrupted])
+    for row in interrupted:
         if await wants_resume(run_log, row):
             resumable.append(row.id)
             continue
         try:
-            ownership = await run_log.take_over(row.id, shared.instance.id, expect_dead=row.owner)
+            ownership = await run_log.take_over(
+                row.id, shared.instance.id, expect_dead=row.owner, expect_status="running"
+            )
         except Fenced:
-            continue  # another process took it over first
+            continue  # another process took it over first, or its own settled it after all
+        why = "the process that ran it ended without finishing it"
+        if row.id in shared.dropped:
+            why = "what it did could not be stored"
         event = RunFinished(
             "failed",
-            "interrupted: the process that ran it ended without finishing it; "
-            f"`infloop resume {row.id}` goes on where it was",
+            f"interrupted: {why}; `infloop resume {row.id}` goes on where it was",
             interrupted=True,
         )
         seq, now = ownership.last_seq + SEQ_GAP, shared.clock.now_ms()
         last = Recorded(row.id, seq, now, row.correlation_id, event)
         await run_log.append(row.id, ownership.epoch, [last])
+        shared.dropped.discard(row.id)
         shared.audit.note("run.recovered", row, outcome="failed")
         shared.notifications.run_ended(row.id)
         failed.append(row.id)
     return failed, resumable
 
 
-async def _interrupted_runs(run_log: RunLog, liveness: Liveness) -> list[RunRow]:
-    """Return the runs that are stored as running and whose process is dead, oldest first."""
+async def _interrupted_runs(shared: SharedResources) -> list[RunRow]:
+    """Return the runs that are stored as running and that no process drives, oldest first.
+
+    Their process is dead, or it is this one and the store failed.
+    """
+    run_log, liveness = shared.store.run_log, shared.store.liveness
     found: list[RunRow] = []
     before = None
     while page := await run_log.runs(status="running", limit=200, before=before):
         dead = await dead_owners(liveness, [row.owner for row in page])
-        found += [row for row in page if row.owner in dead]
+        own = [row.id for row in page if row.owner == shared.instance.id]
+        dropped = shared.dropped.intersection(own)
+        found += [row for row in page if row.owner in dead or row.id in dropped]
         before = page[-1].cursor
     return found[::-1]

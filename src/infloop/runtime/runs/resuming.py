@@ -48,7 +48,8 @@ class RunResumer:
         await self._admission.check_resources()
         row = await self._run_log.run(run_id)
         check_not_imported(row)
-        await self._admission.check_not_driven(row, take_over=take_over)
+        if run_id not in self._shared.dropped:
+            await self._admission.check_not_driven(row, take_over=take_over)
         loaded = await self._run_log.load(run_id)
         definition = prepare(decode_definition(loaded.definition))
         state = rebuild_state(definition.program, loaded)
@@ -90,7 +91,11 @@ class RunResumer:
         if row.status == "running":
             await self._shared.audit.record("run.recovered", row, outcome=outcome)
         return await self._run_log.take_over(
-            row.id, self._shared.instance.id, expect_dead=None if force else row.owner, force=force
+            row.id,
+            self._shared.instance.id,
+            expect_dead=None if force else row.owner,
+            expect_status=None if force else row.status,
+            force=force,
         )
 
     async def go_on(
@@ -106,6 +111,22 @@ class RunResumer:
 
         `new_definition` is the hash of its definition if that is another one than before.
         """
+        dropped = self._shared.dropped
+        dropped.discard(loaded.run.id)
+        try:
+            await self._go_on(loaded, ownership, max_cost_usd, stop, new_definition)
+        except Exception:
+            dropped.add(loaded.run.id)
+            raise
+
+    async def _go_on(
+        self,
+        loaded: LoadedRun,
+        ownership: Ownership,
+        max_cost_usd: float | None,
+        stop: StopRequested | None,
+        new_definition: str,
+    ) -> None:
         run, shared = loaded.run, self._shared
         definition = decode_definition(loaded.definition)
         program, workflow = compile_program(definition), definition.workflows[definition.root]

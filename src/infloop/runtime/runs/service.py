@@ -15,6 +15,7 @@ from infloop.runtime.runs import recovery
 from infloop.runtime.runs.admission import Admission
 from infloop.runtime.runs.following import follow
 from infloop.runtime.runs.live_runs import LiveRuns
+from infloop.runtime.runs.relay import Relay
 from infloop.runtime.runs.resuming import RunResumer
 from infloop.runtime.runs.rewinding import RunRewinder, find_step
 from infloop.runtime.runs.shared import share
@@ -59,6 +60,7 @@ class RunService:
         self._resumer = RunResumer(self._shared, self._admission, self._live)
         self._rewinder = RunRewinder(self._shared, self._admission, self._resumer)
         self._upkeep: asyncio.Task[None] | None = None
+        self.relay = Relay(store, instance, self._shared.event_bus)
 
     async def __aenter__(self) -> Self:
         self._upkeep = asyncio.create_task(Upkeep(self._shared, self._live).run())
@@ -71,6 +73,7 @@ class RunService:
         """Stop driving runs, without settling them: they can be resumed."""
         if self.approvals is not None:
             self.approvals.keep_open()
+        await self.relay.close()
         await self._live.close()
         if self._upkeep is not None:
             self._upkeep.cancel()
@@ -185,6 +188,10 @@ class RunService:
     def live(self) -> dict[str, str]:
         """Return the runs that this process drives, oldest first, each with its workflow."""
         return {live.id: live.workflow_id for live in self._live if not live.finished.done()}
+
+    def dropped(self) -> set[str]:
+        """Return the runs that this process may own and does not drive: the store failed."""
+        return set(self._shared.dropped)
 
     def on_end(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever a run that this process drives has ended."""

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 
 class SharedResources(msgspec.Struct, frozen=True):
-    """`dependencies` are given by the application; the rest belongs to this process."""
+    """`dependencies` are given by the application; the rest belongs to this process.
+
+    `dropped` are runs that this process may own and does not drive, because the store failed. They
+    are recovered like those of a dead process.
+    """
 
     store: Store
     instance: Instance
@@ -35,6 +39,7 @@ class SharedResources(msgspec.Struct, frozen=True):
     workdirs: Workdirs
     event_bus: EventBus
     notifications: Notifications
+    dropped: set[str]
 
 
 def share(
@@ -55,6 +60,7 @@ def share(
         workdirs=Workdirs(store.run_log, dependencies.data_device, instance.row.boot_id),
         event_bus=event_bus,
         notifications=notifications,
+        dropped=set(),
     )
 
 

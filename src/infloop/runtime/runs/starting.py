@@ -6,20 +6,21 @@ import secrets
 import uuid
 from typing import TYPE_CHECKING
 
-from infloop.engine.machine import advance
-from infloop.engine.state import State
+from infloop.errors import StoreError
 from infloop.model.audit import SYSTEM, Actor
 from infloop.model.events import Cause, Recorded, RunStarted
 from infloop.policy.budget import merge_limits
 from infloop.runtime.runs.admission import workspace_of
 from infloop.runtime.runs.definitions import PreparedDefinition, prepare
 from infloop.runtime.runs.live_runs import RunLaunch
+from infloop.runtime.runs.opening import open_run
 from infloop.runtime.runs.shared import run_workspace
 from infloop.runtime.timeline import WorkspaceHistory
 from infloop.store.interfaces.run_log import NewRun
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Sequence
+    from typing import Protocol
 
     from infloop.engine.graph import Definition
     from infloop.model.events import RepositoryRef
@@ -28,8 +29,18 @@ if TYPE_CHECKING:
     from infloop.runtime.runs.live_runs import LiveRuns
     from infloop.runtime.runs.shared import SharedResources
 
-    CreateRun = Callable[[NewRun, Recorded], Awaitable[int]]
-    """Makes a run durable with its first event; returns its epoch."""
+    class CreateRun(Protocol):
+        """Makes a run durable with its first events, as `RunLog.create_run` does."""
+
+        def __call__(
+            self,
+            run: NewRun,
+            first: Recorded,
+            rest: Sequence[Recorded],
+            *,
+            scope: JsonObject | None,
+        ) -> Awaitable[int]:
+            """Return the epoch of the run."""
 
 
 def new_correlation_id() -> str:
@@ -98,15 +109,25 @@ class RunStarter:
         first = Recorded(run_id, 1, now, new.correlation_id, event)
         actor = Actor("cli") if cause.kind == "cli" else SYSTEM
         await self._shared.audit.record("run.started", new, actor=actor)
-        epoch = await (create or self._shared.store.run_log.create_run)(new, first)
-        state, commands = advance(known.program, State(), event, now)
+        # Nothing of a new run is open yet, except a checkout of its own.
+        opening = open_run(
+            known.program, first, event, self._shared.clock, may_finish=source is None
+        )
+        create = create or self._shared.store.run_log.create_run
+        try:
+            epoch = await create(new, first, opening.events[1:], scope=opening.scope)
+        except StoreError:  # it may have been stored all the same
+            self._shared.dropped.add(run_id)
+            raise
         self._live.launch(
             RunLaunch(
                 program=known.program,
-                state=state,
-                commands=commands,
+                state=opening.state,
+                commands=opening.commands,
                 started=event,
                 first=first,
+                rest=opening.events[1:],
+                finished=opening.finished,
                 epoch=epoch,
                 workspace=workspace,
                 fence=fence,

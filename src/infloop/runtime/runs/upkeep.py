@@ -7,13 +7,15 @@ import logging
 from typing import TYPE_CHECKING
 
 from infloop.errors import Fenced, NotFound, StoreError
+from infloop.store.interfaces.changes import STOPS
 
 if TYPE_CHECKING:
     from infloop.runtime.runs.live_runs import LiveRuns
     from infloop.runtime.runs.shared import SharedResources
 
 POLL_SECONDS = 0.2
-HEARTBEAT_SECONDS = 5.0
+LOOK_SECONDS = 5.0
+"""How often to look for stop requests although none was announced."""
 
 _log = logging.getLogger("infloop.runs")
 
@@ -29,8 +31,9 @@ class Upkeep:
     def __init__(self, shared: SharedResources, live: LiveRuns) -> None:
         self._shared = shared
         self._live = live
-        self._last_heartbeat = -HEARTBEAT_SECONDS
+        self._last_heartbeat = -shared.instance.heartbeat_seconds
         self._seen_version: int | None = None
+        self._last_look = -LOOK_SECONDS
         self._trouble = ""
 
     async def run(self) -> None:
@@ -54,7 +57,7 @@ class Upkeep:
 
     async def _heartbeat(self) -> None:
         now = asyncio.get_running_loop().time()
-        if now - self._last_heartbeat < HEARTBEAT_SECONDS:
+        if now - self._last_heartbeat < self._shared.instance.heartbeat_seconds:
             return
         try:
             await self._shared.instance.heartbeat()
@@ -90,15 +93,16 @@ class Upkeep:
 
     async def _obey_stop_requests(self) -> None:
         """Stop the runs that other processes asked to stop."""
-        store = self._shared.store
-        version = store.changes.version()
-        if version == self._seen_version or not self._live:
+        store, now = self._shared.store, asyncio.get_running_loop().time()
+        version = store.changes.version(STOPS)
+        is_time = now - self._last_look >= LOOK_SECONDS
+        if not self._live or (version == self._seen_version and not is_time):
             return
         for request in await store.liveness.stop_requests(self._shared.instance.id):
             live = self._live.get(request.run_id)
             if live is not None:
                 live.loop.stop(request.reason)
-        self._seen_version = version
+        self._seen_version, self._last_look = version, now
 
     def _abort_for_disk_space(self) -> None:
         """Abort runs that would use up the disk reserve."""

@@ -9,6 +9,7 @@
     documents      the texts of a run that can be searched, and the words of a query
     step_outputs   finds an output of a step among decoded events
     records        rows as records of the interfaces
+    rates          what happened in the last minute
     money          amounts as whole billionths of a dollar, calls that are written later
 
 Nothing here knows a database. What is read is decoded by `msgspec` into known types; it is never

@@ -7,7 +7,10 @@ Promises of every implementation:
 - A process that exists and has not sent a heartbeat for `FROZEN_AFTER_MS` is `frozen`.
 - A process that was forgotten (`sweep`) learns it from its next heartbeat.
 - A store that several machines share cannot see whether a silent process exists. There it is `dead`
-  after `LOST_AFTER_MS` without a heartbeat. It stays dead: its heartbeats raise `Fenced`.
+  after its timeout (`LOST_AFTER_MS` unless it chose another) without a heartbeat, and `frozen`
+  after half of it. It stays dead: its heartbeats raise `Fenced`.
+- While nobody could reach the store, nobody dies: every process has its whole timeout again when
+  the store is back.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ FROZEN_AFTER_MS = 15_000
 
 LOST_AFTER_MS = 30_000
 """How old the last heartbeat may be where the process itself cannot be seen."""
+
+HEARTBEATS_IN_TIMEOUT = 6
+"""How many heartbeats a process sends until its silence would make it dead."""
 
 
 def derive_status(stored: StoredStatus, owner: OwnerState) -> RunStatus:
@@ -69,6 +75,8 @@ class Instance(ABC):
     """This process, registered as an owner of runs."""
 
     row: InstanceRow
+    heartbeat_seconds: float = LOST_AFTER_MS / 1000 / HEARTBEATS_IN_TIMEOUT
+    """How often it sends a heartbeat."""
 
     @property
     def id(self) -> str:

@@ -29,7 +29,7 @@ from infloop.model.events import Cause
 from infloop.store.interfaces.liveness import dead_owners
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from infloop.model.events import Recorded
     from infloop.model.values import JsonObject
@@ -140,7 +140,21 @@ class RunQueue(ABC):
         """
 
     @abstractmethod
-    async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
+    async def has_takeable(
+        self, *, labels: Collection[str] = (), only: Collection[str] | None = None
+    ) -> bool:
+        """Say whether there is an entry that `take` would hand out now, without taking it."""
+
+    @abstractmethod
+    async def start(
+        self,
+        entry_id: str,
+        run: NewRun,
+        first: Recorded,
+        rest: Sequence[Recorded] = (),
+        *,
+        scope: JsonObject | None = None,
+    ) -> int:
         """Create the run of an entry that `run.owner` took, as `RunLog.create_run` does.
 
         Returns the run's epoch. Raises `Fenced` if that owner has not taken the entry.

@@ -155,9 +155,9 @@ class RunLog(ABC):
         *,
         scope: JsonObject | None = None,
     ) -> int:
-        """Store a run with its definition and first event in one transaction; return its epoch.
+        """Store a run with its definition and first events in one transaction; return its epoch.
 
-        `rest` and `scope` are for a run that has already finished.
+        `scope` is for a run that has already finished.
         """
 
     @abstractmethod
@@ -182,12 +182,19 @@ class RunLog(ABC):
 
     @abstractmethod
     async def take_over(
-        self, run_id: str, owner: str, *, expect_dead: str | None = None, force: bool = False
+        self,
+        run_id: str,
+        owner: str,
+        *,
+        expect_dead: str | None = None,
+        expect_status: StoredStatus | None = None,
+        force: bool = False,
     ) -> Ownership:
         """Make `owner` the owner of a run under the next epoch; its status is running again.
 
         Pass either `expect_dead`, the owner that was found dead (raises `Fenced` if the run has
-        another owner by now), or `force`.
+        another owner by now), or `force`. With `expect_status` it also raises `Fenced` if the run
+        has another status by now: who was taken for dead may have settled it a moment ago.
         """
 
     @abstractmethod

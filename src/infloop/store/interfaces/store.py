@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from infloop.store.interfaces.ledger import CallLedger
     from infloop.store.interfaces.liveness import Liveness
     from infloop.store.interfaces.queue import RunQueue
+    from infloop.store.interfaces.rate_limits import RateLimits
     from infloop.store.interfaces.refusals import RefusedFirings
     from infloop.store.interfaces.results import RunResults
     from infloop.store.interfaces.run_log import RunLog
@@ -29,6 +30,7 @@ class Store(msgspec.Struct, frozen=True):
     ledger: CallLedger
     queue: RunQueue
     refusals: RefusedFirings
+    rates: RateLimits
     approvals: ApprovalStore
     liveness: Liveness
     results: RunResults

@@ -26,8 +26,14 @@ PATIENCE_SECONDS = 60.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 
-# A small query must not wait for a compiler, and what it finds must be in our schema.
-_SESSION = f"-c search_path={SCHEMA} -c jit=off"
+# A small query must not wait for a compiler, and what it finds must be in our schema. The locks of
+# a process that is frozen or cut off in the middle of a transaction must not stop all others for
+# long, so the server ends such a session.
+_SESSION = (
+    f"-c search_path={SCHEMA} -c jit=off -c idle_in_transaction_session_timeout=5s"
+    " -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
+    " -c tcp_user_timeout=10s"
+)
 _READ_ONLY = (
     "-c default_transaction_read_only=on -c default_transaction_isolation=repeatable\\ read"
 )

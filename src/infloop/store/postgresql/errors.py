@@ -25,7 +25,12 @@ _ADVICE: tuple[tuple[type[psycopg.Error], str], ...] = (
     (errors.OperationalError, "check that PostgreSQL is running and that the address is right"),
 )
 
-_ENDING = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow)
+_ENDING = (
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.IdleInTransactionSessionTimeout,
+)
 
 
 def store_error(error: psycopg.Error, shown: str) -> StoreError:

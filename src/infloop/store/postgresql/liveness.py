@@ -7,16 +7,16 @@ times are those of PostgreSQL's clock, never of the machines' clocks.
 
 A process is
 
-- dead, if it has not sent a heartbeat for `LOST_AFTER_MS`, whether or not its lock is held: its
-  machine is cut off, frozen or gone;
+- dead, if it has not sent a heartbeat for its timeout, whether or not its lock is held: its machine
+  is cut off, frozen or gone;
 - dead, if its lock is not held and nothing was heard of it for `GRACE_MS`;
-- frozen, if it has not sent a heartbeat for `FROZEN_AFTER_MS`;
+- frozen, if it has not sent a heartbeat for half of its timeout;
 - alive otherwise.
 
 The grace is for connections that are lost although the process is well. It opens the connection
 again and takes its lock again. Between heartbeats the session that holds the lock says every
-`SIGN_SECONDS` that it exists. While PostgreSQL was not running nobody could be heard, so a restart
-counts as a heartbeat of everybody, and nobody dies of it.
+`SIGN_SECONDS` that it exists. While nobody can reach the database nobody can be heard: see
+`outages`. Each process has a timeout of its own in its row, so that all judge it alike.
 
 Who was dead stays dead: another process may have taken over its runs. A heartbeat has the condition
 that the process is not dead by these rules, and taking the lock again has a condition that is
@@ -38,9 +38,9 @@ from msgspec.structs import replace
 
 from infloop.errors import Fenced, NotFound, StoreError
 from infloop.model.values import compact_json
+from infloop.store.interfaces.changes import STOPS
 from infloop.store.interfaces.liveness import (
-    FROZEN_AFTER_MS,
-    LOST_AFTER_MS,
+    HEARTBEATS_IN_TIMEOUT,
     Instance,
     InstanceRow,
     Liveness,
@@ -50,6 +50,7 @@ from infloop.store.interfaces.liveness import (
 )
 from infloop.store.postgresql.connections import close_quietly
 from infloop.store.postgresql.errors import is_lost, store_error
+from infloop.store.postgresql.outages import OUTAGE_MS, excuse_all, wait_for_others
 from infloop.store.this_process import describe_process, new_instance_id
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from infloop.store.postgresql.readers import Readers
     from infloop.store.postgresql.writer import Writer
 
-GRACE_MS = 3_000
+GRACE_MS = 5_000
 MARGIN_MS = 1_000
 SIGN_SECONDS = 1.0
 _RETRY_SECONDS = 0.1
@@ -68,24 +69,26 @@ LOCK_CLASS = 0x696E66_03
 """The first number of the advisory locks; the second is the key of the instance."""
 
 _NOW: LiteralString = "clock_timestamp()"
-_HEARD: LiteralString = "greatest(beat_at, held_at, server_started_at())"
-_BEAT: LiteralString = "greatest(beat_at, server_started_at())"
+_HEARD: LiteralString = "greatest(beat_at, held_at)"
+_BEAT: LiteralString = "greatest(beat_at, excused_at)"
 
 
 def _ms(milliseconds: int) -> str:
     return f"interval '{milliseconds} milliseconds'"
 
 
-_LOCKED = (
-    "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted"  # noqa: S608  (constants)
+_HOLDS = (
+    "locktype = 'advisory' AND granted"  # noqa: S608  (constants)
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-    f" AND classid = {LOCK_CLASS} AND objid = instance.key AND objsubid = 2)"
+    f" AND classid = {LOCK_CLASS} AND objid = instance.key AND objsubid = 2"
 )
-_IS_LOST = f"(closed OR {_NOW} > {_BEAT} + {_ms(LOST_AFTER_MS)})"
+_LOCKED = f"EXISTS (SELECT 1 FROM pg_locks WHERE {_HOLDS})"  # noqa: S608  (constants)
+_IS_LOST = f"(closed OR {_NOW} > {_BEAT} + timeout)"
 _STATE = (
     f"CASE WHEN {_IS_LOST} THEN 'dead'"
-    f" WHEN {_NOW} > {_HEARD} + {_ms(GRACE_MS)} AND NOT {_LOCKED} THEN 'dead'"
-    f" WHEN {_NOW} > {_BEAT} + {_ms(FROZEN_AFTER_MS)} THEN 'frozen' ELSE 'alive' END"
+    f" WHEN {_NOW} > greatest({_HEARD} + {_ms(GRACE_MS)}, excused_at + timeout)"
+    f" AND NOT {_LOCKED} THEN 'dead'"
+    f" WHEN {_NOW} > {_BEAT} + timeout / 2 THEN 'frozen' ELSE 'alive' END"
 )
 _EPOCH_MS = "(extract(epoch FROM {}) * 1000)::bigint"
 _BEAT_MS = _EPOCH_MS.format("beat_at")
@@ -95,8 +98,9 @@ _COLUMNS = (
 )
 
 _REGISTER = (
-    "INSERT INTO instance (id, pid, process_started, boot_id, host, kind, labels, capacity)"  # noqa: S608
-    f" VALUES (%s, %s, %s, %s, %s, %s, %s, %s) RETURNING key, {_BEAT_MS}"
+    "INSERT INTO instance (id, pid, process_started, boot_id, host, kind, labels, capacity,"  # noqa: S608
+    " timeout) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s * interval '1 millisecond')"
+    f" RETURNING key, {_BEAT_MS}"
 )
 _HEARTBEAT = (
     f"UPDATE instance SET beat_at = {_NOW}, held_at = {_NOW}"  # noqa: S608  (constants)
@@ -105,30 +109,44 @@ _HEARTBEAT = (
 _SIGN = f"UPDATE instance SET held_at = {_NOW} WHERE id = %s AND NOT {_IS_LOST}"  # noqa: S608
 _LOCK_AGAIN = (
     f"SELECT pg_try_advisory_lock({LOCK_CLASS}, key) FROM instance WHERE id = %s"  # noqa: S608
-    f" AND NOT {_IS_LOST} AND {_NOW} <= {_HEARD} + {_ms(GRACE_MS - MARGIN_MS)}"
+    f" AND NOT {_IS_LOST} AND {_NOW} <="
+    f" greatest({_HEARD} + {_ms(GRACE_MS)}, excused_at + timeout) - {_ms(MARGIN_MS)}"
 )
+# The lock can only be held by an earlier session of the same process, whose end the server has not
+# noticed.
+_END_HOLDER = (
+    "SELECT pg_terminate_backend(pg_locks.pid) FROM pg_locks, instance WHERE instance.id = %s"  # noqa: S608
+    f" AND {_HOLDS}"
+)
+_CLOSE_DEAD = f"UPDATE instance SET closed = true WHERE NOT closed AND ({_STATE}) = 'dead'"  # noqa: S608
 
 
 class PostgresqlInstance(Instance):
     """This process: its row, and the connection that holds its lock."""
 
-    def __init__(self, database: Database, writer: Writer, row: InstanceRow) -> None:
+    def __init__(
+        self, database: Database, writer: Writer, row: InstanceRow, lost_after_ms: int
+    ) -> None:
         self.row = row
+        self.heartbeat_seconds = lost_after_ms / 1000 / HEARTBEATS_IN_TIMEOUT
         self._database = database
         self._writer = writer
+        self._lost_after_ms = lost_after_ms
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
         self._lost = False
-        self._heard = 0.0
+        self._beat = self._heard = 0.0
         self._task: asyncio.Task[None] | None = None
 
     async def register(self) -> None:
         """Store the row, and take the lock."""
         row = self.row
         about = (row.id, row.pid, row.process_started, row.boot_id, row.host)
-        takes = (row.kind, compact_json(row.labels), row.capacity)
+        takes = (row.kind, compact_json(row.labels), row.capacity, self._lost_after_ms)
         connection = await self._database.connect(synced=False)
         try:
+            if await wait_for_others(connection, GRACE_MS / 1000):
+                await connection.execute(_CLOSE_DEAD.encode())
             cursor = await connection.execute(_REGISTER.encode(), (*about, *takes))
             key, now = await cursor.fetchone() or (0, 0)
             await connection.execute("SELECT pg_advisory_lock(%s, %s)", (LOCK_CLASS, key))
@@ -136,16 +154,26 @@ class PostgresqlInstance(Instance):
             await close_quietly(connection)
             raise store_error(error, self._database.shown) from error
         self.row = replace(row, started_at=now, heartbeat_at=now)
-        self._connection, self._lost, self._heard = connection, False, _uptime()
+        self._connection, self._lost = connection, False
+        self._beat = self._heard = _uptime()
         self._task = asyncio.create_task(self._keep(), name="postgresql-instance")
 
     def is_late(self) -> bool:
-        return self._lost or _uptime() - self._heard > FROZEN_AFTER_MS / 1000
+        return self._lost or _uptime() - self._beat > self._lost_after_ms / 2000
 
     async def heartbeat(self) -> None:
         asked = _uptime()
         await self._execute(_HEARTBEAT)
-        self._heard = asked
+        self._beat = asked
+
+    async def be_heard(self) -> None:
+        """Say that this process exists, unless it did so lately."""
+        if self._task is not None and self._was_silent():
+            with suppress(StoreError):  # the next heartbeat raises it
+                await self._execute(_SIGN)
+
+    def _was_silent(self) -> bool:
+        return _uptime() - self._heard > OUTAGE_MS / 1000
 
     async def renew(self) -> None:
         await self.close()
@@ -161,6 +189,7 @@ class PostgresqlInstance(Instance):
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+            self._task = None
         await close_quietly(self._connection)
         self._connection = None
 
@@ -182,8 +211,10 @@ class PostgresqlInstance(Instance):
                     raise self._refusal()
                 if self._connection is None:
                     self._connection = await self._locked_again()
-                connection = self._connection
+                connection, asked = self._connection, _uptime()
                 try:
+                    if self._was_silent():
+                        await excuse_all(connection)
                     told = await connection.execute(sql.encode(), (self.id,))
                 except psycopg.Error as error:
                     if not is_lost(error, connection):
@@ -193,12 +224,15 @@ class PostgresqlInstance(Instance):
                     continue
                 if told.rowcount == 0:
                     await self._give_up(connection)
+                self._heard = asked
                 return
 
     async def _locked_again(self) -> Connection:
         """Return a new connection that holds the lock, or raise `Fenced` if it is too late."""
         connection = await self._database.reconnect(synced=False)
         try:
+            if self._was_silent():
+                await excuse_all(connection)
             while True:
                 cursor = await connection.execute(_LOCK_AGAIN.encode(), (self.id,))
                 row = await cursor.fetchone()
@@ -206,8 +240,7 @@ class PostgresqlInstance(Instance):
                     await self._give_up(connection)
                 if row == (True,):
                     return connection
-                # The server has not noticed that the old connection ended; it still counts.
-                await connection.execute(_SIGN.encode(), (self.id,))
+                await connection.execute(_END_HOLDER.encode(), (self.id,))
                 await asyncio.sleep(_RETRY_SECONDS)
         except BaseException:
             await close_quietly(connection)
@@ -229,17 +262,20 @@ class PostgresqlInstance(Instance):
 class PostgresqlLiveness(Liveness):
     """The processes of all machines that use the same database."""
 
-    def __init__(self, database: Database, writer: Writer, readers: Readers) -> None:
+    def __init__(
+        self, database: Database, writer: Writer, readers: Readers, lost_after_ms: int
+    ) -> None:
         self._database = database
         self._writer = writer
         self._readers = readers
+        self._lost_after_ms = lost_after_ms
         self._own: list[PostgresqlInstance] = []
 
     async def register(
         self, kind: ProcessKind = "run", *, labels: Collection[str] = (), capacity: int = 0
     ) -> Instance:
         row = describe_process(0, kind, labels, capacity)
-        instance = PostgresqlInstance(self._database, self._writer, row)
+        instance = PostgresqlInstance(self._database, self._writer, row, self._lost_after_ms)
         await instance.register()
         self._own.append(instance)
         return instance
@@ -252,6 +288,9 @@ class PostgresqlLiveness(Liveness):
     async def states(self, instance_ids: Collection[str]) -> dict[str, OwnerState]:
         if not instance_ids:
             return {}
+        # Who could not be heard cannot tell whether others could, and must first be heard itself.
+        for instance in self._own:
+            await instance.be_heard()
         found = await self._readers.run(_read_states, [*instance_ids])
         return {each: found.get(each, "dead") for each in instance_ids}
 
@@ -268,6 +307,7 @@ class PostgresqlLiveness(Liveness):
     async def request_stop(self, run_id: str, reason: str, time: int) -> None:
         work = partial(_request_stop, run_id=run_id, reason=reason, time=time)
         await self._writer.submit(work)
+        self._writer.announce(STOPS)
 
     async def stop_requests(self, instance_id: str) -> list[StopRequest]:
         return await self._readers.run(_read_stop_requests, instance_id)

@@ -300,6 +300,25 @@ CREATE TABLE result_part (
 ALTER TABLE result_part ALTER body SET STORAGE EXTERNAL;
 """
 
+# Finds whether an entry waits whose workflow is limited. `times` is what `encoding/rates` makes.
+_LIMITS = """
+CREATE INDEX queued_limited ON queued (workflow) WHERE state = 'waiting' AND max_concurrent > 0;
+
+CREATE TABLE rate (
+    name text COLLATE "C" PRIMARY KEY,
+    times text NOT NULL,
+    last bigint NOT NULL
+) WITH (fillfactor = 50);
+CREATE INDEX rate_by_last ON rate (last);
+"""
+
+# After how long a silent process is dead, as it chose itself; and when it last got its whole time
+# again, because nobody could reach the database.
+_OUTAGES = """
+ALTER TABLE instance ADD COLUMN timeout interval NOT NULL DEFAULT interval '30 seconds';
+ALTER TABLE instance ADD COLUMN excused_at timestamptz NOT NULL DEFAULT '-infinity';
+"""
+
 MIGRATIONS = (
     _JOURNAL,
     _SEARCH,
@@ -310,6 +329,8 @@ MIGRATIONS = (
     _REFUSED_FIRINGS,
     _CLUSTER,
     _RESULTS,
+    _LIMITS,
+    _OUTAGES,
 )
 
 

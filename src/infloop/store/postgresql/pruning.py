@@ -25,27 +25,26 @@ async def prunable_runs(connection: Connection, workflow_id: str, keep: int) -> 
 
 
 async def delete_runs(connection: Connection, run_ids: Sequence[str]) -> int:
-    """Delete finished runs and everything that only they use; return how many existed."""
-    return sum([await delete_run(connection, run_id) for run_id in run_ids])
+    """Delete finished runs and everything that only they use; return how many were deleted.
 
-
-async def delete_run(connection: Connection, run_id: str) -> bool:
-    """Delete a finished run and everything that only it uses; return whether it existed.
-
-    A text or definition that another process starts to use at the same moment is protected by a
+    Those that another process is just deleting or indexing are left to it, or to the next time. A
+    text or definition that another process starts to use at the same moment is protected by a
     foreign key.
     """
     cursor = await connection.execute(
-        "SELECT key, definition FROM run WHERE id = %s AND status NOT IN ('running', 'paused')"
-        " FOR UPDATE",
-        (run_id,),
+        "SELECT key, definition FROM run WHERE id = ANY(%s) AND status NOT IN ('running', 'paused')"
+        " FOR UPDATE SKIP LOCKED",
+        ([*run_ids],),
     )
-    row = await cursor.fetchone()
-    if row is None:  # resumed, or deleted by another process
-        return False
-    key, definition = row
-    await connection.execute("DELETE FROM batch WHERE run = %s", (key,))
-    used = await connection.execute("DELETE FROM blob_use WHERE run = %s RETURNING hash", (key,))
+    rows = await cursor.fetchall()
+    if not rows:
+        return 0
+    keys = [key for key, _ in rows]
+    used = await connection.execute(
+        "WITH gone AS (DELETE FROM batch WHERE run = ANY(%(keys)s))"
+        " DELETE FROM blob_use WHERE run = ANY(%(keys)s) RETURNING hash",
+        {"keys": keys},
+    )
     hashes = [name for (name,) in await used.fetchall()]
     if hashes:
         await connection.execute(
@@ -53,6 +52,7 @@ async def delete_run(connection: Connection, run_id: str) -> bool:
             " (SELECT 1 FROM blob_use WHERE blob_use.hash = blob.hash)",
             (hashes,),
         )
-    await connection.execute("DELETE FROM run WHERE key = %s", (key,))
-    await drop_unused_definition(connection, definition)
-    return True
+    await connection.execute("DELETE FROM run WHERE key = ANY(%s)", (keys,))
+    for definition in sorted({definition for _, definition in rows}):
+        await drop_unused_definition(connection, definition)
+    return len(rows)

@@ -1,8 +1,12 @@
 """The run queue in the database.
 
 Whoever adds an entry takes a lock until that is committed, so that the limit and the idempotency
-keys hold between processes. Whoever takes entries takes the same lock, so that the limit of a
-workflow holds between processes.
+keys hold between processes.
+
+Whoever takes entries passes over those that another process is just taking (`SKIP LOCKED`), so
+takers do not wait for each other. The runs of a workflow that is limited are counted, and between
+counting and taking nobody else may take one. So when such an entry is among the next, nothing is
+taken, and the taker tries again with the lock.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psycopg
 from msgspec.structs import replace
@@ -20,6 +24,7 @@ from infloop.model.values import compact_json
 from infloop.store.encoding.compression import pack
 from infloop.store.encoding.records import QUEUE_COLUMNS, queue_entry
 from infloop.store.encoding.values import to_json
+from infloop.store.interfaces.changes import QUEUE
 from infloop.store.interfaces.queue import (
     KEPT_MS,
     Enqueued,
@@ -37,9 +42,10 @@ from infloop.store.postgresql.definitions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from infloop.model.events import Recorded
+    from infloop.model.values import JsonObject
     from infloop.store.interfaces.run_log import NewRun
     from infloop.store.postgresql.connections import Connection
     from infloop.store.postgresql.readers import Readers
@@ -48,6 +54,8 @@ if TYPE_CHECKING:
 _PRUNED_PER_PUT = 200
 
 _NOTHING = pack(b"{}")
+
+_PRIORITY, _KEY = 5, -1  # in QUEUE_COLUMNS
 
 # The earlier answer, if there is one, and how many entries there are.
 _LOOK = """
@@ -62,20 +70,49 @@ SELECT
     (SELECT count(*) FROM queued WHERE state = 'waiting' AND (held OR priority < %(priority)s))
 """
 
-# The next entries, each with the live runs of its workflow if that is limited.
-_NEXT = f"""
-SELECT CASE WHEN max_concurrent = 0 THEN 0 ELSE
-        (SELECT count(*) FROM run WHERE status = 'running' AND workflow_id = queued.workflow)
-        + (SELECT count(*) FROM queued AS other
-            WHERE other.state = 'taken' AND other.workflow = queued.workflow) END,
-    {QUEUE_COLUMNS}
-FROM queued WHERE state = 'waiting' AND NOT held
-    AND workflow <> ALL(%(full)s::text[])
+_TAKEABLE = """
+state = 'waiting' AND NOT held
     AND (requires = '[]' OR NOT EXISTS (SELECT 1 FROM json_array_elements_text(requires::json) AS it
         WHERE it <> ALL(%(labels)s::text[])))
     AND (%(only)s::text[] IS NULL OR id = ANY(%(only)s))
-    AND NOT EXISTS (SELECT 1 FROM queue_hold WHERE owner = %(owner)s)
+"""
+
+_NOT_ON_HOLD = "NOT EXISTS (SELECT 1 FROM queue_hold WHERE owner = %(owner)s)"
+
+_LIVE = """
+(SELECT count(*) FROM run WHERE status = 'running' AND workflow_id = queued.workflow)
+    + (SELECT count(*) FROM queued AS other
+        WHERE other.state = 'taken' AND other.workflow = queued.workflow)
+"""
+
+# Takes the next entries, if no workflow of theirs is limited. The first row says whether one is.
+_TAKE_UNLIMITED = f"""
+WITH next AS MATERIALIZED (
+    SELECT key, max_concurrent > 0 OR EXISTS (SELECT 1 FROM queued AS other WHERE state = 'waiting'
+        AND max_concurrent > 0 AND other.workflow = queued.workflow) AS limited
+    FROM queued WHERE {_TAKEABLE} AND {_NOT_ON_HOLD}
+    ORDER BY priority DESC, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+), taken AS (
+    UPDATE queued SET state = 'taken', owner = %(owner)s
+    WHERE key IN (SELECT key FROM next) AND NOT EXISTS (SELECT 1 FROM next WHERE limited)
+    RETURNING {QUEUE_COLUMNS}
+)
+SELECT EXISTS (SELECT 1 FROM next WHERE limited), taken.*
+FROM (SELECT) AS one_row LEFT JOIN taken ON true
+""".encode()  # noqa: S608  (constants)
+
+# The next entries, each with the live runs of its workflow if that is limited.
+_NEXT = f"""
+SELECT CASE WHEN max_concurrent = 0 THEN 0 ELSE {_LIVE} END, {QUEUE_COLUMNS}
+FROM queued WHERE {_TAKEABLE} AND {_NOT_ON_HOLD} AND workflow <> ALL(%(full)s::text[])
 ORDER BY priority DESC, key LIMIT %(limit)s FOR UPDATE
+""".encode()  # noqa: S608  (constants)
+
+_HAS_TAKEABLE = f"""
+SELECT EXISTS (SELECT 1 FROM queued WHERE max_concurrent = 0 AND {_TAKEABLE}) OR EXISTS (
+    SELECT 1 FROM (SELECT DISTINCT workflow, max_concurrent FROM queued
+        WHERE max_concurrent > 0 AND {_TAKEABLE}) AS queued
+    WHERE max_concurrent > {_LIVE})
 """.encode()  # noqa: S608  (constants)
 
 
@@ -90,7 +127,10 @@ class PostgresqlQueue(RunQueue):
         self, run: QueuedRun, *, limit: int, definition: bytes = b""
     ) -> Enqueued | QueueFull | Replayed:
         work = partial(_put, run=run, limit=limit, definition=definition)
-        return await self._writer.submit(work, lock="queue")
+        answer = await self._writer.submit(work, lock="queue")
+        if isinstance(answer, Enqueued) and not answer.repeated:
+            self._writer.announce(QUEUE)
+        return answer
 
     async def definition(self, name: str) -> bytes:
         return await self._readers.run(read_definition, name)
@@ -103,21 +143,40 @@ class PostgresqlQueue(RunQueue):
         labels: Collection[str] = (),
         only: Collection[str] | None = None,
     ) -> list[QueueEntry]:
-        work = partial(_take, owner=owner, limit=limit, labels=[*labels], only=only)
-        return await self._writer.submit(work, lock="queue")
+        values = {"owner": owner, "limit": limit, **_choice(labels, only)}
+        taken = await self._writer.submit(partial(_take_unlimited, values=values))
+        if taken is None:
+            taken = await self._writer.submit(partial(_take, values=values), lock="queue")
+        return taken
 
-    async def start(self, entry_id: str, run: NewRun, first: Recorded) -> int:
+    async def has_takeable(
+        self, *, labels: Collection[str] = (), only: Collection[str] | None = None
+    ) -> bool:
+        return await self._readers.run(_has_takeable, _choice(labels, only))
+
+    async def start(
+        self,
+        entry_id: str,
+        run: NewRun,
+        first: Recorded,
+        rest: Sequence[Recorded] = (),
+        *,
+        scope: JsonObject | None = None,
+    ) -> int:
         async def work(connection: Connection) -> int:
             promised = await _finish(connection, entry_id, run.owner)
             if promised != run.id:
                 raise StoreError(f"the run of {entry_id!r} is {promised!r} and not {run.id!r}")
             cap = self._writer.output_cap
-            return await creation.create_run(connection, run, (first,), None, cap)
+            return await creation.create_run(connection, run, (first, *rest), scope, cap)
 
-        return await self._writer.submit(work)
+        epoch = await self._writer.submit(work)
+        self._writer.announce(run_id=run.id)
+        return epoch
 
     async def requeue(self, entry_id: str, owner: str) -> None:
         await self._writer.submit(partial(_requeue, entry_id=entry_id, owner=owner))
+        self._writer.announce(QUEUE)
 
     async def hold_entry(self, entry_id: str, owner: str, reason: str) -> None:
         await self._writer.submit(
@@ -125,10 +184,11 @@ class PostgresqlQueue(RunQueue):
         )
 
     async def retry_held(self, *, only: Collection[str] | None = None) -> None:
-        await self._writer.submit(partial(_retry_held, only=only))
+        self._announce_some(await self._writer.submit(partial(_retry_held, only=only)))
 
     async def release_held(self, workflow_id: str, reason: str) -> None:
-        await self._writer.submit(partial(_release_held, row=(workflow_id, reason)))
+        work = partial(_release_held, row=(workflow_id, reason))
+        self._announce_some(await self._writer.submit(work))
 
     async def remove(self, entry_id: str) -> bool:
         return await self._writer.submit(partial(_remove, entry_id=entry_id))
@@ -155,7 +215,13 @@ class PostgresqlQueue(RunQueue):
         return await self._readers.run(_read_owners)
 
     async def requeue_all(self, owner: str) -> int:
-        return await self._writer.submit(partial(_requeue_all, owner=owner))
+        requeued = await self._writer.submit(partial(_requeue_all, owner=owner))
+        self._announce_some(requeued)
+        return requeued
+
+    def _announce_some(self, released: int) -> None:
+        if released:
+            self._writer.announce(QUEUE)
 
 
 # -- adding ----------------------------------------------------------------------------------------
@@ -235,23 +301,33 @@ async def _insert(connection: Connection, run: QueuedRun, position: int) -> None
 # -- taking ----------------------------------------------------------------------------------------
 
 
-async def _take(
-    connection: Connection,
-    owner: str,
-    limit: int,
-    labels: list[str],
-    only: Collection[str] | None,
-) -> list[QueueEntry]:
-    values = {
-        "owner": owner,
-        "labels": labels,
-        "only": None if only is None else [*only],
-        "full": (full := list[str]()),
-    }
+_Values: TypeAlias = dict[str, Any]
+
+
+def _choice(labels: Collection[str], only: Collection[str] | None) -> _Values:
+    return {"labels": [*labels], "only": None if only is None else [*only]}
+
+
+async def _take_unlimited(connection: Connection, values: _Values) -> list[QueueEntry] | None:
+    """Take the next entries; None if a workflow of theirs is limited, and nothing was taken."""
+    cursor = await connection.execute(_TAKE_UNLIMITED, values, binary=True)
+    rows = await cursor.fetchall()
+    if rows[0][0]:
+        return None
+    found = [row[1:] for row in rows if row[-1] is not None]
+    found.sort(key=lambda row: (-row[_PRIORITY], row[_KEY]))
+    return [queue_entry(row, 0) for row in found]
+
+
+async def _take(connection: Connection, values: _Values) -> list[QueueEntry]:
+    """Take the next entries, as far as their workflows are not full."""
+    full: list[str] = []
     taken: list[QueueEntry] = []
-    while left := limit - len(taken):
+    while left := values["limit"] - len(taken):
         # What is full is found one workflow at a time: passing over it makes room for others.
-        cursor = await connection.execute(_NEXT, {**values, "limit": left}, binary=True)
+        cursor = await connection.execute(
+            _NEXT, {**values, "full": full, "limit": left}, binary=True
+        )
         rows = await cursor.fetchall()
         live: Counter[str] = Counter()
         chosen: list[QueueEntry] = []
@@ -262,15 +338,20 @@ async def _take(
                 full.append(name)
                 continue
             live[name] += 1
-            chosen.append(replace(entry, state="taken", owner=owner))
+            chosen.append(replace(entry, state="taken", owner=values["owner"]))
         await connection.execute(
             "UPDATE queued SET state = 'taken', owner = %s WHERE id = ANY(%s)",
-            (owner, [entry.run.id for entry in chosen]),
+            (values["owner"], [entry.run.id for entry in chosen]),
         )
         taken += chosen
         if len(chosen) == len(rows):  # nothing was passed over: there is no more
             break
     return taken
+
+
+async def _has_takeable(connection: Connection, values: _Values) -> bool:
+    row = await (await connection.execute(_HAS_TAKEABLE, values)).fetchone()
+    return row == (True,)
 
 
 async def _finish(connection: Connection, entry_id: str, owner: str) -> str:
@@ -306,22 +387,24 @@ async def _hold_entry(connection: Connection, entry_id: str, owner: str, reason:
         raise _not_taken(entry_id, owner)
 
 
-async def _retry_held(connection: Connection, only: Collection[str] | None) -> None:
-    """Release the oldest held entry of each workflow and reason."""
-    await connection.execute(
+async def _retry_held(connection: Connection, only: Collection[str] | None) -> int:
+    """Release the oldest held entry of each workflow and reason; return how many."""
+    released = await connection.execute(
         "UPDATE queued SET held = false WHERE key IN (SELECT min(key) FROM queued"
         " WHERE state = 'waiting' AND held"
         " AND (%(only)s::text[] IS NULL OR id = ANY(%(only)s)) GROUP BY workflow, reason)",
         {"only": None if only is None else [*only]},
     )
+    return released.rowcount
 
 
-async def _release_held(connection: Connection, row: tuple[str, str]) -> None:
-    await connection.execute(
+async def _release_held(connection: Connection, row: tuple[str, str]) -> int:
+    released = await connection.execute(
         "UPDATE queued SET held = false"
         " WHERE state = 'waiting' AND held AND workflow = %s AND reason = %s",
         row,
     )
+    return released.rowcount
 
 
 def _not_taken(entry_id: str, owner: str) -> Fenced:

@@ -66,7 +66,9 @@ class PostgresqlRunLog(RunLog):
             scope=scope,
             output_cap=self._writer.output_cap,
         )
-        return await self._writer.submit(work)
+        epoch = await self._writer.submit(work)
+        self._writer.announce(run_id=run.id)
+        return epoch
 
     def append(
         self,
@@ -86,12 +88,24 @@ class PostgresqlRunLog(RunLog):
         )
 
     async def take_over(
-        self, run_id: str, owner: str, *, expect_dead: str | None = None, force: bool = False
+        self,
+        run_id: str,
+        owner: str,
+        *,
+        expect_dead: str | None = None,
+        expect_status: StoredStatus | None = None,
+        force: bool = False,
     ) -> Ownership:
         if (expect_dead is None) != force:
             raise UsageError("take_over needs either the owner that was found dead, or force")
         return await self._writer.submit(
-            lambda connection: ownership.take_over(connection, run_id, owner, expect_dead)
+            partial(
+                ownership.take_over,
+                run_id=run_id,
+                owner=owner,
+                expect_dead=expect_dead,
+                expect_status=expect_status,
+            )
         )
 
     async def fork(self, run_id: str, before_seq: int, run: NewRun) -> Ownership:

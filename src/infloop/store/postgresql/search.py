@@ -39,11 +39,19 @@ FROM best JOIN run ON run.key = best.run JOIN document ON document.id = best.id
 ORDER BY started_at DESC, run.id DESC LIMIT %(limit)s
 """  # noqa: S608  (constants)
 
-_INSERT = """
+# Nothing happens if the run was deleted or is already indexed further.
+_REPLACE = """
+WITH indexed AS (
+    UPDATE run SET indexed_seq = %(seq)s WHERE key = %(key)s AND indexed_seq < %(seq)s
+    RETURNING key
+), gone AS (
+    DELETE FROM document USING indexed WHERE document.run = indexed.key
+)
 INSERT INTO document (run, path, kind, body, words, lexemes)
-SELECT %s, path, kind, body, words,
+SELECT indexed.key, path, kind, body, words,
     array_to_tsvector(array_remove(string_to_array(btrim(words, ' '), ' '), ''))
-FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[]) AS given (path, kind, body, words)
+FROM indexed, unnest(%(paths)s::text[], %(kinds)s::text[], %(bodies)s::text[], %(words)s::text[])
+    AS given (path, kind, body, words)
 """
 
 
@@ -92,15 +100,18 @@ async def replace_documents(
     `words` are the words of each of them.
     """
     key, last_seq, texts = documents
-    updated = await connection.execute(
-        "UPDATE run SET indexed_seq = %(seq)s WHERE key = %(key)s AND indexed_seq < %(seq)s",
-        {"seq": last_seq, "key": key},
-    )
-    if not updated.rowcount:
-        return
-    await connection.execute("DELETE FROM document WHERE run = %s", (key,))
     paths, kinds, bodies = [[text[n] for text in texts] for n in range(3)]
-    await connection.execute(_INSERT, (key, paths, kinds, bodies, [*words]))
+    await connection.execute(
+        _REPLACE,
+        {
+            "key": key,
+            "seq": last_seq,
+            "paths": paths,
+            "kinds": kinds,
+            "bodies": bodies,
+            "words": [*words],
+        },
+    )
 
 
 async def words_of(documents: Sequence[RunDocuments]) -> list[list[str]]:

@@ -1,8 +1,8 @@
 """One task, one connection, group commit.
 
 While one transaction is being committed, further work gathers and becomes the next transaction. The
-appends of a group are one statement (see `append`), and a group of appends alone is nothing else:
-one message to the server and one back.
+appends of a group that follow each other are one statement (see `append`), and a group of appends
+alone is nothing else: one message to the server and one back.
 
 When work in a transaction fails, the transaction is rolled back and each piece of work is repeated
 in a transaction of its own, so that only the failing one fails.
@@ -23,12 +23,14 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 import psycopg
 
 from infloop.store.encoding.appends import FailedAppends
+from infloop.store.interfaces.changes import QUEUE
 from infloop.store.postgresql import append
 from infloop.store.postgresql.append import Append, Group
 from infloop.store.postgresql.connections import (
@@ -42,6 +44,7 @@ from infloop.store.postgresql.errors import is_lost, store_error
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from infloop.store.postgresql.changes import PostgresqlChanges
     from infloop.store.postgresql.connections import Connection, Database
 
 T = TypeVar("T")
@@ -77,21 +80,22 @@ _Outcome: TypeAlias = tuple[_Job, Any, Exception | None]
 class Writer:
     """Runs work on the writing connection, in the order in which it was submitted.
 
-    `committed` is called after each commit. `output_cap` is the limit of a run's stored output.
+    `changes` is told what was committed. `output_cap` is the limit of a run's stored output.
     """
 
     def __init__(
         self,
         database: Database,
         connection: Connection,
-        committed: Callable[[], None],
+        changes: PostgresqlChanges,
         output_cap: int,
     ) -> None:
         self.output_cap = output_cap
         self.failed_appends = FailedAppends()
         self._database = database
         self._connection: Connection | None = connection
-        self._committed = committed
+        self._changes = changes
+        self._queue_waits = False
         self._jobs: list[_Job] = []
         self._wake = asyncio.Event()
         self._closed = False
@@ -113,6 +117,10 @@ class Writer:
         Work may be called several times, each but the last in a transaction that is rolled back.
         """
         return self._put(_Job(work, self._loop.create_future(), lock))
+
+    def announce(self, *subjects: str, run_id: str = "") -> None:
+        """Tell the other processes that something was committed about subjects, or about a run."""
+        self._changes.committed(subjects, [run_id] if run_id else [])
 
     def append(self, items: Append) -> asyncio.Future[None]:
         """Queue an append."""
@@ -177,8 +185,13 @@ class Writer:
         await close_quietly(self._connection)
 
     def _resolve(self, outcomes: Sequence[_Outcome]) -> None:
-        if any(error is None for _, _, error in outcomes):
-            self._committed()
+        appended = {
+            job.task.run_id
+            for job, _, error in outcomes
+            if error is None and type(job.task) is Append
+        }
+        waits, self._queue_waits = self._queue_waits, False
+        self._changes.committed([QUEUE] if waits else [], appended)
         for job, result, error in outcomes:
             future = job.future
             if future.done():  # its waiter was cancelled
@@ -218,17 +231,18 @@ class Writer:
         except Unreachable as error:
             return outcomes + [self._failure(job, error) for job, _ in left]
         except Exception:  # noqa: BLE001  (reported when they are run one at a time)
-            stored, repeated = set(), True
+            stored, repeated = {}, True
         for job, plain in left:
             assert type(job.task) is Append
             if plain and job.task.run_id in stored:
+                self._queue_waits = self._queue_waits or stored[job.task.run_id]
                 outcomes.append((job, None, None))
             else:
                 job.task.repeated = repeated
                 outcomes += await self._run_group([job])
         return outcomes
 
-    async def _store_group(self, group: Group) -> tuple[set[str], bool]:
+    async def _store_group(self, group: Group) -> tuple[dict[str, bool], bool]:
         """Store the group; return the runs for which that worked, and whether it was repeated."""
         repeated = False
         give_up = time.monotonic() + PATIENCE_SECONDS
@@ -264,7 +278,10 @@ class Writer:
             transaction, results = "", None
             try:
                 transaction = await _begin(connection, begin)
-                found = [await self._perform(connection, job) for job in jobs]
+                found: list[Any] = []
+                for are_appends, some in groupby(jobs, lambda job: type(job.task) is Append):
+                    perform = self._append_all if are_appends else _perform_all
+                    found += await perform(connection, [job.task for job in some])
                 results = found
                 await connection.execute("COMMIT")
             except BaseException as error:
@@ -279,12 +296,19 @@ class Writer:
             else:
                 return results
 
-    async def _perform(self, connection: Connection, job: _Job) -> Any:
-        if type(job.task) is Append:
-            self._check(job.task)
-            return await append.append(connection, job.task, self.output_cap)
-        assert callable(job.task)
-        return await job.task(connection)
+    async def _append_all(self, connection: Connection, tasks: Sequence[Any]) -> list[None]:
+        """Store appends in the current transaction."""
+        group = Group(self.output_cap)
+        for task in tasks:
+            self._check(task)
+        plain = [group.add(task) for task in tasks]
+        stored = await group.store(connection)
+        for task, is_plain in zip(tasks, plain, strict=True):
+            waits = stored.get(task.run_id) if is_plain else None
+            if waits is None:
+                waits = await append.append(connection, task, self.output_cap)
+            self._queue_waits = self._queue_waits or waits
+        return [None] * len(tasks)
 
     def _check(self, task: Append) -> None:
         self.failed_appends.check(task.run_id, task.epoch, task.first_seq)
@@ -322,6 +346,10 @@ class Writer:
     async def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None
         await close_quietly(connection)
+
+
+async def _perform_all(connection: Connection, tasks: Sequence[Any]) -> list[Any]:
+    return [await task(connection) for task in tasks]
 
 
 def _begin_sql(jobs: Sequence[_Job]) -> bytes:

@@ -7,6 +7,7 @@ The interfaces
     ledger             what provider calls cost
     queue              the run queue: an entry becomes a run in one transaction
     refusals           triggers that fired and were refused
+    rate_limits        what happened in the last minute
     approvals          questions that wait for a person
     liveness           processes that own runs, stop requests
     results            what runs in fetched repositories changed

@@ -340,6 +340,15 @@ ALTER TABLE instance ADD COLUMN labels TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE instance ADD COLUMN capacity INTEGER NOT NULL DEFAULT 0;
 """
 
+# `times` is what `encoding/rates` makes.
+_RATES = """
+CREATE TABLE rate (
+    name TEXT PRIMARY KEY,
+    times TEXT NOT NULL,
+    last INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
 _RESULTS = """
 CREATE TABLE result_pack (
     run INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
@@ -355,6 +364,12 @@ CREATE TABLE result_part (
     body BLOB NOT NULL,
     PRIMARY KEY (run, number, part)
 ) STRICT;
+"""
+
+# Whether an entry is held is in the index: `put` and `take` read no entries that wait.
+_QUEUE_ORDER = """
+DROP INDEX queued_in_order;
+CREATE INDEX queued_in_order ON queued (state, held, priority DESC, key);
 """
 
 MIGRATIONS = (
@@ -373,6 +388,8 @@ MIGRATIONS = (
     _NEWEST_FIRST,
     _CLUSTER,
     _RESULTS,
+    _QUEUE_ORDER,
+    _RATES,
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from infloop.store.sqlite.definitions import drop_unused_definition
@@ -29,27 +30,27 @@ def prunable_runs(connection: sqlite3.Connection, workflow_id: str, keep: int) -
 
 
 def delete_runs(connection: sqlite3.Connection, run_ids: Sequence[str]) -> int:
-    """Delete finished runs and everything that only they use; return how many existed."""
-    return sum(delete_run(connection, run_id) for run_id in run_ids)
+    """Delete finished runs and everything that only they use; return how many existed.
 
-
-def delete_run(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Delete a finished run and everything that only it uses; return whether it existed."""
-    row = connection.execute(
-        "SELECT key, definition FROM run WHERE id = ? AND status NOT IN ('running', 'paused')",
-        (run_id,),
-    ).fetchone()
-    if row is None:  # resumed, or deleted by another process
-        return False
-    key, definition = row
+    A run that was resumed meanwhile stays.
+    """
+    rows = connection.execute(
+        "SELECT key, definition FROM run WHERE id IN (SELECT value FROM json_each(?))"
+        " AND status NOT IN ('running', 'paused')",
+        (json.dumps([*run_ids]),),
+    ).fetchall()
+    keys = json.dumps([key for key, _ in rows])
     connection.execute(
-        "DELETE FROM blob WHERE hash IN (SELECT hash FROM blob_use WHERE run = ?1) AND NOT EXISTS"
-        " (SELECT 1 FROM blob_use WHERE blob_use.hash = blob.hash AND run <> ?1)",
-        (key,),
+        "DELETE FROM blob WHERE hash IN (SELECT hash FROM blob_use"
+        "  WHERE run IN (SELECT value FROM json_each(?1)))"
+        " AND NOT EXISTS (SELECT 1 FROM blob_use WHERE blob_use.hash = blob.hash"
+        "  AND run NOT IN (SELECT value FROM json_each(?1)))",
+        (keys,),
     )
-    connection.execute("DELETE FROM run WHERE key = ?", (key,))
-    drop_unused_definition(connection, definition)
-    return True
+    connection.execute("DELETE FROM run WHERE key IN (SELECT value FROM json_each(?))", (keys,))
+    for definition in {definition for _, definition in rows}:
+        drop_unused_definition(connection, definition)
+    return len(rows)
 
 
 def free_pages(connection: sqlite3.Connection) -> int:

@@ -91,12 +91,24 @@ class SqliteRunLog(RunLog):
         )
 
     async def take_over(
-        self, run_id: str, owner: str, *, expect_dead: str | None = None, force: bool = False
+        self,
+        run_id: str,
+        owner: str,
+        *,
+        expect_dead: str | None = None,
+        expect_status: StoredStatus | None = None,
+        force: bool = False,
     ) -> Ownership:
         if (expect_dead is None) != force:
             raise UsageError("take_over needs either the owner that was found dead, or force")
         return await self._writer.submit(
-            lambda connection: ownership.take_over(connection, run_id, owner, expect_dead)
+            partial(
+                ownership.take_over,
+                run_id=run_id,
+                owner=owner,
+                expect_dead=expect_dead,
+                expect_status=expect_status,
+            )
         )
 
     async def fork(self, run_id: str, before_seq: int, run: NewRun) -> Ownership:

@@ -15,6 +15,7 @@ from infloop.store.sqlite.database import Synchronous, open_for_reading, open_fo
 from infloop.store.sqlite.ledger import SqliteLedger
 from infloop.store.sqlite.liveness import SqliteLiveness
 from infloop.store.sqlite.queue import SqliteQueue
+from infloop.store.sqlite.rate_limits import SqliteRateLimits
 from infloop.store.sqlite.readers import Readers
 from infloop.store.sqlite.refusals import SqliteRefusals
 from infloop.store.sqlite.results import SqliteResults
@@ -56,6 +57,7 @@ async def open_sqlite_store(
         ledger=SqliteLedger(writer, readers),
         queue=SqliteQueue(writer, readers, output_cap),
         refusals=SqliteRefusals(writer, readers),
+        rates=SqliteRateLimits(writer),
         approvals=SqliteApprovals(writer, readers),
         liveness=SqliteLiveness(writer, readers, data_dir / "instances", clock),
         results=SqliteResults(writer, readers),

@@ -1,4 +1,4 @@
-"""What happens, as it happens: in all runs of this server, or in one run.
+"""What happens, as it happens: in all runs, or in one run.
 
 A client that reconnects says what it saw last (`Last-Event-ID`) and misses nothing of a run. On the
 stream of all runs it gets a fresh snapshot when it was away for too long.
@@ -65,25 +65,26 @@ async def _all_runs(
     web: WebDependencies, last_event_id: str, *, output: bool
 ) -> AsyncGenerator[bytes]:
     live = web.application.live
-    bus, prefix = live.bus, f"{live.process_id}."
+    prefix = f"{live.process_id}."
     reconnected = last_event_id.startswith(prefix)
     after = _number(last_event_id.removeprefix(prefix)) if reconnected else -1
-    if not 0 <= after <= bus.last:
-        after = bus.last
-        yield await _snapshot(web, f"{prefix}{after}", output=output)
-    async for batch in bus.listen(after):
-        missed = batch[0].number - after - 1
-        after = batch[-1].number
-        if missed:
-            yield await _snapshot(web, f"{prefix}{after}", missed, output=output)
-        # The first client encodes a frame; all others find it.
-        yield b"".join(
-            [
-                item.frame or await _encoded(web, item, prefix)
-                for item in batch
-                if output or not _is_output(item)
-            ]
-        )
+    async with live.following_all() as (bus, earliest):
+        if not earliest <= after <= bus.last:
+            after = bus.last
+            yield await _snapshot(web, f"{prefix}{after}", output=output)
+        async for batch in bus.listen(after):
+            missed = batch[0].number - after - 1
+            after = batch[-1].number
+            if missed:
+                yield await _snapshot(web, f"{prefix}{after}", missed, output=output)
+            # The first client encodes a frame; all others find it.
+            yield b"".join(
+                [
+                    item.frame or await _encoded(web, item, prefix)
+                    for item in batch
+                    if output or not _is_output(item)
+                ]
+            )
 
 
 def _is_output(item: BusItem) -> bool:

@@ -1,7 +1,7 @@
 """Finds the changed files to which a change adds a secret, whether they are text or not.
 
-A secret that a changed file held before is not added: its line was edited or moved, or its file
-was renamed.
+A secret in the name of a new file counts too. A secret that a changed file held before is not
+added: its line was edited or moved, or its file was renamed.
 """
 
 from __future__ import annotations
@@ -31,16 +31,19 @@ async def added_secrets(
     if not guard:
         return {}
     new = await _secrets_in(trees, (each.new for each in differences), guard)
-    if not new:
+    in_paths = await in_thread(partial(_find_in_paths, guard, differences))
+    if not new and not in_paths:
         return {}
     old = await _secrets_in(trees, (each.old for each in differences), guard)
-    before = {value for values in old.values() for value in values}
+    held = [*old.values(), *(in_paths.get(each.path, {}) for each in differences if each.old)]
+    before = {value for values in held for value in values}
     found = {}
     for each in differences:
-        values = new.get(each.new.id, {}) if each.new else {}
-        added = {name for value, names in values.items() if value not in before for name in names}
-        if added:
-            found[os.fsdecode(each.path)] = sorted(added)
+        if each.new:
+            values = [*new.get(each.new.id, {}).items(), *in_paths.get(each.path, {}).items()]
+            added = {name for value, names in values if value not in before for name in names}
+            if added:
+                found[os.fsdecode(each.path)] = sorted(added)
     return dict(sorted(found.items()))
 
 
@@ -53,14 +56,25 @@ async def _secrets_in(
     async for some in trees.blobs(sorted(ids)):
         for name, content in some:
             # A child decides how long this takes.
-            if secrets := await in_thread(partial(_find, guard, content)):
+            if secrets := await in_thread(partial(_find_in_file, guard, content)):
                 found[name] = secrets
     return found
 
 
-def _find(guard: LeakGuard, content: bytes, _: Stop) -> dict[bytes, set[str]]:
+def _find_in_paths(
+    guard: LeakGuard, differences: Sequence[Difference], _: Stop
+) -> dict[bytes, dict[bytes, set[str]]]:
+    found = {each.path: _find(guard, each.path) for each in differences}
+    return {path: secrets for path, secrets in found.items() if secrets}
+
+
+def _find_in_file(guard: LeakGuard, content: bytes, _: Stop) -> dict[bytes, set[str]]:
+    return _find(guard, *_texts(content))
+
+
+def _find(guard: LeakGuard, *texts: bytes) -> dict[bytes, set[str]]:
     found: dict[bytes, set[str]] = {}
-    for text in _texts(content):
+    for text in texts:
         for leak in guard.finder.find(text):
             found.setdefault(text[leak.start : leak.end], set()).add(leak.detector)
     return found
