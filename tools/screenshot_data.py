@@ -215,6 +215,7 @@ def _write(folder: Path, project: Path) -> dict[str, str]:
     data = folder / "data"
     for each in (project, data / "workflows", data / "providers", folder / "home"):
         each.mkdir(parents=True)
+    data.chmod(0o700)
     (project / "check.sh").write_text('echo "$((4 - $(wc -l < mended.txt))) failed"\n')
     (project / "mended.txt").write_text("")
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "a project"]):

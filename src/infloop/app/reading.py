@@ -1,7 +1,8 @@
 """Runs a command that only reads the store.
 
-It connects to nothing, so asyncio can do without TLS, and it is over before uvloop would help. Both
-take time to import: `infloop runs` needs about a sixth less CPU time without them.
+It connects to nothing, so asyncio can do without TLS, and it is over before uvloop would help.
+Without both, `infloop runs` took 228 instead of 235 ms of CPU time (medians of 20 pairs on a busy
+machine; the best of each: 178 and 184 ms).
 """
 
 from __future__ import annotations

@@ -192,6 +192,32 @@ async def test_an_entry_is_handed_out_only_to_those_who_have_its_labels(
         assert await take("repo:web", "gpu") == ["both"]
 
 
+async def test_a_process_can_ask_whether_there_is_something_to_take(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        queue = store.queue
+        assert not await queue.has_takeable()
+        await put(store, "a", workflow_id="w", max_concurrent=1)
+        assert await queue.has_takeable()
+        assert not await queue.has_takeable(only=["b"])
+        entry = await taken(store)
+        await put(store, "b", "c", workflow_id="w", max_concurrent=1)
+        assert not await queue.has_takeable()  # one is taken, and only one may be live
+        await queue.start(*to_start(entry))
+        assert not await queue.has_takeable()
+        end = Recorded("run-a", 2, NOW, "cid_1", RunFinished("succeeded"))
+        await store.run_log.append("run-a", 1, [end])
+        assert await queue.has_takeable()
+        await queue.hold_entry((await taken(store)).run.id, "me", "no")
+        assert await queue.remove("c")
+        assert not await queue.has_takeable()
+        await put(store, "d", requires=("gpu",))
+        assert not await queue.has_takeable()
+        assert not await queue.has_takeable(labels=["repo:web"])
+        assert await queue.has_takeable(labels=["repo:web", "gpu"])
+
+
 async def test_entries_and_runs_share_a_definition_until_the_last_of_them_is_gone(
     open_store: OpenStore, tmp_path: Path
 ) -> None:
