@@ -29,6 +29,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import psycopg
@@ -167,7 +168,7 @@ async def _release(address: str, workflow_id: str) -> None:
         await store.queue.release_held(workflow_id, "")
 
 
-def _settled(sql: psycopg.Connection[tuple[int]], began: float) -> None:
+def _settled(sql: psycopg.Connection[tuple[Any, ...]], began: float) -> None:
     """Wait until nothing waits and nothing runs; raise if a run did not succeed."""
     left = (
         "SELECT (SELECT count(*) FROM infloop.queued WHERE state IN ('waiting', 'taken'))"
@@ -177,9 +178,10 @@ def _settled(sql: psycopg.Connection[tuple[int]], began: float) -> None:
         if time.perf_counter() - began > PATIENCE_SECONDS:
             raise RuntimeError(f"the runs did not settle within {PATIENCE_SECONDS} s")
         time.sleep(0.01)
-    failed = sql.execute("SELECT count(*) FROM infloop.run WHERE status <> 'succeeded'").fetchone()
-    if failed != (0,):
-        raise RuntimeError(f"{failed} runs did not succeed")
+    failed = "SELECT count(*), min(error) FROM infloop.run WHERE status <> 'succeeded'"
+    number, error = sql.execute(failed).fetchone() or (0, "")
+    if number:
+        raise RuntimeError(f"{number} runs did not succeed: {error}")
 
 
 def measure_waiting(number: int, size: int, folder: Path) -> Sample:

@@ -68,6 +68,18 @@ async def _recover(store: Store) -> None:
     await store.queue.requeue_all("me")
 
 
+async def _take_and_add(store: Store) -> None:
+    await store.queue.take("me")
+    run = QueuedRun("q2", "run-q2", "w", {}, "cid_1", NOW, max_concurrent=1)
+    await store.queue.put(run, limit=10)
+
+
+async def _start_and_end(store: Store) -> None:
+    """Start a run that has ended when it is stored."""
+    end = at(2, RunFinished("succeeded"), "run-q1")
+    await store.queue.start("q1", new_run("run-q1"), started("run-q1"), [end])
+
+
 async def _begin(store: Store) -> None:
     await store.run_log.create_run(new_run(), started())
 
@@ -95,6 +107,7 @@ ACTS: tuple[tuple[str, tuple[Act, ...], Act], ...] = (
     (QUEUE, (_put,), _retry),
     (QUEUE, (_put,), _release),
     (QUEUE, (_put,), _recover),
+    (QUEUE, (_put, _take_and_add), _start_and_end),
     (QUEUE, (_begin, _put), _end),
     (QUEUE, (_begin, _put), _end_with_much),
     (STOPS, (_begin,), _stop),

@@ -52,17 +52,19 @@ async def create_run(
     items: Sequence[Recorded],
     scope: JsonObject | None,
     output_cap: int,
-) -> int:
-    """Store a run and its first events; return its epoch."""
+) -> bool:
+    """Store a run and its first events, at `FIRST_EPOCH`.
+
+    Returns whether it has ended with them and an entry of the queue waits for that.
+    """
     definition = check_first(run, items[0])
     if len(items) == 1:
         (batch,) = encode_batches(items)
         if batch.blobs is None:  # as nearly always: one statement does it
             await _insert_run(connection, run, definition, batch)
-            return FIRST_EPOCH
+            return False
     key = await _insert_run(connection, run, definition)
-    await store_items(connection, key, 0, items, scope, output_cap)
-    return FIRST_EPOCH
+    return await store_items(connection, key, 0, items, scope, output_cap)
 
 
 async def fork(connection: Connection, run_id: str, before_seq: int, run: NewRun) -> Ownership:

@@ -163,16 +163,16 @@ class PostgresqlQueue(RunQueue):
         *,
         scope: JsonObject | None = None,
     ) -> int:
-        async def work(connection: Connection) -> int:
+        async def work(connection: Connection) -> bool:
             promised = await _finish(connection, entry_id, run.owner)
             if promised != run.id:
                 raise StoreError(f"the run of {entry_id!r} is {promised!r} and not {run.id!r}")
             cap = self._writer.output_cap
             return await creation.create_run(connection, run, (first, *rest), scope, cap)
 
-        epoch = await self._writer.submit(work)
-        self._writer.announce(run_id=run.id)
-        return epoch
+        queue_waits = await self._writer.submit(work)
+        self._writer.announce(*[QUEUE] if queue_waits else [], run_id=run.id)
+        return creation.FIRST_EPOCH
 
     async def requeue(self, entry_id: str, owner: str) -> None:
         await self._writer.submit(partial(_requeue, entry_id=entry_id, owner=owner))

@@ -66,9 +66,9 @@ class PostgresqlRunLog(RunLog):
             scope=scope,
             output_cap=self._writer.output_cap,
         )
-        epoch = await self._writer.submit(work)
+        await self._writer.submit(work)
         self._writer.announce(run_id=run.id)
-        return epoch
+        return creation.FIRST_EPOCH
 
     def append(
         self,
