@@ -194,10 +194,10 @@ def prepared() -> Iterator[Prepared]:
             server = _program(stack, environment, work, "serve")
             assert server.stdout is not None
             data = Prepared(server.stdout.readline().split()[-1])
-            _program(stack, environment, work, "worker", "--label", "gpu", "--label", "repo:web")
             (project / "devloop.toml").write_text(DEV)
             _program(stack, environment, project, "dev")
             _run_everything(data)
+            _program(stack, environment, work, "worker", "--label", "gpu", "--label", "repo:web")
             yield data
 
 
