@@ -232,7 +232,13 @@ async def succeeded(server: Server) -> int:
 
 
 async def streamed(server: Server, listeners: int = LISTENERS) -> Sample:
-    """Let an agent talk while clients follow its run; count what each gets."""
+    """Let an agent talk while clients follow its run; its first run loads what later ones have."""
+    await talk(server, listeners)
+    return await talk(server, listeners)
+
+
+async def talk(server: Server, listeners: int) -> Sample:
+    """Let an agent talk once; count what each client gets."""
     body = json.dumps({"workflowId": "talk", "inputs": {"mode": "fast"}}).encode()
     async with following(server, "/api/events", listeners) as readers:
         listening = [asyncio.create_task(hear(reader)) for reader in readers]
@@ -291,7 +297,7 @@ async def following(
 ) -> AsyncIterator[list[asyncio.StreamReader]]:
     """Give connections that follow an event stream and have its snapshot."""
     made = [
-        await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 20)
+        await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 24)
         for _ in range(clients)
     ]
     try:
@@ -299,6 +305,7 @@ async def following(
             writer.write(get(server.port, path))
         for reader, _ in made:
             await reader.readuntil(b"state_snapshot")
+            await reader.readuntil(b"\n\n")  # it ends with the latest events
         yield [reader for reader, _ in made]
     finally:
         for _, writer in made:
