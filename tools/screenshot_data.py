@@ -194,10 +194,10 @@ def prepared() -> Iterator[Prepared]:
             server = _program(stack, environment, work, "serve")
             assert server.stdout is not None
             data = Prepared(server.stdout.readline().split()[-1])
-            _program(stack, environment, work, "worker", "--label", "gpu", "--label", "repo:web")
             (project / "devloop.toml").write_text(DEV)
             _program(stack, environment, project, "dev")
             _run_everything(data)
+            _program(stack, environment, work, "worker", "--label", "gpu", "--label", "repo:web")
             yield data
 
 
@@ -215,6 +215,7 @@ def _write(folder: Path, project: Path) -> dict[str, str]:
     data = folder / "data"
     for each in (project, data / "workflows", data / "providers", folder / "home"):
         each.mkdir(parents=True)
+    data.chmod(0o700)
     (project / "check.sh").write_text('echo "$((4 - $(wc -l < mended.txt))) failed"\n')
     (project / "mended.txt").write_text("")
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "a project"]):

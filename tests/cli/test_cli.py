@@ -770,7 +770,7 @@ def test_help_and_version_load_nothing_heavy(world: World) -> None:
 
 # What a server needs, and what a command needs that runs something.
 SERVING = {"anyio", "fastapi", "mcp", "pydantic", "starlette", "uvicorn", "infloop.web"}
-RUNNING = {"_ssl", "re2", "tomllib", "uvloop", "infloop.nodes", "infloop.sandbox"}
+RUNNING = {"re2", "tomllib", "infloop.nodes", "infloop.sandbox"}
 RUNNING |= {"infloop.egress", "infloop.providers", "infloop.runtime.runs.service"}
 
 

@@ -18,7 +18,9 @@ import pytest
 from support.eventually import eventually, eventually_async
 from support.paths import CHILDREN, ROOT, TESTS
 
-NOT_OF_A_PACKAGE = {"agents", "attacks", "console", "fixtures", "mutants", "project", "support"}
+NOT_OF_A_PACKAGE = {
+    *("agents", "attacks", "cluster", "console", "fixtures", "mutants", "project", "support")
+}
 
 SLEEPS = {
     ("support/eventually.py", "eventually"): "the interval of its polling",

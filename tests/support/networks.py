@@ -29,7 +29,11 @@ class Networks:
         self._names: list[str] = []
         _remove_left_behind(self._ip)
         self.hub = self._add("hub")
-        self._run("-n", self.hub, "link", "add", "bridge0", "type", "bridge")
+        try:
+            self._run("-n", self.hub, "link", "add", "bridge0", "type", "bridge")
+        except subprocess.CalledProcessError as error:
+            self.__exit__()
+            parts.ruled_out(f"the kernel has no bridges: {error.stderr}")
         self._run("-n", self.hub, "address", "add", f"{self.HUB_ADDRESS}/24", "dev", "bridge0")
         self._run("-n", self.hub, "link", "set", "bridge0", "up")
 

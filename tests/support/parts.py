@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 INSTALLED_BY_US = frozenset(
-    {"bwrap", "chromium", "chromium-headless-shell", "gcc", "linux.uml", "perl", "podman"}
+    {"bwrap", "chromium", "chromium-headless-shell", "gcc", "ip", "linux.uml", "perl", "podman"}
     | {"postgres", "rg", "runc"}
 )
 """The programs that `make test-parts` installs."""

@@ -103,6 +103,8 @@ export function GraphView(props: Props) {
         fitViewOptions={FIT_OPTIONS}
         proOptions={{ hideAttribution: true }}
         onKeyDown={onKeyDown}
+        onMove={covered}
+        onMoveEnd={uncovered}
         {...flow}
       >
         {!far && <Background gap={16} size={1} color="var(--line)" />}
@@ -111,6 +113,21 @@ export function GraphView(props: Props) {
       </ReactFlow>
     </GraphContext.Provider>
   );
+}
+
+/** Mark a graph that is panned: from the first movement on, since a press alone may be a click. */
+function covered(event: MouseEvent | TouchEvent | null): void {
+  if (event?.type === "mousemove") graphOf(event)?.setAttribute("data-panned", "");
+}
+
+function uncovered(): void {
+  for (const graph of document.querySelectorAll("[data-panned]")) {
+    graph.removeAttribute("data-panned");
+  }
+}
+
+function graphOf(event: MouseEvent | TouchEvent): Element | null {
+  return event.target instanceof Element ? event.target.closest(".react-flow") : null;
 }
 
 /** How much larger letters must be drawn to be read; 0 if nodes are near enough. */

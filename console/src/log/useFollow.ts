@@ -1,4 +1,12 @@
-import { type RefObject, useCallback, useLayoutEffect, useMemo, useRef, useState } from "react";
+import {
+  type RefObject,
+  useCallback,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
 import type { Row } from "./rows";
 
 const NEAR_END = 24;
@@ -32,6 +40,18 @@ export function useFollow(
     lastTop.current = element.scrollTop;
     first.current = { id, size };
   }, [box, rows, size, version, isPaused]);
+
+  // What stands above the log may grow, and then the log becomes shorter.
+  useEffect(() => {
+    const element = box.current;
+    if (!element || isPaused) return;
+    const watch = new ResizeObserver(() => {
+      element.scrollTop = element.scrollHeight;
+      lastTop.current = element.scrollTop;
+    });
+    watch.observe(element);
+    return () => watch.disconnect();
+  }, [box, isPaused]);
 
   const pause = useCallback(() => setPausedAt((at) => at ?? newest.current), []);
   const follow = useCallback(() => setPausedAt(null), []);

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         settings_or_defaults,
         started_in,
     )
-    from infloop.app.reading import run_reading
     from infloop.app.sandbox import with_some_isolation
     from infloop.app.server import Server, open_mcp, open_server, open_worker, server_exposure
     from infloop.app.use_cases import open_application, open_files
@@ -55,7 +54,6 @@ __all__ = [
     "open_worker",
     "run_async",
     "run_detached",
-    "run_reading",
     "server_exposure",
     "settings",
     "settings_or_defaults",
@@ -70,7 +68,6 @@ _PARTS = {
         *("ignores_hangup", "no_colour", "run_async"),
         *("settings", "settings_or_defaults", "started_in"),
     ),
-    "infloop.app.reading": ("run_reading",),
     "infloop.app.sandbox": ("with_some_isolation",),
     "infloop.app.server": (
         *("Server", "open_mcp", "open_server"),

@@ -8,6 +8,7 @@ import { Pairs } from "../../ui/Pairs/Pairs";
 import { Panel } from "../../ui/Panel/Panel";
 import { Cell, Line, Row, Rows } from "../../ui/Rows/Rows";
 import { StateMark } from "../../ui/StateMark/StateMark";
+import { WithCode } from "../../ui/WithCode/WithCode";
 import { Attack } from "./Attack";
 import css from "./Doctor.module.css";
 
@@ -80,8 +81,14 @@ function Checks({ checks }: { checks: Check[] }) {
             </Line>
             <Line>
               <Cell wrap grow>
-                <p>{check.message}</p>
-                {check.fix && <p className={css.fix}>→ {check.fix}</p>}
+                <p>
+                  <WithCode text={check.message} />
+                </p>
+                {check.fix && (
+                  <p className={css.fix}>
+                    → <WithCode text={check.fix} />
+                  </p>
+                )}
               </Cell>
             </Line>
           </Row>

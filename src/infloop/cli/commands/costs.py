@@ -56,7 +56,7 @@ def _date(text: str) -> date:
 def main(args: argparse.Namespace) -> int:
     from infloop import app
 
-    return app.run_reading(_costs(args))
+    return app.run_async(_costs(args))
 
 
 async def _costs(args: argparse.Namespace) -> int:

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     from infloop import app
 
-    return app.run_reading(_logs(args))
+    return app.run_async(_logs(args))
 
 
 async def _logs(args: argparse.Namespace) -> int:

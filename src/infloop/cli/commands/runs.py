@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     from infloop import app
 
-    return app.run_reading(_runs(args))
+    return app.run_async(_runs(args))
 
 
 async def _runs(args: argparse.Namespace) -> int:

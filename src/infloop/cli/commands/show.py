@@ -53,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
 
     if args.output and not args.step:
         raise UsageError("--output needs --step: the step that has this output")
-    return app.run_reading(_show(args))
+    return app.run_async(_show(args))
 
 
 async def _show(args: argparse.Namespace) -> int:

@@ -27,7 +27,7 @@ def main(args: argparse.Namespace) -> int:
     from infloop.cli.view.explain import explanation_lines
     from infloop.cli.view.terminal import one_line
 
-    known = app.run_reading(_explain(args.run))
+    known = app.run_async(_explain(args.run))
     run = known.run
     print(f"run {short(run.run_id)} of {one_line(run.workflow_name, 60)}: {run.status}")
     for line in explanation_lines(known):

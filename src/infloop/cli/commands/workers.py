@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     from infloop import app
 
-    return app.run_reading(_list(as_json=args.json))
+    return app.run_async(_list(as_json=args.json))
 
 
 async def _list(*, as_json: bool) -> int:

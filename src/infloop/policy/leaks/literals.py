@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 # What is found in a block is a list. A child can print nothing but literals, so it is a short one.
 _BLOCK = 16 << 10
-# A table of states is nearly twice as fast as the compact form, and needs ten times the memory:
-# 3 KB for a literal of 8 bytes.
+# A table of states is a quarter faster than the compact form (20 and 27 µs for 4 KiB, 200 secrets)
+# and needs nine times the memory (18 and 2 MB).
 _MOST_IN_TABLE = 10_000
 
 

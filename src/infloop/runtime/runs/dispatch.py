@@ -290,8 +290,10 @@ class Dispatcher:
                     self._next_look = loop.time() + LOOK_SECONDS
                     return
                 changed = asyncio.create_task(changes.wait(QUEUE, version, left))
-                await asyncio.wait((woken, changed), return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
+                try:
+                    await asyncio.wait((woken, changed), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    changed.cancel()
         finally:
             woken.cancel()
 

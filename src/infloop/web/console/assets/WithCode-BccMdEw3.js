@@ -1,0 +1,1 @@
+import{a as e,n as t,t as n}from"./jsx-runtime-Wy9s6hX0.js";var r=e(t(),1),i=n();function a({text:e}){return e.split("`").map((e,t)=>{let n=`${t} ${e}`;return t%2?(0,i.jsx)(`code`,{children:e},n):(0,i.jsx)(r.Fragment,{children:e},n)})}export{a as t};
