@@ -42,7 +42,7 @@ async def test_a_run_that_could_not_be_stored_is_recovered_and_not_left_running(
             fails, resumes = [
                 await eventually_async(partial(ended, database, run_id)) for run_id in asked
             ]
-            assert "interrupted: what it did could not be stored" in fails
+            assert "interrupted: this process could not go on with it" in fails
             assert resumes.startswith("succeeded")
     finally:
         database.remove()

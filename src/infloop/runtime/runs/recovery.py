@@ -94,7 +94,7 @@ async def _settle_interrupted(shared: SharedResources) -> tuple[list[str], list[
             continue  # another process took it over first, or its own settled it after all
         why = "the process that ran it ended without finishing it"
         if row.id in shared.dropped:
-            why = "what it did could not be stored"
+            why = "this process could not go on with it"
         event = RunFinished(
             "failed",
             f"interrupted: {why}; `infloop resume {row.id}` goes on where it was",
