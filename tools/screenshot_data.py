@@ -40,6 +40,8 @@ steps:
       - command: sh check.sh
         id: tests
         cwd: PROJECT
+        useWorktree: true
+        worktree: mend
   - command: echo all green
     id: report
     label: Report

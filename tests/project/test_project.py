@@ -151,7 +151,7 @@ def test_the_check_that_decides_can_be_run() -> None:
 
 
 FIRST = ("lint", "console-check")
-RUNS = ("test-agents", "test-container", "test-thorough", "test")
+RUNS = ("test-agents", "test-container", "test-browser", "test-thorough", "test")
 MAKE = """#!/bin/sh
 echo "$*" >> log
 case "$*" in $FAILS) exit 2 ;; esac
