@@ -21,7 +21,7 @@ Speeds: TypeAlias = dict[str, float]
 
 Table: TypeAlias = Callable[[report.Row, Sequence[report.Row]], str]
 
-PEERS: report.Row = ("beside other programs", *report.TARGETS[1:])
+RATIOS: report.Row = ("ratios within this run", *report.TARGETS[1:])
 MISSED: report.Row = ("missed", *report.TARGETS[1:])
 TIMES = "times"
 
@@ -42,7 +42,7 @@ def details(found: Found, table: Table, *, judged: bool) -> str:
 def summary(found: Found, speeds: Speeds, table: Table, *, judged: bool) -> str:
     """Return the page."""
     targets = _targets(found, judged=judged)
-    peers = [row for row in targets if row[2].endswith(TIMES)]
+    ratios = [row for row in targets if row[2].endswith(TIMES)]
     grown = [
         row
         for name, module in _modules(found)
@@ -52,9 +52,11 @@ def summary(found: Found, speeds: Speeds, table: Table, *, judged: bool) -> str:
     met = sum(row[-1] == "met" for row in targets)
     rows = original_rows(found, speeds)
     parts = [
-        f"{original.RECORDED_WITH}, recorded on {original.RECORDED_ON}: {original.RECORDED_HOW}.",
+        f"{original.RECORDED_WITH}, recorded on {original.RECORDED_ON}: {original.RECORDED_HOW}."
+        if rows
+        else "",
         table(original.HEAD, [*original.table(rows)]) if rows else "",
-        table(PEERS, report.without_repeats(peers)) if peers else "",
+        table(RATIOS, report.without_repeats(ratios)) if ratios else "",
         table(growth.HEAD, grown) if grown else "",
         table(MISSED, report.without_repeats(missed)) if missed else "",
         f"{met} aims met, {len(missed)} missed." if judged else "Aims are not judged.",
