@@ -163,7 +163,7 @@ def test_the_command_of_a_mark_looks_into_every_folder_that_has_such_tests(mark:
 LOGGING = '#!/bin/sh\necho "${0##*/} $*" >> "$LOG"\n'
 PROGRAMS = (
     *("chromium", "chromium-headless-shell", "podman", "runc", "catatonit"),
-    *("bwrap", "rg", "gcc", "perl", "ip", "linux.uml", "postgres"),
+    *("bwrap", "rg", "gcc", "perl", "ip", "ssh", "linux.uml", "postgres"),
 )
 
 
