@@ -25,6 +25,7 @@ from infloop.settings import Settings, home_directory, shown_settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from infloop.application.application import Application, FileApplication
     from infloop.application.provider_logins import LoginStatus
@@ -77,8 +78,14 @@ async def open_files(chosen: Settings, config_error: str = "") -> AsyncIterator[
 
 
 @asynccontextmanager
-async def open_application(chosen: Settings) -> AsyncIterator[Application]:
-    """Open the use cases for one command: the store at once, everything else when it is used."""
+async def open_application(
+    chosen: Settings,
+    opening: Callable[[Settings], AbstractAsyncContextManager[Store]] = open_store,
+) -> AsyncIterator[Application]:
+    """Open the use cases for one command: the store at once, everything else when it is used.
+
+    `opening` opens the store.
+    """
     from infloop import __version__
     from infloop.application.application import Application
     from infloop.application.resources import Resources
@@ -86,15 +93,15 @@ async def open_application(chosen: Settings) -> AsyncIterator[Application]:
 
     async with AsyncExitStack() as stack:
         audit = _lazy_audit(chosen, stack)
-        store = await stack.enter_async_context(open_store(chosen))
+        store = await stack.enter_async_context(opening(chosen))
         services: list[RunService] = []
         opened: list[Workspaces] = []
         questions: list[Approvals] = []
 
         async def service() -> RunService:
             if not services:
-                opening = open_service(chosen, audit(), store)
-                services.append(await stack.enter_async_context(opening))
+                opened_service = open_service(chosen, audit(), store)
+                services.append(await stack.enter_async_context(opened_service))
             return services[0]
 
         async def workspaces() -> Workspaces:
