@@ -78,8 +78,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is not marked
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark property tests."""
-    if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+    """Mark property tests, and those that are run by `make test-thorough` only."""
+    drawn = isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)
+    if drawn or item.get_closest_marker("heavy"):
         item.add_marker("thorough")
 
 

@@ -77,6 +77,10 @@ def import_for_commands() -> None:
     import_all("infloop.mcp_server")
     for name in IMPORTED_BY_COMMANDS:
         importlib.import_module(name)
+    from infloop.policy.leaks.finder import LeakFinder
+    from infloop.policy.leaks.rules import shipped_rules
+
+    LeakFinder((), shipped_rules())  # read once and compiled once, as modules are
     gc.freeze()  # a child that counted these would copy them
 
 
