@@ -141,6 +141,7 @@ HEAVY = {
     *("infloop.model.json_schema", "infloop.model.loop_file", "infloop.sandbox.self_check.battery"),
     *("infloop.supervisor", "infloop.tools", "infloop.triggers", "infloop.web"),
 }
+HASHING = {"difflib", "hashlib", "random", "secrets", "shutil"}
 WAITING = {"asyncio", "concurrent.futures", "logging", "socket", "ssl", "threading", "uvloop"}
 ONLY_FOR_RUNNING = {
     *("infloop.catalog", "infloop.egress", "infloop.engine", "infloop.model.workflow"),
@@ -152,8 +153,8 @@ ONLY_FOR_RUNNING = {
 @pytest.mark.parametrize(
     ("command", "unused"),
     [
-        (("runs",), HEAVY | ONLY_FOR_RUNNING | WAITING),
-        (("show", "last"), HEAVY | ONLY_FOR_RUNNING | WAITING),
+        (("runs",), HEAVY | ONLY_FOR_RUNNING | WAITING | HASHING),
+        (("show", "last"), HEAVY | ONLY_FOR_RUNNING | WAITING | HASHING),
         (("logs", "last"), HEAVY | ONLY_FOR_RUNNING | WAITING),
         (("run", "./w.json"), HEAVY),
     ],

@@ -66,7 +66,7 @@ async def open_files(chosen: Settings, config_error: str = "") -> AsyncIterator[
                 confinement=partial(confinement_here, chosen),
                 version_of=version_of,
                 login_of=partial(_login_of, chosen),
-                agent_config=chosen.agent_config,
+                agent_config=lambda: chosen.agent_config,
                 is_set=_is_set,
                 settings=partial(shown_settings, chosen),
                 store_error=partial(why_no_store, chosen),
@@ -140,7 +140,7 @@ async def open_application(
                 confinement=partial(confinement_here, chosen),
                 version_of=version_of,
                 login_of=partial(_login_of, chosen),
-                agent_config=chosen.agent_config,
+                agent_config=lambda: chosen.agent_config,
                 is_set=_is_set,
                 settings=partial(shown_settings, chosen),
                 store_error=partial(why_no_store, chosen),
@@ -163,7 +163,6 @@ def _lazy_audit(chosen: Settings, stack: AsyncExitStack) -> Callable[[], AuditLo
 
 def folders(chosen: Settings) -> Folders:
     from infloop.application.resources import Folders
-    from infloop.store.dev_loops import DIRECTORY as DEV_DIRECTORY
 
     return Folders(
         workflows=lambda: workflow_catalog(chosen),
@@ -172,7 +171,7 @@ def folders(chosen: Settings) -> Folders:
         audit=lambda: audit_dir(chosen),
         connections=chosen.connections,
         data=chosen.data_dir,
-        dev=chosen.data_dir / DEV_DIRECTORY,
+        dev=chosen.dev_loops,
         home=home_directory(),
         workdir=Path.cwd(),
     )
@@ -222,7 +221,7 @@ def driving_resources(
         confinement=confinement,
         version_of=version_of,
         login_of=partial(_login_of, chosen),
-        agent_config=chosen.agent_config,
+        agent_config=lambda: chosen.agent_config,
         is_set=_is_set,
         settings=partial(shown_settings, chosen),
         store_error=partial(why_no_store, chosen),
