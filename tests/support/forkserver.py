@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Self, TextIO
 from support.paths import CHILDREN
 
 STDOUT = subprocess.STDOUT
-_SOCKET = "TEST_FORKSERVER"  # where the workers send their requests
+SOCKET = "TEST_FORKSERVER"
+"""The variable that tells where requests are sent."""
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -191,8 +192,8 @@ def serve() -> str:
 
     It imports nothing before the first request, so it costs nothing where nobody sends one.
     """
-    if _SOCKET in os.environ:
-        return os.environ[_SOCKET]
+    if SOCKET in os.environ:
+        return os.environ[SOCKET]
     folder = tempfile.mkdtemp(prefix="infloop-test-forks-")
     path = f"{folder}/requests"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as requests:
@@ -207,7 +208,7 @@ def serve() -> str:
     atexit.register(shutil.rmtree, folder)
     atexit.register(forking.wait)
     atexit.register(forking.stdin.close)
-    os.environ[_SOCKET] = path
+    os.environ[SOCKET] = path
     return path
 
 
