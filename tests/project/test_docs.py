@@ -31,7 +31,7 @@ from infloop.tools.base import Tool
 from infloop.tools.browser import family as browser
 from infloop.tools.web import family as web
 from support import forkserver
-from support.paths import CHILDREN, ROOT
+from support.paths import ROOT
 
 DOCS = ROOT / "docs"
 PAGES = [
@@ -45,7 +45,6 @@ FENCE = re.compile(r"^```(\S*) ?(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
 FOR_THE_SHELL = {*"$`|&;<>*?#~(\\"}
 PATIENCE_S = 120.0
-FORKED = CHILDREN / "bin"  # `infloop` for a shell
 ONE_DIRECTORY = "<!-- The examples of this page share one directory. -->"
 
 
@@ -181,7 +180,7 @@ def transcript(text: str) -> Iterator[tuple[str, str]]:
 def run_and_compare(command: str, expected: str, folder: Path) -> None:
     """Run a line of a transcript; `…` stands for anything."""
     env = {
-        "PATH": f"{FORKED}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(folder / "home"),
         "INFLOOP_DATA_DIR": str(folder / "data"),
         "INFLOOP_ISOLATION": "host",
@@ -190,9 +189,7 @@ def run_and_compare(command: str, expected: str, folder: Path) -> None:
     if command.startswith("infloop ") and not FOR_THE_SHELL & {*command}:
         code, printed = run_forked(shlex.split(command)[1:], folder, env)
     else:
-        code, printed = run_in_shell(
-            command, folder, {**env, forkserver.SOCKET: forkserver.serve()}
-        )
+        code, printed = run_in_shell(command, folder, forkserver.for_others(env))
     assert code == 0, f"$ {command}\n{printed}"
     pattern = ".*".join(map(re.escape, expected.rstrip().split("…")))
     assert re.fullmatch(pattern, printed.rstrip(), re.DOTALL), f"$ {command}\n{printed}"

@@ -34,6 +34,8 @@ from support.paths import CHILDREN
 STDOUT = subprocess.STDOUT
 SOCKET = "TEST_FORKSERVER"
 """The variable that tells where requests are sent."""
+PROGRAMS = CHILDREN / "bin"
+"""Where there is an `infloop` for a shell, or for a client that starts it; see `for_others`."""
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -210,6 +212,12 @@ def serve() -> str:
     atexit.register(forking.stdin.close)
     os.environ[SOCKET] = path
     return path
+
+
+def for_others(env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which `infloop` is forked, for a program that starts it itself."""
+    python = Path(sys.executable).parent
+    return {**env, "PATH": f"{PROGRAMS}:{python}:{env['PATH']}", SOCKET: serve()}
 
 
 @functools.cache
