@@ -189,7 +189,7 @@ def run_and_compare(command: str, expected: str, folder: Path) -> None:
     if command.startswith("infloop ") and not FOR_THE_SHELL & {*command}:
         code, printed = run_forked(shlex.split(command)[1:], folder, env)
     else:
-        code, printed = run_in_shell(command, folder, env)
+        code, printed = run_in_shell(command, folder, forkserver.for_others(env))
     assert code == 0, f"$ {command}\n{printed}"
     pattern = ".*".join(map(re.escape, expected.rstrip().split("…")))
     assert re.fullmatch(pattern, printed.rstrip(), re.DOTALL), f"$ {command}\n{printed}"

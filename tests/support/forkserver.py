@@ -32,7 +32,10 @@ from typing import TYPE_CHECKING, Self, TextIO
 from support.paths import CHILDREN
 
 STDOUT = subprocess.STDOUT
-_SOCKET = "TEST_FORKSERVER"  # where the workers send their requests
+SOCKET = "TEST_FORKSERVER"
+"""The variable that tells where requests are sent."""
+PROGRAMS = CHILDREN / "bin"
+"""Where there is an `infloop` for a shell, or for a client that starts it; see `for_others`."""
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -191,8 +194,8 @@ def serve() -> str:
 
     It imports nothing before the first request, so it costs nothing where nobody sends one.
     """
-    if _SOCKET in os.environ:
-        return os.environ[_SOCKET]
+    if SOCKET in os.environ:
+        return os.environ[SOCKET]
     folder = tempfile.mkdtemp(prefix="infloop-test-forks-")
     path = f"{folder}/requests"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as requests:
@@ -207,8 +210,14 @@ def serve() -> str:
     atexit.register(shutil.rmtree, folder)
     atexit.register(forking.wait)
     atexit.register(forking.stdin.close)
-    os.environ[_SOCKET] = path
+    os.environ[SOCKET] = path
     return path
+
+
+def for_others(env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which `infloop` is forked, for a program that starts it itself."""
+    python = Path(sys.executable).parent
+    return {**env, "PATH": f"{PROGRAMS}:{python}:{env['PATH']}", SOCKET: serve()}
 
 
 @functools.cache
