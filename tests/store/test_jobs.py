@@ -359,7 +359,13 @@ async def test_processes_without_jobs_may_use_the_same_queue_meanwhile(
     def old(change: str, name: str) -> None:
         execute(tmp_path, f"UPDATE infloop.queued SET {change} WHERE id = '{name}'")
 
+    execute(
+        tmp_path,
+        "INSERT INTO infloop.instance (id, pid, process_started, boot_id, host)"
+        " VALUES ('old', 1, '', '', '')",
+    )
     async with await open_postgresql_store(before_jobs) as store:
+        await store.queue.retry_held()
         await put(store, "removed", "started", "requeued", "held", "tried", "released", "dead", "x")
         old("state = 'removed'", "removed")
         old("state = 'dropped'", "started")
@@ -376,7 +382,9 @@ async def test_processes_without_jobs_may_use_the_same_queue_meanwhile(
         await store.queue.retry_held()
         taken = await take(store, 99)
         assert sorted(taken) == ["added", "dead", "held", "released", "requeued", "tried", "x"]
-        await store.queue.retry_held()
+        old("state = 'removed'", "x")
+        execute(tmp_path, "DELETE FROM infloop.instance")
+        await store.queue.retry_held()  # once more after they have gone
         assert disagreements(tmp_path) == []
 
 

@@ -67,17 +67,16 @@ RETURNING id, args ->> 'entry', queue_name
 
 # A process of a version without jobs takes, requeues and removes entries and leaves their jobs as
 # they are. An entry whose job will not be handed out gets another one; a job whose entry has left
-# the queue goes.
+# the queue goes. Both look up one entry for each job: nobody knows how many there are.
 _FORGET_JOBS = """
-UPDATE queued SET job = NULL, queue = '' WHERE state = 'waiting' AND NOT held AND queue <> ''
-    AND NOT EXISTS (SELECT 1 FROM procrastinate_jobs
-        WHERE procrastinate_jobs.id = queued.job AND status = 'todo')
+UPDATE queued SET job = NULL, queue = '' WHERE state = 'waiting' AND NOT held AND id IN (
+    SELECT args ->> 'entry' FROM procrastinate_jobs WHERE status <> 'todo')
 """
 _DELETE_ORPHANS = """
-DELETE FROM procrastinate_jobs WHERE NOT EXISTS (SELECT 1 FROM queued
-    WHERE queued.id = args ->> 'entry' AND queued.job = procrastinate_jobs.id
-        AND state IN ('waiting', 'taken'))
+DELETE FROM procrastinate_jobs WHERE (SELECT queued.job = procrastinate_jobs.id
+    AND state IN ('waiting', 'taken') FROM queued WHERE queued.id = args ->> 'entry') IS NOT TRUE
 """
+_IS_USED_WITHOUT_JOBS = "SELECT EXISTS (SELECT 1 FROM instance WHERE worker IS NULL AND NOT closed)"
 
 _WORKERS_OF_NOBODY = """
 SELECT id FROM procrastinate_workers
@@ -254,10 +253,16 @@ async def lock_job(connection: Connection, entry_id: str) -> None:
     )
 
 
-async def repair_jobs(connection: Connection) -> None:
-    """Make jobs and entries agree after processes of a version without jobs used the queue."""
-    await connection.execute(_FORGET_JOBS)
-    await connection.execute(_DELETE_ORPHANS)
+async def repair_jobs(connection: Connection, *, is_needed: bool) -> bool:
+    """Make jobs and entries agree, if it is needed or processes of a version without jobs exist.
+
+    Returns whether there are such processes.
+    """
+    row = await (await connection.execute(_IS_USED_WITHOUT_JOBS)).fetchone()
+    if is_needed or row == (True,):
+        await connection.execute(_FORGET_JOBS)
+        await connection.execute(_DELETE_ORPHANS)
+    return row == (True,)
 
 
 # -- workers ---------------------------------------------------------------------------------------

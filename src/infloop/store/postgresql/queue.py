@@ -89,6 +89,7 @@ class PostgresqlQueue(RunQueue):
         self._writer = writer
         self._readers = readers
         self._has_passed_over = False
+        self._needs_repair = True  # once, and after processes without jobs have gone
 
     async def put(
         self, run: QueuedRun, *, limit: int, definition: bytes = b""
@@ -154,7 +155,9 @@ class PostgresqlQueue(RunQueue):
         )
 
     async def retry_held(self, *, only: Collection[str] | None = None) -> None:
-        self._announce_some(await self._writer.submit(partial(_retry_held, only=only)))
+        work = partial(_retry_held, only=only, repair=self._needs_repair)
+        released, self._needs_repair = await self._writer.submit(work)
+        self._announce_some(released)
 
     async def release_held(self, workflow_id: str, reason: str) -> None:
         work = partial(_release_held, row=(workflow_id, reason))
@@ -321,9 +324,14 @@ async def _retry_jobs_of(connection: Connection, changed: Cursor) -> int:
     return len(jobs)
 
 
-async def _retry_held(connection: Connection, only: Collection[str] | None) -> int:
-    """Release the oldest held entry of each workflow and reason; return how many."""
-    await repair_jobs(connection)
+async def _retry_held(
+    connection: Connection, *, only: Collection[str] | None, repair: bool
+) -> tuple[int, bool]:
+    """Release the oldest held entry of each workflow and reason.
+
+    Returns how many, and whether jobs are to be repaired the next time.
+    """
+    repair = await repair_jobs(connection, is_needed=repair)
     released = await connection.execute(
         "UPDATE queued SET held = false WHERE key IN (SELECT min(key) FROM queued"
         " WHERE state = 'waiting' AND held"
@@ -331,7 +339,7 @@ async def _retry_held(connection: Connection, only: Collection[str] | None) -> i
         " RETURNING job",
         {"only": None if only is None else [*only]},
     )
-    return await _retry_jobs_of(connection, released)
+    return await _retry_jobs_of(connection, released), repair
 
 
 async def _release_held(connection: Connection, row: tuple[str, str]) -> int:
