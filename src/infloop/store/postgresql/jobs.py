@@ -55,14 +55,22 @@ SELECT id, requires, workflow, max_concurrent, priority FROM queued
 WHERE state = 'waiting' AND NOT held AND queue = '' ORDER BY key FOR UPDATE SKIP LOCKED
 """
 
-# `fetch_job` cannot choose among jobs of one queue. A process that takes only what it queued itself
-# (`infloop mcp`) needs that; it does the same as `fetch_job`, for jobs without locks and times.
-_FETCH_ONLY = """
-UPDATE procrastinate_jobs SET status = 'doing', worker_id = %(worker)s WHERE id = (
+# Entries are taken and runs are created in statements of ours that call the library's functions:
+# one message to the server instead of one for each job.
+FETCH = """
+SELECT procrastinate_fetch_job_v2(%(queues)s::varchar[], %(worker)s) AS job
+FROM generate_series(1, %(limit)s)
+"""
+FINISH = "procrastinate_finish_job_v1({}, 'succeeded', true)"
+
+# That function cannot choose among the jobs of a queue. A process that takes only what it queued
+# itself (`infloop mcp`) needs that; this does the same for jobs without locks and times.
+FETCH_ONLY = """
+UPDATE procrastinate_jobs SET status = 'doing', worker_id = %(worker)s WHERE id IN (
     SELECT id FROM procrastinate_jobs WHERE status = 'todo' AND queue_name = ANY(%(queues)s)
         AND args ->> 'entry' = ANY(%(only)s)
-    ORDER BY priority DESC, id LIMIT 1 FOR UPDATE SKIP LOCKED)
-RETURNING id, args ->> 'entry', queue_name
+    ORDER BY priority DESC, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+RETURNING procrastinate_jobs AS job
 """
 
 # A process of a version without jobs takes, requeues and removes entries and leaves their jobs as
@@ -90,14 +98,6 @@ class NewJob(NamedTuple):
     entry_id: str
     queue: str
     priority: int
-
-
-class FetchedJob(NamedTuple):
-    """A job that this transaction fetched; its entry may have left the queue."""
-
-    id: int
-    entry_id: str
-    queue: str
 
 
 def queue_name(requires: Collection[str], workflow_id: str, max_concurrent: int) -> str:
@@ -200,24 +200,6 @@ async def give_jobs(connection: Connection) -> None:
         " WHERE queued.id = it.id",
         ([each.entry_id for each in new], [each.queue for each in new], jobs),
     )
-
-
-async def fetch_job(
-    connection: Connection,
-    queues: list[str],
-    worker: int | None,
-    only: list[str] | None,
-) -> FetchedJob | None:
-    """Take the next job of these queues, or of these entries in them."""
-    if only is not None:
-        values = {"queues": queues, "worker": worker, "only": only}
-        row = await (await connection.execute(_FETCH_ONLY, values)).fetchone()
-        return FetchedJob(*row) if row else None
-    # Without a worker the job is nobody's: the function takes NULL for that.
-    job = await _manager(connection).fetch_job(queues, worker)  # type: ignore[arg-type]
-    if job is None or job.id is None:
-        return None
-    return FetchedJob(job.id, str(job.task_kwargs.get("entry")), job.queue)
 
 
 async def finish_job(connection: Connection, job: int | None) -> None:

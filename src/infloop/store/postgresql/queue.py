@@ -40,6 +40,7 @@ from infloop.store.postgresql.definitions import (
     read_definition,
 )
 from infloop.store.postgresql.jobs import (
+    FINISH,
     NewJob,
     defer_jobs,
     finish_job,
@@ -80,6 +81,14 @@ SELECT
     (SELECT count(*) FROM queued WHERE state = 'waiting' AND (held OR priority < %(priority)s)),
     EXISTS (SELECT 1 FROM queued WHERE state = 'waiting' AND NOT held AND queue = '')
 """
+
+_FINISH = f"""
+WITH finished AS (
+    UPDATE queued SET state = 'started', reason = '', body = %s, definition = NULL
+    WHERE id = %s AND state = 'taken' AND owner = %s RETURNING run, job
+)
+SELECT run, CASE WHEN job IS NOT NULL THEN {FINISH.format("job")} END FROM finished
+""".encode()  # noqa: S608  (constants)
 
 
 class PostgresqlQueue(RunQueue):
@@ -284,15 +293,10 @@ async def _insert(
 
 async def _finish(connection: Connection, entry_id: str, owner: str) -> str:
     """End an entry that `owner` took and that becomes a run; return the id of the run."""
-    finished = await connection.execute(
-        "UPDATE queued SET state = 'started', reason = '', body = %s, definition = NULL"
-        " WHERE id = %s AND state = 'taken' AND owner = %s RETURNING run, job",
-        (_NOTHING, entry_id, owner),
-    )
+    finished = await connection.execute(_FINISH, (_NOTHING, entry_id, owner))
     row = await finished.fetchone()
     if row is None:
         raise _not_taken(entry_id, owner)
-    await finish_job(connection, row[1])
     return str(row[0])
 
 

@@ -1,22 +1,22 @@
 """Takes entries from the queue.
 
-Takers do not wait for each other: `fetch_job` passes over what another process is just taking. The
-runs of a workflow that is limited are counted, and between counting and taking nobody else may take
-one. That needs the lock of the queue; while another process has it, such workflows are passed over.
-A taker waits for the lock if there was nothing else, or if it passed over one the last time.
+Takers do not wait for each other: Procrastinate passes over what another process is just taking.
+The runs of a workflow that is limited are counted, and between counting and taking nobody else may
+take one. That needs the lock of the queue; while another process has it, such workflows are passed
+over. A taker waits for the lock if there was nothing else, or if it passed over one the last time.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from infloop.store.encoding.records import QUEUE_COLUMNS, queue_entry
 from infloop.store.postgresql.jobs import (
-    FetchedJob,
-    fetch_job,
+    FETCH,
+    FETCH_ONLY,
     finish_job,
     give_jobs,
 )
@@ -28,20 +28,26 @@ if TYPE_CHECKING:
     from infloop.store.interfaces.queue import QueueEntry
     from infloop.store.postgresql.connections import Connection
 
-_FREE = """
-SELECT queue, requires, workflow, max_concurrent FROM queued WHERE state = 'waiting' AND NOT held
-    AND (%(only)s::text[] IS NULL OR id = ANY(%(only)s))
-"""
+_ONLY = "AND id = ANY(%(only)s)"
 
-# The queues of the entries that wait, each with what its entries have in common, and the live runs
-# of its workflow if that is limited. It skips from one queue to the next, however long they are.
-# Entries that have no job yet are in the queue without a name.
-_QUEUES = f"""
+
+def _queues_sql(only: str) -> bytes:
+    """Return the statement that finds the queues of the entries that wait.
+
+    It answers what the entries of each queue have in common, and the live runs of its workflow if
+    that is limited. It skips from one queue to the next, however long they are. Entries that have
+    no job yet are in the queue without a name.
+    """
+    free = f"""
+    SELECT queue, requires, workflow, max_concurrent FROM queued
+    WHERE state = 'waiting' AND NOT held {only}
+    """  # noqa: S608  (constants)
+    return f"""
 WITH RECURSIVE queued_in AS (
-    ({_FREE} ORDER BY queue LIMIT 1)
+    ({free} ORDER BY queue LIMIT 1)
     UNION ALL
     SELECT next.* FROM queued_in, LATERAL (
-        {_FREE} AND queue > queued_in.queue ORDER BY queue LIMIT 1
+        {free} AND queue > queued_in.queue ORDER BY queue LIMIT 1
     ) AS next
 )
 SELECT queue, requires, workflow, max_concurrent, CASE WHEN max_concurrent = 0 THEN 0 ELSE
@@ -52,11 +58,25 @@ FROM queued_in
 WHERE NOT EXISTS (SELECT 1 FROM queue_hold WHERE owner = %(owner)s)
 """.encode()  # noqa: S608  (constants)
 
-_TAKE = f"""
-UPDATE queued SET state = 'taken', owner = %(owner)s
-WHERE id = ANY(%(entries)s) AND job = ANY(%(jobs)s) AND state = 'waiting' AND NOT held
-RETURNING {QUEUE_COLUMNS}
+
+def _take_sql(fetch: str) -> bytes:
+    """Return the statement that fetches jobs and gives their entries to a new owner."""
+    return f"""
+WITH fetched AS MATERIALIZED ({fetch}), known AS (
+    SELECT (job).id AS job_id, (job).priority AS job_priority, (job).queue_name AS job_queue,
+        (job).args ->> 'entry' AS entry FROM fetched WHERE (job).id IS NOT NULL
+), taken AS (
+    UPDATE queued SET state = 'taken', owner = %(owner)s FROM known
+    WHERE id = entry AND job = job_id AND state = 'waiting' AND NOT held
+    RETURNING {QUEUE_COLUMNS}
+)
+SELECT job_id, job_queue, entry, taken.* FROM known LEFT JOIN taken ON taken.id = entry
+ORDER BY job_priority DESC, job_id
 """.encode()  # noqa: S608  (constants)
+
+
+_QUEUES, _QUEUES_ONLY = _queues_sql(""), _queues_sql(_ONLY)
+_TAKE, _TAKE_ONLY = _take_sql(FETCH), _take_sql(FETCH_ONLY)
 
 
 class _Queue(NamedTuple):
@@ -110,7 +130,8 @@ async def take(
 async def _queues(connection: Connection, choice: Choice) -> list[_Queue]:
     """Return the queues in which entries wait."""
     values = {"owner": choice.owner, "only": choice.only}
-    cursor = await connection.execute(_QUEUES, values, binary=True)
+    sql = _QUEUES if choice.only is None else _QUEUES_ONLY
+    cursor = await connection.execute(sql, values, binary=True)
     return [_Queue(*row) for row in await cursor.fetchall()]
 
 
@@ -133,56 +154,45 @@ async def _take_from(
     live: Counter[str] = Counter()  # of limited workflows, since they were counted
     taken: list[QueueEntry] = []
     while left := choice.limit - len(taken):
-        fetched = await _fetch(connection, queues, choice.only, left, live)
-        taken += await _mark_taken(connection, fetched, choice.owner)
-        if len(fetched) < left:
+        known = {queue.name: queue for queue in queues if queue.has_room(live[queue.workflow])}
+        if not known:
+            break
+        # Whether there is room for the next entry of a limited workflow depends on this one.
+        number = 1 if any(queue.most for queue in known.values()) else left
+        rows = await _fetch(connection, [*known], queues[0].worker, choice, number)
+        for job, queue, entry_id, *row in rows:
+            if row[0] is None:
+                await _forget(connection, job, entry_id)
+                continue
+            taken.append(queue_entry(row, 0))
+            if known[queue].most:
+                live[known[queue].workflow] += 1
+        if len(rows) < number:
             break
     return taken
 
 
 async def _fetch(
-    connection: Connection,
-    queues: Sequence[_Queue],
-    only: list[str] | None,
-    limit: int,
-    live: Counter[str],
-) -> list[FetchedJob]:
-    """Fetch the next jobs of these queues, and count them."""
-    fetched: list[FetchedJob] = []
-    while len(fetched) < limit:
-        known = {queue.name: queue for queue in queues if queue.has_room(live[queue.workflow])}
-        if not known:
-            break
-        job = await fetch_job(connection, [*known], queues[0].worker, only)
-        if job is None:
-            break
-        fetched.append(job)
-        if known[job.queue].most:
-            live[known[job.queue].workflow] += 1
-    return fetched
+    connection: Connection, queues: list[str], worker: int | None, choice: Choice, limit: int
+) -> list[tuple[Any, ...]]:
+    """Fetch the next jobs of these queues; return them with those of their entries that waited."""
+    values = {
+        "queues": queues,
+        "worker": worker,
+        "limit": limit,
+        "owner": choice.owner,
+        "only": choice.only,
+    }
+    sql = _TAKE if choice.only is None else _TAKE_ONLY
+    return await (await connection.execute(sql, values, binary=True)).fetchall()
 
 
-async def _mark_taken(
-    connection: Connection, jobs: Sequence[FetchedJob], owner: str
-) -> list[QueueEntry]:
-    """Give the entries of jobs to their new owner; delete the jobs of entries that do not wait.
-
-    Only a process of a version without jobs leaves such.
-    """
-    if not jobs:
-        return []
-    names, numbers = [job.entry_id for job in jobs], [job.id for job in jobs]
-    values = {"owner": owner, "entries": names, "jobs": numbers}
-    cursor = await connection.execute(_TAKE, values, binary=True)
-    taken = {row[0]: queue_entry(row, 0) for row in await cursor.fetchall()}
-    gone = [job for job in jobs if job.entry_id not in taken]
-    for job in gone:
-        await finish_job(connection, job.id)
-        await connection.execute(
-            "UPDATE queued SET job = NULL, queue = '' WHERE id = %s AND job = %s",
-            (job.entry_id, job.id),
-        )
-    return [taken[name] for name in names if name in taken]
+async def _forget(connection: Connection, job: int, entry_id: str) -> None:
+    """Delete a job whose entry does not wait: a process of a version without jobs has it."""
+    await finish_job(connection, job)
+    await connection.execute(
+        "UPDATE queued SET job = NULL, queue = '' WHERE id = %s AND job = %s", (entry_id, job)
+    )
 
 
 async def has_takeable(connection: Connection, choice: Choice) -> bool:
