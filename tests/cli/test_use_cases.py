@@ -141,6 +141,8 @@ HEAVY = {
     *("infloop.model.json_schema", "infloop.model.loop_file", "infloop.sandbox.self_check.battery"),
     *("infloop.supervisor", "infloop.tools", "infloop.triggers", "infloop.web"),
 }
+HASHING = {"difflib", "hashlib", "random", "secrets", "shutil"}
+WAITING = {"asyncio", "concurrent.futures", "logging", "socket", "ssl", "threading", "uvloop"}
 ONLY_FOR_RUNNING = {
     *("infloop.catalog", "infloop.egress", "infloop.engine", "infloop.model.workflow"),
     *("infloop.nodes", "infloop.providers", "infloop.sandbox", "infloop.store.audit.log"),
@@ -151,8 +153,9 @@ ONLY_FOR_RUNNING = {
 @pytest.mark.parametrize(
     ("command", "unused"),
     [
-        (("runs",), HEAVY | ONLY_FOR_RUNNING),
-        (("show", "last"), HEAVY | ONLY_FOR_RUNNING),
+        (("runs",), HEAVY | ONLY_FOR_RUNNING | WAITING | HASHING),
+        (("show", "last"), HEAVY | ONLY_FOR_RUNNING | WAITING | HASHING),
+        (("logs", "last"), HEAVY | ONLY_FOR_RUNNING | WAITING),
         (("run", "./w.json"), HEAVY),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",

@@ -71,7 +71,6 @@ async def open_service(
     from infloop.sandbox.kernel.hardening import hide_from_children
     from infloop.sandbox.kernel.resource_limits import memory_here
     from infloop.sandbox.levels.host import HostSandbox
-    from infloop.store.dev_loops import DIRECTORY as DEV_DIRECTORY
     from infloop.store.dev_loops import running_loops
 
     hide_from_children()
@@ -137,7 +136,7 @@ async def open_service(
                 markers=markers,
                 audit=log,
                 approvals=make_approvals(chosen, store, log),
-                dev_loops=partial(running_loops, chosen.data_dir / DEV_DIRECTORY),
+                dev_loops=partial(running_loops, chosen.dev_loops),
                 notify=_notify(chosen, own, ChildEnvironment(os.environ, passthrough)()),
             )
             async with RunService(store, instance, clock, dependencies) as service:

@@ -91,7 +91,7 @@ class FileResources(msgspec.Struct, frozen=True, kw_only=True):
 
     `audit` opens the log at the first call. `program_of` returns the path of an agent's program,
     or an empty text if it is not installed; `version_of` asks a program for its version.
-    `agent_config` has the tables of the settings, and `is_set` tells whether a variable has a
+    `agent_config` returns the tables of the settings, and `is_set` tells whether a variable has a
     value; `config_error` says why the settings could not be read and are the defaults.
     `store_error` says why runs cannot be stored. `confinement` finds the level at which children
     run. `build` builds a workflow file in Python; a server has none, so that nothing there runs
@@ -109,7 +109,7 @@ class FileResources(msgspec.Struct, frozen=True, kw_only=True):
     version_of: Callable[[str, Sequence[str]], Awaitable[str]]
     login_of: Callable[[Provider], LoginStatus]
     settings: Callable[[], JsonObject]
-    agent_config: AgentConfig
+    agent_config: Callable[[], AgentConfig]
     is_set: Callable[[str], bool]
     store_error: Callable[[], Awaitable[str]]
     config_error: str = ""
