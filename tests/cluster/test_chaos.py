@@ -408,8 +408,15 @@ def close_output(ended: Process | WorkerProcess) -> None:
 
 
 def unsettled(cluster: Cluster) -> list[str]:
-    found = {name for name, run in cluster.accepted.items() if not cluster.has_settled(run)}
-    return sorted(found)
+    """Say of each run that has not settled where it is: in the queue, or with whom."""
+    names = {run: name for name, run in cluster.accepted.items() if not cluster.has_settled(run)}
+    rows = cluster.query(
+        "SELECT queued.run, queued.state, held, reason, queued.owner, job.status, run.status,"
+        " run.owner, (SELECT beat_at FROM infloop.instance WHERE instance.id = run.owner)"
+        " FROM infloop.queued LEFT JOIN infloop.run ON run.id = queued.run"
+        " LEFT JOIN infloop.procrastinate_jobs AS job ON job.id = queued.job"
+    )
+    return sorted(f"{names[run]} {rest}" for run, *rest in rows if run in names)
 
 
 # -- what was recorded, and what happened ----------------------------------------------------------

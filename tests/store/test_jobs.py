@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from infloop.model.events import Recorded, RunFinished
 from infloop.store.interfaces.liveness import LOST_AFTER_MS
 from infloop.store.interfaces.queue import Enqueued, QueuedRun
 from infloop.store.interfaces.store import Store
+from infloop.store.postgresql import taking
 from infloop.store.postgresql.address import Address
 from infloop.store.postgresql.connections import Database
 from infloop.store.postgresql.jobs import MOST_BYTES, TransactionConnector, queue_name
@@ -183,6 +184,32 @@ async def test_a_limited_entry_at_the_head_holds_up_nobody(database: str) -> Non
             assert not done
         assert await waits == ["full-2"]
         assert await take(store) == ["d"]
+
+
+class LateLock:
+    """A connection on which something happens before the lock of the queue is tried."""
+
+    def __init__(self, connection: Any, before: Callable[[], Awaitable[object]]) -> None:
+        self._connection = connection
+        self._before = before
+
+    async def execute(self, sql: Any, *args: Any, **more: Any) -> Any:
+        if "pg_try_advisory_xact_lock" in str(sql):
+            await self._before()
+        return await self._connection.execute(sql, *args, **more)
+
+
+async def test_what_another_process_took_before_the_lock_was_free_is_counted(
+    database: str,
+) -> None:
+    async with await open_postgresql_store(database) as store:
+        await put(store, "a", "b", max_concurrent=1)
+        connection = await Database(Address(database)).connect()
+        async with connection.transaction():
+            late: Any = LateLock(connection, lambda: take(store))
+            taken = await taking.take(late, taking.Choice("late", 1, [], None))
+        assert taken == ([], False)
+        await connection.close()
 
 
 async def test_entries_of_one_workflow_with_different_limits_keep_each_their_own(
