@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from infloop.errors import AuditError
 from infloop.model.audit import SYSTEM
 from infloop.model.events import Notice
-from infloop.nodes import NODE_TYPES
 from infloop.nodes.base import NO_WORKSPACE, StepContext
+from infloop.nodes.node_types import NODE_TYPES
 from infloop.providers.base import BoundedProvider, uses_tools
 from infloop.runtime.approvals import AskingStep
 from infloop.runtime.confinement.egress_log import EgressLog
@@ -23,7 +23,7 @@ from infloop.runtime.runs.dependencies import StepServices
 from infloop.runtime.runs.joined_output import JoinedOutput
 from infloop.runtime.runs.redaction import leak_notice
 from infloop.runtime.spending.broker_usage import BrokerUsage
-from infloop.runtime.spending.ledger import MeteredProvider
+from infloop.runtime.spending.metered_provider import MeteredProvider
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -93,7 +93,7 @@ class RunPowers:
             sandbox=step.sandbox,
             environment=dependencies.environment,
             provider=step.provider,
-            interpreters=dependencies.interpreters,
+            interpreters=dependencies.interpreters(),
             max_output_bytes=dependencies.max_output_bytes,
             max_command_ms=dependencies.max_command_ms,
             workspace=workspace.for_step(perform, step.post) if workspace else NO_WORKSPACE,

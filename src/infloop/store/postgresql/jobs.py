@@ -56,11 +56,14 @@ WHERE state = 'waiting' AND NOT held AND queue = '' ORDER BY key FOR UPDATE SKIP
 """
 
 # Entries are taken and runs are created in statements of ours that call the library's functions:
-# one message to the server instead of one for each job.
-FETCH = """
-SELECT procrastinate_fetch_job_v2(%(queues)s::varchar[], %(worker)s) AS job
-FROM generate_series(1, %(limit)s)
-"""
+# one message to the server instead of one for each job. It is called until there is no job left.
+_FETCH_ONE = "procrastinate_fetch_job_v2(%(queues)s::varchar[], %(worker)s)"
+FETCH = f"""
+SELECT 1 AS number, {_FETCH_ONE} AS job
+UNION ALL
+SELECT number + 1, {_FETCH_ONE} FROM fetched
+WHERE (job).id IS NOT NULL AND number < %(limit)s
+"""  # noqa: S608  (constants)
 FINISH = "procrastinate_finish_job_v1({}, 'succeeded', true)"
 
 # That function cannot choose among the jobs of a queue. A process that takes only what it queued

@@ -62,7 +62,7 @@ WHERE NOT EXISTS (SELECT 1 FROM queue_hold WHERE owner = %(owner)s)
 def _take_sql(fetch: str) -> bytes:
     """Return the statement that fetches jobs and gives their entries to a new owner."""
     return f"""
-WITH fetched AS MATERIALIZED ({fetch}), known AS (
+WITH RECURSIVE fetched AS ({fetch}), known AS (
     SELECT (job).id AS job_id, (job).priority AS job_priority, (job).queue_name AS job_queue,
         (job).args ->> 'entry' AS entry FROM fetched WHERE (job).id IS NOT NULL
 ), taken AS (
