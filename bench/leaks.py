@@ -98,7 +98,7 @@ def _guard(folder: Path):  # type: ignore[no-untyped-def]
     from infloop.policy.leaks.rules import shipped_rules
 
     secrets = (folder / "secrets.txt").read_text().splitlines()
-    return LeakGuard([Secret("known", each) for each in secrets], shipped_rules())
+    return LeakGuard([Secret("known", each) for each in secrets], shipped_rules)
 
 
 WHOLE, STREAM, PEER = "infloop, whole text", "infloop, stream", "detect-secrets"

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 CLIENTS = 16
 LISTENERS = 10
-DELTAS = 20_000
+DELTAS, DELTA = 20_000, "token "
 WARM_UP = 100
 RUNS_SHARE = 10  # runs cost more than refusals, so fewer of them are enough
 VISITORS = 1_000
@@ -142,7 +142,7 @@ def write_files(folder: Path) -> None:
             "inputs": {"mode": "{{body.mode}}"},
         }
         put(data / "triggers" / f"{TRIGGERS[name]}.json", trigger)
-    script(folder, {"text": "token ", "times": DELTAS})
+    script(folder, {"text": DELTA, "times": DELTAS})
 
 
 def put(path: Path, content: dict[str, Any]) -> None:
@@ -252,12 +252,14 @@ async def talk(server: Server, listeners: int) -> Sample:
 
 
 async def hear(reader: asyncio.StreamReader) -> int:
-    """Return how many deltas came before the end of the run."""
+    """Return how many deltas came before the end of the run; one message can hold several."""
     heard, rest = 0, b""
     while piece := await reader.read(1 << 18):
         rest += piece
-        whole, cut, rest = rest.rpartition(b"\n\n")
-        heard += (whole + cut).count(b'"token "')
+        whole, _, rest = rest.rpartition(b"\n\n")
+        for message in whole.split(b"\n\n"):
+            if b'"type":"stdout_chunk"' in message:
+                heard += message.count(DELTA.encode())
         if b'"type":"run_finished"' in whole:
             return heard
     raise RuntimeError(f"the stream ended after {heard} deltas")

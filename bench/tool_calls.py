@@ -61,7 +61,7 @@ async def _through_the_gate(calls: int, folder: Path) -> Sample:
         async def record(event: ToolEvent, outcome: str, details: JsonObject) -> None:
             await audit.record(event, actor, outcome=outcome, details=details)
 
-        leaks = LeakGuard((), shipped_rules())
+        leaks = LeakGuard((), shipped_rules)
         gate = Gate([Family()], [ToolPolicy()], record=record, leaks=leaks)
         await gate.call("nothing", {"path": "a"})
         with stopwatch(calls) as sample:

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from support import parts, thorough
+from support import forkserver, parts, thorough
 
 Loops = Mapping[str, Callable[[], asyncio.AbstractEventLoop]]
 
@@ -37,7 +37,7 @@ settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let children be interrupted although a shell or `nohup` started these tests.
+    """Let children be interrupted, and start what all workers share.
 
     A shell ignores SIGINT for what it starts in the background, `nohup` ignores SIGHUP. Children
     inherit that; of a handler they inherit nothing.
@@ -45,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+    if config.getoption("numprocesses", None):  # this is the process that starts the workers
+        forkserver.serve()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -76,8 +78,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is not marked
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark property tests."""
-    if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+    """Mark property tests, and those that are run by `make test-thorough` only."""
+    drawn = isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)
+    if drawn or item.get_closest_marker("heavy"):
         item.add_marker("thorough")
 
 

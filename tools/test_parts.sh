@@ -4,7 +4,7 @@
 #   browser    Chromium and its headless shell
 #   container  podman, runc (works with every cgroup version) and catatonit (the container's init)
 #   agents     the real agents, with npm, into .agents/ or $AGENTS_DIR
-#   programs   bubblewrap, ripgrep, gcc, perl, iproute2, PostgreSQL, and user-mode-linux (a kernel
+#   programs   bubblewrap, ripgrep, gcc, perl, iproute2, ssh, PostgreSQL, and user-mode-linux (a kernel
 #              for the cgroup test)
 #
 # Without a group it installs all of them. On Debian and Ubuntu, root gets the missing packages
@@ -49,6 +49,7 @@ list_missing() {
             need gcc
             need perl
             need ip iproute2
+            need ssh openssh-client
             need linux.uml user-mode-linux
             [ -n "$(ls /usr/lib/postgresql/*/bin/postgres 2>/dev/null)" ] || need postgres postgresql
             ;;

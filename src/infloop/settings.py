@@ -475,6 +475,11 @@ class Settings(Record):
         return self.triggers_dir or self.data_dir / "triggers"
 
     @property
+    def dev_loops(self) -> Path:
+        """The folder of all development loops: their status, logs and requests."""
+        return self.data_dir / "dev"
+
+    @property
     def webhook_plugins(self) -> Path:
         return self.webhook_plugins_dir or self.data_dir / "plugins"
 

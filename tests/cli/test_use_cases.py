@@ -141,6 +141,13 @@ HEAVY = {
     *("infloop.model.json_schema", "infloop.model.loop_file", "infloop.sandbox.self_check.battery"),
     *("infloop.supervisor", "infloop.tools", "infloop.triggers", "infloop.web"),
 }
+FIRST_EFFECT = {
+    *("deno", "re2", "tomllib", "infloop.model.provider", "infloop.nodes.agent"),
+    *("infloop.policy.leaks.rules", "infloop.providers.context", "infloop.providers.http"),
+    *("infloop.runtime.runs.step_powers", "infloop.runtime.spending.broker_usage"),
+}
+HASHING = {"difflib", "hashlib", "random", "secrets", "shutil"}
+WAITING = {"asyncio", "concurrent.futures", "logging", "socket", "ssl", "threading", "uvloop"}
 ONLY_FOR_RUNNING = {
     *("infloop.catalog", "infloop.egress", "infloop.engine", "infloop.model.workflow"),
     *("infloop.nodes", "infloop.providers", "infloop.sandbox", "infloop.store.audit.log"),
@@ -151,9 +158,11 @@ ONLY_FOR_RUNNING = {
 @pytest.mark.parametrize(
     ("command", "unused"),
     [
-        (("runs",), HEAVY | ONLY_FOR_RUNNING),
-        (("show", "last"), HEAVY | ONLY_FOR_RUNNING),
+        (("runs",), HEAVY | ONLY_FOR_RUNNING | WAITING | HASHING),
+        (("show", "last"), HEAVY | ONLY_FOR_RUNNING | WAITING | HASHING),
+        (("logs", "last"), HEAVY | ONLY_FOR_RUNNING | WAITING),
         (("run", "./w.json"), HEAVY),
+        (("run", "./instant.json"), HEAVY | FIRST_EFFECT),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
@@ -161,6 +170,7 @@ def test_a_command_loads_nothing_that_it_does_not_use(
     tmp_path: Path, command: tuple[str, ...], unused: set[str]
 ) -> None:
     (tmp_path / "w.json").write_text(json.dumps(workflow("w", "true", strict=True)))
+    (tmp_path / "instant.json").write_text(json.dumps(workflow("instant")))
     infloop(tmp_path, "run", "./w.json")
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "infloop", *command],

@@ -55,7 +55,7 @@ CAP = 2
 PRICE_USD = 0.25
 PATIENCE_S = 120.0
 
-pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.heavy, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 # -- what is run -----------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -15,9 +14,7 @@ from infloop.egress.resolve import Lookup
 from infloop.errors import EgressError
 from infloop.policy.hosts import Allowlist, parse_rules
 from support.egress_proxy import always, answer_ok, far_side, read_request
-from support.paths import FIXTURES
-
-TLS = FIXTURES / "tls"
+from support.http_thread import certified, trusting
 
 
 @asynccontextmanager
@@ -224,14 +221,9 @@ async def test_an_address_that_does_not_answer_is_followed_by_the_next() -> None
             assert await response.read() == b"ok"
 
 
-def trusting() -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=TLS / "authority.pem")
-
-
 async def test_the_certificate_is_verified_for_the_name_and_not_the_address() -> None:
     names: list[str | None] = []
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(TLS / "far.pem")
+    context = certified()
     context.sni_callback = lambda _socket, name, _context: names.append(name)
     async with far_side(answer_ok, tls=context) as far:
         port = far.port

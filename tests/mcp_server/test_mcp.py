@@ -104,9 +104,9 @@ async def over_stdio(folder: Path, era: str, **settings: str) -> AsyncIterator[C
     """A client that starts infloop itself."""
     (folder / "work").mkdir(parents=True, exist_ok=True)
     started = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "infloop", "mcp"],
-        env=environment(folder, **settings),
+        command=str(forkserver.PROGRAMS / "infloop"),
+        args=["mcp"],
+        env=forkserver.for_others(environment(folder, **settings)),
         cwd=folder / "work",
     )
     async with Client(started, mode=era) as client:

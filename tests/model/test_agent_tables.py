@@ -177,4 +177,4 @@ def test_a_key_where_a_name_belongs_is_refused_and_not_repeated(
     ],
 )
 def test_names_of_variables_are_no_keys(name: str) -> None:
-    assert not looks_like_key(name, LeakGuard((), shipped_rules()))
+    assert not looks_like_key(name, LeakGuard((), shipped_rules))

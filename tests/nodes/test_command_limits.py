@@ -11,8 +11,8 @@ import pytest
 
 from infloop.errors import SettingsError
 from infloop.model.events import StepFinished
-from infloop.nodes import NODE_TYPES
 from infloop.nodes.base import Interpreters, StepContext
+from infloop.nodes.node_types import NODE_TYPES
 from infloop.sandbox.base import SandboxWrapper
 from infloop.sandbox.levels.host import HostSandbox
 from infloop.settings import load_settings

@@ -11,7 +11,7 @@ import pytest
 
 from infloop.engine.decide import DECISIONS
 from infloop.model.nodes import NODE_MODELS
-from infloop.nodes import NODE_TYPES
+from infloop.nodes.node_types import NODE_TYPES
 from support.runs import Finished, scripted, world
 from support.workflows import edges, node, workflow
 

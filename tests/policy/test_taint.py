@@ -236,11 +236,11 @@ RULES: list[tuple[Raw | None, bool, set[str]]] = [
 
 
 @pytest.mark.parametrize("number", range(len(RULES)))
-@pytest.mark.parametrize("field", FIELDS)
-def test_a_rule_refuses_what_it_says(field: str, number: int) -> None:
+def test_a_rule_refuses_what_it_says(number: int) -> None:
     rules, confined, expected = RULES[number]
-    found = refused(flow(FIELDS[field], untrusted=rules), confined=confined)
-    assert bool(found) == (field in expected)
+    for field, config in FIELDS.items():
+        found = refused(flow(config, untrusted=rules), confined=confined)
+        assert bool(found) == (field in expected), field
 
 
 def test_by_default_no_text_from_outside_stands_in_a_shell_line() -> None:

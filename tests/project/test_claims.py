@@ -151,8 +151,3 @@ def test_an_id_that_only_running_would_tell_is_refused(tmp_path: Path) -> None:
     made = claims(a_tree(tmp_path, "@pytest.mark.claim(WHICH)\ndef test_it(): ...\n"))
     assert made.returncode == 1
     assert "test_0.py:1" in made.stderr
-
-
-def test_the_projects_own_page_is_current() -> None:
-    checked = claims(ROOT, "--check")
-    assert checked.returncode == 0, checked.stderr

@@ -189,7 +189,7 @@ def run_and_compare(command: str, expected: str, folder: Path) -> None:
     if command.startswith("infloop ") and not FOR_THE_SHELL & {*command}:
         code, printed = run_forked(shlex.split(command)[1:], folder, env)
     else:
-        code, printed = run_in_shell(command, folder, env)
+        code, printed = run_in_shell(command, folder, forkserver.for_others(env))
     assert code == 0, f"$ {command}\n{printed}"
     pattern = ".*".join(map(re.escape, expected.rstrip().split("…")))
     assert re.fullmatch(pattern, printed.rstrip(), re.DOTALL), f"$ {command}\n{printed}"
@@ -273,12 +273,6 @@ def test_every_tool_is_documented(tool: type[Tool[Any]]) -> None:
 def test_every_page_is_reached_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [page.name for page in DOCS.glob("*.md") if f"](docs/{page.name})" not in readme] == []
-
-
-def test_what_the_program_knows_is_written_as_it_is_now() -> None:
-    tool = [sys.executable, str(ROOT / "tools/gen_docs.py"), "--check"]
-    checked = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=False)
-    assert checked.returncode == 0, checked.stderr
 
 
 @pytest.mark.claim("D2")

@@ -114,7 +114,7 @@ def test_what_is_repeated_more_often_in_another_run_is_marked() -> None:
         file.relative_to(TESTS).as_posix()
         for file in TESTS.rglob("test_*.py")
         if "amount" in imported(file)
-        and not re.search(r"pytest\.mark\.thorough|^@given", file.read_text(), re.MULTILINE)
+        and not re.search(r"pytest\.mark\.(thorough|heavy)|^@given", file.read_text(), re.MULTILINE)
     ]
     assert found == [], "mark the test with pytest.mark.thorough"
 

@@ -27,12 +27,8 @@ from infloop.model.events import BudgetExceeded, RunFinished, StepStarted
 from infloop.policy.spending import Budget, Window, used_up, window_start
 from infloop.providers.base import AnswerPart, Cost, Done, Request, Text, Usage
 from infloop.runtime.clock import SetClock
-from infloop.runtime.spending.ledger import (
-    Ledger,
-    MeteredProvider,
-    abandon_dead_calls,
-    window_start_ms,
-)
+from infloop.runtime.spending.ledger import Ledger, abandon_dead_calls, window_start_ms
+from infloop.runtime.spending.metered_provider import MeteredProvider
 from infloop.store.interfaces.ledger import Bill, CallFilter, NewCall, Spending
 from infloop.store.interfaces.store import Store
 from infloop.store.sqlite.store import DATABASE_FILE

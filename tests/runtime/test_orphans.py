@@ -31,7 +31,7 @@ from support.confinement import need_bubblewrap
 from support.eventually import eventually
 from support.forking import Forker, forker
 from support.runs import world
-from support.thorough import amount
+from support.thorough import amount, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -199,19 +199,22 @@ class Lane:
 
 
 LEVELS = ("host", "guard", "sandbox")
-TOGETHER = (False, True)
+SERVER, KEEPERS_TOO = ("the server", "its keepers too")
+KILLED = [
+    ("host", SERVER), ("host", KEEPERS_TOO), ("guard", KEEPERS_TOO), ("guard", SERVER),
+    ("sandbox", SERVER), ("sandbox", KEEPERS_TOO),
+]  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.claim("I56", "I57", "I59")
-@pytest.mark.parametrize("keepers_too", TOGETHER, ids=["the server", "its keepers too"])
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("level", "who"), some(KILLED, one_in=2))
 async def test_killed_at_any_moment_nothing_lives_on_and_each_run_is_recorded_once(
-    level: str, keepers_too: bool
+    level: str, who: str
 ) -> None:
-    await killed(level, keepers_too=keepers_too, at_launch=False)
+    await killed(level, keepers_too=who == KEEPERS_TOO, at_launch=False)
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import socket
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,9 +145,9 @@ async def test_a_child_of_the_mcp_server_cannot_use_the_server(folder: Path, lev
     put_workflow(folder / "other/data", attack(api))
     (folder / "work/go").touch()
     started = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "infloop", "mcp"],
-        env=environment(folder / "other", **settings_of(level)),
+        command=str(forkserver.PROGRAMS / "infloop"),
+        args=["mcp"],
+        env=forkserver.for_others(environment(folder / "other", **settings_of(level))),
         cwd=folder / "work",
     )
     with process(folder, **settings_of(level, port=str(api))) as server:

@@ -38,7 +38,7 @@ from support.confinement import give, need_bubblewrap, new_directory
 from support.eventually import eventually, eventually_async
 from support.parts import missing, need_program, ruled_out_if
 from support.processes import DEADLINE_S, alive, new_token, program_name
-from support.sandbox_attacks import ATTACKS, attack_request
+from support.sandbox_attacks import IN_NAMESPACES, attack_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -102,21 +102,8 @@ def _this_machine_has_bubblewrap() -> None:
 # Attacks
 
 
-def name_of(attack: Any) -> str:
-    return str(attack.values[0]["name"])
-
-
-HARMLESS_ALONE = {
-    "opens a message queue",
-    "waits for someone to connect from outside",
-    "waits for a connection on a port that it did not choose",
-}
-"""What is nobody's loss in namespaces that nobody else is in."""
-
-
-@pytest.mark.parametrize(
-    "attack", [each for each in ATTACKS if name_of(each) not in HARMLESS_ALONE]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("attack", IN_NAMESPACES)
 async def test_an_attack_reaches_nothing(attack: dict[str, Any]) -> None:
     with place() as parent, outside(parent) as around:
         sandbox = BubblewrapSandbox(user=USER)

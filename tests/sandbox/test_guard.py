@@ -21,7 +21,7 @@ from infloop.sandbox.spawn_request import SpawnRequest
 from support.canaries import PATH, PYTHON, USER, directory_for_children, outside, place
 from support.confinement import need_guard
 from support.parts import need_program, ruled_out
-from support.sandbox_attacks import ATTACKS, attack_request
+from support.sandbox_attacks import ATTACKS, WITHOUT_NAMESPACES, attack_request
 from support.thorough import some
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def freedom(attack: Any) -> str:
     return str(attack.values[0].get("free", "yes"))
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.thorough
+@pytest.mark.parametrize("attack", WITHOUT_NAMESPACES)
 async def test_an_attack_reaches_nothing(attack: dict[str, Any]) -> None:
     with place() as parent, outside(parent) as world:
         result = await run(attack_request(attack, world), parent)

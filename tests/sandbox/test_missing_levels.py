@@ -14,6 +14,7 @@ from support.canaries import place
 from support.confinement import need_bubblewrap, need_guard
 from support.parts import missing, ruled_out_if
 from support.server import workflow
+from support.thorough import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +89,8 @@ BROKEN = {
 
 
 @only_root
-@pytest.mark.parametrize("what", BROKEN)
+@pytest.mark.thorough
+@pytest.mark.parametrize("what", some([*BROKEN], one_in=3))
 def test_a_broken_bubblewrap_is_one_clear_error(top: Path, what: str) -> None:
     broken = top / "bwrap"
     broken.write_text(BROKEN[what])

@@ -14,6 +14,7 @@ from infloop.sandbox.base import ChildRequest
 from infloop.sandbox.view.program_paths import ProgramPaths, needed_paths
 from support.canaries import PATH, place
 from support.confinement import give, new_directory, sandbox_at
+from support.thorough import FACTOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -207,9 +208,19 @@ LAYOUTS: tuple[Callable[[Path], str], ...] = (
 )
 
 
+# In `make test` a layout is tried at one level, in `make test-thorough` at both.
+LEVELS = ("guard", "sandbox")
+CASES = [
+    pytest.param(level, layout, id=f"{layout.__name__}-{level}")
+    for number, layout in enumerate(LAYOUTS)
+    for level in LEVELS
+    if FACTOR or level == LEVELS[number % 2]
+]
+
+
 @pytest.mark.claim("I29")
-@pytest.mark.parametrize("level", ["guard", "sandbox"])
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("level", "layout"), CASES)
 async def test_a_program_in_a_home_runs_and_what_lies_beside_it_stays_hidden(
     level: str, layout: Callable[[Path], str]
 ) -> None:

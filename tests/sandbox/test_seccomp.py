@@ -112,13 +112,12 @@ def test_calls_from_the_future_do_not_exist(which: str, machine: str) -> None:
 
 
 @machines
-@pytest.mark.parametrize("name", REFUSED_EVERYWHERE)
-def test_a_denied_call_is_denied_by_every_program(name: str, machine: str) -> None:
-    number = number_of(name, machine)
-    for program in PROGRAMS.values():
-        if number is not None:
-            said = verdict(program(machine), MACHINES[machine], number)
-            assert said == refused(errno.EPERM)
+@programs
+def test_a_denied_call_is_denied_by_every_program(which: str, machine: str) -> None:
+    program = PROGRAMS[which](machine)
+    for name in REFUSED_EVERYWHERE:
+        if (number := number_of(name, machine)) is not None:
+            assert verdict(program, MACHINES[machine], number) == refused(errno.EPERM), name
 
 
 @machines
@@ -242,15 +241,14 @@ JUDGED: list[tuple[str, tuple[int, ...], int, set[str]]] = [
 
 
 @machines
-@pytest.mark.parametrize(("name", "arguments", "said", "where"), JUDGED)
-def test_arguments_decide(
-    name: str, arguments: tuple[int, ...], said: int, where: set[str], machine: str
-) -> None:
-    number = number_of(name, machine)
-    for which in where:
-        program = PROGRAMS[which](machine)
-        if number is not None:
-            assert verdict(program, MACHINES[machine], number, *arguments) == said, which
+@programs
+def test_arguments_decide(which: str, machine: str) -> None:
+    program = PROGRAMS[which](machine)
+    for name, arguments, said, where in JUDGED:
+        number = number_of(name, machine)
+        if number is not None and which in where:
+            found = verdict(program, MACHINES[machine], number, *arguments)
+            assert found == said, (name, arguments)
 
 
 def test_every_call_whose_arguments_matter_has_a_case() -> None:
@@ -335,17 +333,17 @@ DANGEROUS_OPTIONS = {
 
 
 @machines
+@programs
 @pytest.mark.parametrize("high", [0, HIGH], ids=["", "high bits"])
-@pytest.mark.parametrize("option", [*ORDINARY_OPTIONS, *DANGEROUS_OPTIONS])
-def test_a_closed_network_takes_only_ordinary_options(option: str, high: int, machine: str) -> None:
+def test_a_closed_network_takes_only_ordinary_options(which: str, high: int, machine: str) -> None:
     number = number_of("setsockopt", machine)
     assert number is not None
-    level, name = (ORDINARY_OPTIONS | DANGEROUS_OPTIONS)[option]
-    arguments = (3, high | level, high | name, 4096, 4)
-    expected = ALLOW if option in ORDINARY_OPTIONS else refused(errno.ENOPROTOOPT)
-    for which, program in PROGRAMS.items():
-        said = verdict(program(machine), MACHINES[machine], number, *arguments)
-        assert said == (expected if which in CLOSED else ALLOW)
+    program = PROGRAMS[which](machine)
+    for option, (level, name) in (ORDINARY_OPTIONS | DANGEROUS_OPTIONS).items():
+        arguments = (3, high | level, high | name, 4096, 4)
+        taken = which not in CLOSED or option in ORDINARY_OPTIONS
+        expected = ALLOW if taken else refused(errno.ENOPROTOOPT)
+        assert verdict(program, MACHINES[machine], number, *arguments) == expected, option
 
 
 @machines

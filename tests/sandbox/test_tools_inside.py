@@ -17,7 +17,7 @@ from infloop.sandbox.view.path_permissions import can_reach
 from support.confinement import need_bubblewrap, need_guard
 from support.parts import missing, need_program
 from support.runs import world
-from support.thorough import amount
+from support.thorough import FACTOR
 from support.workflows import edges, node, workflow
 
 if TYPE_CHECKING:
@@ -110,9 +110,15 @@ def path_of(tool: str) -> str:
     return f"{SYSTEM}:{VENV_PROGRAMS}"
 
 
-CASES = [(tool, level) for tool in TOOLS for level in ("guard", "sandbox")]
-if not amount(0, thorough=1):  # it takes half a minute, and pip is tested there by test_bubblewrap
-    CASES.remove(("pip", "sandbox"))
+LEVELS = ("guard", "sandbox")
+LONG = ("pip", "npm")  # test_bubblewrap tries these two
+CASES = [
+    (tool, level)
+    for number, tool in enumerate(TOOLS)
+    for level in LEVELS
+    if FACTOR or (tool not in LONG and level == LEVELS[number % 2])
+]
+"""In `make test` a tool is tried at one level, in `make test-thorough` at both."""
 
 
 @pytest.mark.thorough

@@ -24,7 +24,6 @@ from infloop.store.postgresql.changes import RUNS_CHANNEL
 from infloop.store.postgresql.connections import Database
 from infloop.store.postgresql.migrations import MIGRATIONS, migrate, schema_version
 from infloop.store.postgresql.store import open_postgresql_store
-from infloop.store.postgresql.writer import LOCKS
 from support.eventually import eventually_async
 from support.postgresql import Server, database_for, drop_databases, execute, running_server
 from support.stores import (
@@ -167,12 +166,21 @@ async def test_a_user_who_may_only_use_the_tables_is_enough_once_they_exist(
     execute(tmp_path, f"GRANT USAGE ON SCHEMA infloop TO {name}")
     tables = "ALL TABLES IN SCHEMA infloop"
     execute(tmp_path, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {name}")
+    execute(tmp_path, f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA infloop TO {name}")
     async with await open_postgresql_store(database.replace("tester@", f"{name}@")) as store:
         me = await store.liveness.register()
         await settled(store.run_log, new_run(owner=me.id), at(2, finished(text="needle")))
         assert await store.liveness.state(me.id) == "alive"
         assert len(await store.run_log.search("needle")) == 1
         assert await store.run_log.prune("w", 0) == 1
+        await store.queue.put(QueuedRun("q", "r2", "w", {}, "cid", NOW), limit=1)
+        for _ in range(2):
+            (entry,) = await store.queue.take(me.id)
+            await store.queue.hold_entry(entry.run.id, me.id, "no")
+            await store.queue.retry_held()
+        await store.queue.take(me.id)
+        await store.queue.start("q", new_run("r2", owner=me.id), started("r2"))
+        await store.liveness.sweep()
         await me.close()
     execute(tmp_path, f"DROP OWNED BY {name}")
     execute(tmp_path, f"DROP ROLE {name}")
@@ -315,25 +323,6 @@ async def test_events_are_not_announced_while_nobody_follows(database: str) -> N
         await spy.execute("NOTIFY here")
         heard = [each.channel async for each in spy.notifies(timeout=30, stop_after=1)]
         assert heard == ["here"]
-
-
-async def test_takers_wait_for_nobody_unless_a_workflow_is_limited(database: str) -> None:
-    async with (
-        await open_postgresql_store(database) as store,
-        await psycopg.AsyncConnection.connect(database, autocommit=True) as other,
-    ):
-        for name, most in (("a", 0), ("b", 0), ("c", 1)):
-            run = QueuedRun(name, f"run-{name}", name, {}, "cid", NOW, max_concurrent=most)
-            await store.queue.put(run, limit=10)
-        async with other.transaction():
-            await other.execute("SELECT 1 FROM infloop.queued WHERE id = 'a' FOR UPDATE")
-            await other.execute("SELECT pg_advisory_xact_lock(%s)", (LOCKS["queue"],))
-            async with asyncio.timeout(30):
-                assert [each.run.id for each in await store.queue.take("me")] == ["b"]
-            limited = asyncio.create_task(store.queue.take("me"))
-            done, _ = await asyncio.wait({limited}, timeout=0.3)
-            assert not done
-        assert [each.run.id for each in await limited] == ["a"]
 
 
 # -- a server that crashes -------------------------------------------------------------------------

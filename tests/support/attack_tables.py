@@ -5,7 +5,7 @@ Every table is a list of `[[attack]]` with
     case    the id of the case that the row is an instance of; several rows may be of one case
     name    what is tried, unique in its table
     door    how it is tried: which test takes the row, and what its other fields mean
-    heavy   whether it takes so long that only `make test-thorough` tries it
+    heavy   only `make test-thorough` tries it: it takes long, or another row tries much the same
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ A short command spends nine tenths of its time importing, and a server starts in
 time. Here a process that has imported everything (`children/command_forker.py`) forks for each
 command, which then has a directory, an environment and streams of its own, as if it had been
 started (see test_forkserver). A test of the start itself starts the real one.
+
+To import everything takes seconds of CPU time, so one such process serves all workers of a run: the
+process that starts the workers calls `serve`, and they find its socket in the environment.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ import os
 import resource
 import select
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +32,10 @@ from typing import TYPE_CHECKING, Self, TextIO
 from support.paths import CHILDREN
 
 STDOUT = subprocess.STDOUT
+SOCKET = "TEST_FORKSERVER"
+"""The variable that tells where requests are sent."""
+PROGRAMS = CHILDREN / "bin"
+"""Where there is an `infloop` for a shell, or for a client that starts it; see `for_others`."""
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,7 +100,7 @@ class Command:
             "network": network,
         }
         try:
-            socket.send_fds(requests(), [json.dumps(request).encode()], [told, *streams])
+            socket.send_fds(_requests(), [json.dumps(request).encode()], [told, *streams])
         finally:
             for each in {told, nothing, *streams} - {stdin, stdout, stderr}:
                 os.close(each)
@@ -180,19 +189,43 @@ def start(
     )
 
 
-@functools.cache
-def requests() -> socket.socket:
-    """The way to the process that forks, which ends with this one."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
+def serve() -> str:
+    """Start the process that forks; return the path of its socket. It ends with this process.
+
+    It imports nothing before the first request, so it costs nothing where nobody sends one.
+    """
+    if SOCKET in os.environ:
+        return os.environ[SOCKET]
+    folder = tempfile.mkdtemp(prefix="infloop-test-forks-")
+    path = f"{folder}/requests"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as requests:
+        requests.bind(path)
         forking = subprocess.Popen(
-            [sys.executable, str(CHILDREN / "command_forker.py")],
-            stdin=theirs.fileno(),
+            [sys.executable, str(CHILDREN / "command_forker.py"), str(requests.fileno())],
+            stdin=subprocess.PIPE,
             env={"LANG": "C.UTF-8"},
+            pass_fds=[requests.fileno()],
         )
+    assert forking.stdin is not None
+    atexit.register(shutil.rmtree, folder)
     atexit.register(forking.wait)
-    atexit.register(ours.close)
-    return ours
+    atexit.register(forking.stdin.close)
+    os.environ[SOCKET] = path
+    return path
+
+
+def for_others(env: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which `infloop` is forked, for a program that starts it itself."""
+    python = Path(sys.executable).parent
+    return {**env, "PATH": f"{PROGRAMS}:{python}:{env['PATH']}", SOCKET: serve()}
+
+
+@functools.cache
+def _requests() -> socket.socket:
+    """The way to the process that forks."""
+    requests = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    requests.connect(serve())
+    return requests
 
 
 def read_all(files: Sequence[int], timeout: float | None) -> tuple[list[bytes], bool]:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import base64
 import os
-import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from support import parts
-from support.paths import FIXTURES
+from support.http_thread import http_server
 
-HOST = "far.test"
-AUTHORITY = FIXTURES / "tls" / "authority.pem"
 USER, PASSWORD = "reader", "hunter22"
 
 
@@ -26,20 +22,8 @@ def git_https(root: Path) -> Iterator[int]:
     backend = Path(subprocess.check_output(["git", "--exec-path"], text=True).strip())
     if not (backend / "git-http-backend").exists():
         parts.missing("git-http-backend is missing: install git completely")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(root, backend / "git-http-backend"))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(FIXTURES / "tls" / "far.pem")
-    server.socket = context.wrap_socket(
-        server.socket, server_side=True, do_handshake_on_connect=False
-    )
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with http_server(_handler(root, backend / "git-http-backend"), tls=True) as port:
+        yield port
 
 
 def _handler(root: Path, backend: Path) -> type[BaseHTTPRequestHandler]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 INSTALLED_BY_US = frozenset(
     {"bwrap", "chromium", "chromium-headless-shell", "gcc", "ip", "linux.uml", "perl", "podman"}
-    | {"postgres", "rg", "runc"}
+    | {"postgres", "rg", "runc", "ssh"}
 )
 """The programs that `make test-parts` installs."""
 

@@ -16,6 +16,7 @@ from infloop.sandbox.base import ChildRequest
 from support.canaries import PYTHON, numbers
 from support.parts import ruled_out
 from support.paths import ATTACK_TABLES
+from support.thorough import FACTOR, some
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,21 @@ ATTACKS = [
     pytest.param(attack, id=f"{attack.get('case', 'own')}: {attack['name']}")
     for attack in TABLE["attack"]
 ]
+
+_HARMLESS_ALONE = {
+    "opens a message queue",
+    "waits for someone to connect from outside",
+    "waits for a connection on a port that it did not choose",
+}
+"""What is nobody's loss in namespaces that nobody else is in."""
+
+# In `make test` each attack is tried at one of the levels, in `make test-thorough` at both.
+IN_NAMESPACES = some(
+    [each for each in ATTACKS if each.values[0]["name"] not in _HARMLESS_ALONE], one_in=2
+)
+"""The attacks that are tried at level `sandbox`."""
+WITHOUT_NAMESPACES = [each for each in ATTACKS if FACTOR or each not in IN_NAMESPACES]
+"""The attacks that are tried at level `guard`."""
 
 
 async def nobody_answers(listeners: Mapping[int, socket.socket]) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import ssl
-import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from support.paths import FIXTURES
+from support.http_thread import http_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,30 +78,9 @@ def _answer(site: Site) -> type[BaseHTTPRequestHandler]:
     return Answer
 
 
-class _Quiet(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """A browser closes connections as it likes."""
-
-
 @contextmanager
 def web_site(*, tls: bool = False) -> Iterator[Site]:
     """Serve a site; with `tls` as `far.test`, with a certificate of our own authority."""
     site = Site(0)
-    server = _Quiet(("127.0.0.1", 0), _answer(site))
-    if tls:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(FIXTURES / "tls" / "far.pem")
-        server.socket = context.wrap_socket(
-            server.socket, server_side=True, do_handshake_on_connect=False
-        )
-    site.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with http_server(_answer(site), tls=tls) as site.port:
         yield site
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import ssl
 import zlib
 from collections.abc import Callable, Sequence
 
@@ -15,8 +14,8 @@ from infloop.model.agent_config import EgressRule
 from infloop.model.capabilities import ToolRule
 from infloop.policy.egress_rules import REFUSAL, private_network_rules
 from support.egress_proxy import Far, always, answer_ok, far_side, read_request
+from support.http_thread import certified, trusting
 from support.own_network import in_own_network
-from support.paths import FIXTURES
 from support.tools import Person
 from support.web_tools import answers, redirects, web_bench
 
@@ -397,13 +396,10 @@ async def test_five_redirects_are_followed_and_not_one_more() -> None:
 
 
 async def test_a_redirect_from_https_to_http_is_refused() -> None:
-    own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    own.load_cert_chain(FIXTURES / "tls" / "far.pem")
-    trust = ssl.create_default_context(cafile=str(FIXTURES / "tls" / "authority.pem"))
     async with (
         far_side(answer_ok) as plain,
-        far_side(redirects(f"http://far.test:{plain.port}/"), tls=own) as far,
-        web_bench(tls=trust) as bench,
+        far_side(redirects(f"http://far.test:{plain.port}/"), tls=certified()) as far,
+        web_bench(tls=trusting()) as bench,
     ):
         url = f"https://far.test:{far.port}/"
         result = await bench.call("web_fetch", url=url, allow_private=True)

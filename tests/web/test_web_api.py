@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from infloop.store.run_records import import_record
-from infloop.store.sqlite.readers import Readers
+from infloop.store.sqlite.readers import ReaderThreads
 from support.eventually import eventually, eventually_async
 from support.server import TOKEN, Client, Here, Process, here, process, put_workflow, workflow
 from support.stores import store_in
@@ -285,7 +285,7 @@ async def test_a_list_of_many_runs_is_read_as_often_as_one_of_a_single_run(tmp_p
             while len(served.server.application.history.live_runs()) < count:
                 asked = await served.ask("POST", "/api/run", {"workflowId": "long"})
                 await eventually_async(partial(is_live, served, asked.json()["runId"]))
-            with counted_calls(Readers.run) as calls:
+            with counted_calls(ReaderThreads.run) as calls:
                 runs = (await served.ask("GET", "/api/runs")).json()["runs"]
             assert [each["status"] for each in runs] == ["running"] * count
             reads.append(len(calls))

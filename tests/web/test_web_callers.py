@@ -148,7 +148,6 @@ FOREIGN = (
 )
 
 
-@pytest.mark.parametrize("headers", FOREIGN, ids=str)
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -164,12 +163,13 @@ FOREIGN = (
     ],
 )
 def test_a_web_page_of_another_origin_gets_nothing(
-    open_client: Client, method: str, path: str, headers: dict[str, str]
+    open_client: Client, method: str, path: str
 ) -> None:
-    sent = {name: value.format(port=open_client.port) for name, value in headers.items()}
-    answer = open_client.ask(method, path, headers=sent)
-    assert (answer.status, answer.json()["error"]) == (403, "forbidden")
-    assert "access-control-allow-origin" not in answer.headers
+    for headers in FOREIGN:
+        sent = {name: value.format(port=open_client.port) for name, value in headers.items()}
+        answer = open_client.ask(method, path, headers=sent)
+        assert (answer.status, answer.json()["error"]) == (403, "forbidden"), sent
+        assert "access-control-allow-origin" not in answer.headers, sent
 
 
 def test_the_servers_own_pages_may_ask(open_client: Client) -> None:
@@ -299,7 +299,6 @@ def test_an_id_never_leads_out_of_its_folder(open_client: Client, method: str, n
     assert open_client.get("/api/workflows/tiny").status == 200
 
 
-@pytest.mark.parametrize("name", ESCAPES)
 @pytest.mark.parametrize(
     "path",
     [
@@ -312,9 +311,10 @@ def test_an_id_never_leads_out_of_its_folder(open_client: Client, method: str, n
         "/api/providers/hermes-local/{}",
     ],
 )
-def test_no_path_parameter_reaches_a_file(open_client: Client, path: str, name: str) -> None:
-    answer = open_client.get(path.format(name))
-    assert answer.status in (400, 404), answer.body
+def test_no_path_parameter_reaches_a_file(open_client: Client, path: str) -> None:
+    for name in ESCAPES:
+        answer = open_client.get(path.format(name))
+        assert answer.status in (400, 404), (name, answer.body)
 
 
 @pytest.mark.parametrize("workflow_id", ["../tiny", "/etc/passwd", "tiny.json", "..", "", "a/b"])

@@ -7,7 +7,6 @@ import json
 import os
 import stat
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -142,9 +141,9 @@ def test_commands_and_mcp_need_no_token_beside_a_server_that_has_one(tmp_path: P
             },
         }
         said = subprocess.run(
-            [sys.executable, "-m", "infloop", "mcp"],
+            [forkserver.PROGRAMS / "infloop", "mcp"],
             cwd=tmp_path,
-            env=environment(tmp_path),
+            env=forkserver.for_others(environment(tmp_path)),
             input=json.dumps(hello) + "\n",
             capture_output=True,
             text=True,

@@ -178,6 +178,12 @@ at_a_level = pytest.mark.parametrize(
     [("guard", some(TABLE, one_in=2)), ("sandbox", some(TABLE, one_in=2, first=1))],
     ids=["guard", "sandbox"],
 )
+# In a clone it is every second attack.
+in_a_clone = pytest.mark.parametrize(
+    ("level", "attacks"),
+    [("guard", some(TABLE, one_in=4)), ("sandbox", some(TABLE, one_in=4, first=2))],
+    ids=["guard", "sandbox"],
+)
 
 
 @pytest.mark.thorough
@@ -293,7 +299,7 @@ async def test_a_directory_with_too_many_files_to_look_after_is_not_worked_in(
 @pytest.mark.thorough
 async def test_at_level_host_infloop_itself_runs_nothing_that_was_planted() -> None:
     with scene() as here:
-        ended = await played(here, "host", some(TABLE, one_in=3), useWorktree=True)
+        ended = await played(here, "host", some(TABLE, one_in=6), useWorktree=True)
         async with open_workspaces(Settings(data_dir=here.place / "data")) as spaces:
             for each in spaces.listed(ended.run_id):
                 saved = each.saved or await spaces.trees.save(each.name)
@@ -307,7 +313,7 @@ async def test_at_level_host_infloop_itself_runs_nothing_that_was_planted() -> N
 
 
 @pytest.mark.thorough
-@at_a_level
+@in_a_clone
 async def test_what_is_planted_in_a_clone_is_run_by_nobody(
     level: str, attacks: list[dict[str, str]]
 ) -> None:

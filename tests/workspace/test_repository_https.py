@@ -13,7 +13,8 @@ from infloop.workspace.git.commands import Git
 from infloop.workspace.git.program import ProgramResult
 from infloop.workspace.git.remote import Credentials
 from infloop.workspace.repositories.mirrors import Mirrors
-from support.git_https import AUTHORITY, HOST, PASSWORD, USER, git_https
+from support.git_https import PASSWORD, USER, git_https
+from support.http_thread import AUTHORITY, HOST
 from support.repositories import git, programs, repository
 
 HELPER = f"!f() {{ echo username={USER}; echo password={PASSWORD}; }}; f"

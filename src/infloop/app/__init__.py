@@ -1,9 +1,11 @@
 """Wires the packages together. It only wires.
 
-process       the process itself: settings, event loop, directory, users
+process       the process itself: settings, directory, users
+event_loop    runs a command on an event loop
 reading       runs a command that only reads
 detached      runs a command in the background
 catalogs      where workflow, provider and trigger files are found
+definitions   loads workflows for the queue
 storage       opens the journal and the audit log
 building      builds a workflow file in Python
 sandbox       opens the sandbox at the level that works here
@@ -26,14 +28,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from infloop.app.detached import DetachedStartError, run_detached
     from infloop.app.dev import load_dev_file, open_dev
+    from infloop.app.event_loop import run_async
     from infloop.app.process import (
         ignores_hangup,
         no_colour,
-        run_async,
         settings,
         settings_or_defaults,
         started_in,
     )
+    from infloop.app.reading import read
     from infloop.app.sandbox import with_some_isolation
     from infloop.app.server import Server, open_mcp, open_server, open_worker, server_exposure
     from infloop.app.use_cases import open_application, open_files
@@ -52,6 +55,7 @@ __all__ = [
     "open_mcp",
     "open_server",
     "open_worker",
+    "read",
     "run_async",
     "run_detached",
     "server_exposure",
@@ -64,10 +68,12 @@ __all__ = [
 _PARTS = {
     "infloop.app.detached": ("DetachedStartError", "run_detached"),
     "infloop.app.dev": ("load_dev_file", "open_dev"),
+    "infloop.app.event_loop": ("run_async",),
     "infloop.app.process": (
-        *("ignores_hangup", "no_colour", "run_async"),
+        *("ignores_hangup", "no_colour"),
         *("settings", "settings_or_defaults", "started_in"),
     ),
+    "infloop.app.reading": ("read",),
     "infloop.app.sandbox": ("with_some_isolation",),
     "infloop.app.server": (
         *("Server", "open_mcp", "open_server"),

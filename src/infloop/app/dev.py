@@ -13,7 +13,6 @@ from infloop.app.process import child_source_environment, service_user
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
-    from pathlib import Path
 
     from starlette.types import ASGIApp
 
@@ -47,7 +46,6 @@ async def open_dev(chosen: Settings, file: DevFile, shown: Surface) -> AsyncIter
     from infloop.runtime.clock import SystemClock
     from infloop.sandbox.kernel.hardening import hide_from_children
     from infloop.sandbox.levels.host import HostSandbox
-    from infloop.store.dev_loops import DIRECTORY
     from infloop.supervisor.children import Children
     from infloop.supervisor.engine import Engine
     from infloop.supervisor.events import EventGate
@@ -63,9 +61,7 @@ async def open_dev(chosen: Settings, file: DevFile, shown: Surface) -> AsyncIter
     config, clock, surface = file.config, SystemClock(), Recorded(shown)
     instance = f"i-{secrets.token_hex(8)}"
     async with AsyncExitStack() as stack:
-        records = await stack.enter_async_context(
-            _child_records(chosen.data_dir, instance, surface)
-        )
+        records = await stack.enter_async_context(_child_records(chosen, instance, surface))
         session = Session(config.state_path)
         user = service_user(chosen.service_user)
         sandbox = HostSandbox(user=user)
@@ -111,7 +107,7 @@ async def open_dev(chosen: Settings, file: DevFile, shown: Surface) -> AsyncIter
                 processes=processes.status(),
             )
 
-        folder = chosen.data_dir / DIRECTORY / instance
+        folder = chosen.dev_loops / instance
         surface.mailbox = Mailbox(folder, status, session.encoded, engine.request_restart)
         session.on_change = surface.mailbox.changed
         stack.callback(surface.mailbox.close)
@@ -120,18 +116,17 @@ async def open_dev(chosen: Settings, file: DevFile, shown: Surface) -> AsyncIter
 
 @asynccontextmanager
 async def _child_records(
-    data_dir: Path, instance: str, surface: Surface
+    chosen: Settings, instance: str, surface: Surface
 ) -> AsyncIterator[ChildRecords]:
     """Open the records of children; end first what a loop that crashed left running."""
     from infloop.lowlevel.lock_file import LockFile, is_held, remove_if_free
     from infloop.sandbox.keepers.child_records import ChildRecords, sweep
     from infloop.store.data_directory import refuse_shared
-    from infloop.store.dev_loops import DIRECTORY
     from infloop.store.files import private_directory
 
-    folder = data_dir / DIRECTORY
+    folder = chosen.dev_loops
     private_directory(folder)
-    refuse_shared(data_dir)
+    refuse_shared(chosen.data_dir)
     lock = LockFile(folder / f"{instance}.lock")
     records = ChildRecords(folder / "pids", instance)
 

@@ -1,13 +1,12 @@
-"""The process itself: its settings, event loop, directory and users."""
+"""The process itself: its settings, directory and users."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from infloop.errors import SettingsError
 from infloop.settings import (
@@ -19,11 +18,10 @@ from infloop.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Mapping
 
     from infloop.workspace.git.remote import Credentials
 
-Result = TypeVar("Result")
 # The kernel's masks have a bit for each signal; SIGHUP is the first.
 _HANGUP_BIT = 1
 
@@ -38,16 +36,14 @@ def settings_or_defaults() -> tuple[Settings, str]:
     return load_or_defaults()
 
 
-def run_async(main: Coroutine[object, object, Result]) -> Result:
-    """Run a coroutine on the fast event loop."""
-    import uvloop
+def collect_rarely() -> None:
+    """Let the garbage collector run rarely.
 
-    # Runs hold plain data without cycles, in which the garbage collector finds nothing.
+    Runs hold plain data without cycles, in which it finds nothing.
+    """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     gc.enable()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main)
 
 
 def started_in() -> str:

@@ -38,10 +38,6 @@ def provider_finder(
     A manifest of this machine counts before the one that a run carries. Children run as the user of
     the sandbox, if it has one.
     """
-    from infloop.providers.context import ProviderContext
-    from infloop.providers.transports import make_provider
-    from infloop.runtime.confinement.fence import NO_EXTRA_ACCESS
-
     folders = provider_folders(chosen)
     allowed, user = passthrough, opened.user
 
@@ -52,6 +48,10 @@ def provider_finder(
         return _agent_services(chosen, opened, environment, step)
 
     def find(provider_id: str, step: StepServices) -> Provider:
+        from infloop.providers.context import ProviderContext
+        from infloop.providers.transports import make_provider
+        from infloop.runtime.confinement.fence import NO_EXTRA_ACCESS
+
         manifest = manifest_of(folders, provider_id) or _carried(step.manifests, provider_id)
         if manifest is None:
             raise StepError(

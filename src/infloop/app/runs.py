@@ -28,12 +28,13 @@ from infloop.policy.spending import Budget
 from infloop.settings import SECRETS, Settings, home_directory, password_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
     from infloop.catalog.triggers import TriggerFiles
     from infloop.model.approval import Approval
     from infloop.model.trigger import Trigger
     from infloop.policy.leaks.known import Secret
+    from infloop.policy.leaks.rules import LeakRule
     from infloop.runtime.approvals import Approvals
     from infloop.runtime.notifications import Deliver
     from infloop.runtime.runs.dispatch import Capacity
@@ -71,7 +72,6 @@ async def open_service(
     from infloop.sandbox.kernel.hardening import hide_from_children
     from infloop.sandbox.kernel.resource_limits import memory_here
     from infloop.sandbox.levels.host import HostSandbox
-    from infloop.store.dev_loops import DIRECTORY as DEV_DIRECTORY
     from infloop.store.dev_loops import running_loops
 
     hide_from_children()
@@ -118,7 +118,7 @@ async def open_service(
                     by_commas(chosen.egress_denylist),
                 ),
                 service_user=user,
-                interpreters=find_interpreters(chosen),
+                interpreters=cache(partial(find_interpreters, chosen)),
                 limits=RunBudget(
                     chosen.max_run_node_executions,
                     chosen.max_run_duration_ms,
@@ -137,7 +137,7 @@ async def open_service(
                 markers=markers,
                 audit=log,
                 approvals=make_approvals(chosen, store, log),
-                dev_loops=partial(running_loops, chosen.data_dir / DEV_DIRECTORY),
+                dev_loops=partial(running_loops, chosen.dev_loops),
                 notify=_notify(chosen, own, ChildEnvironment(os.environ, passthrough)()),
             )
             async with RunService(store, instance, clock, dependencies) as service:
@@ -185,10 +185,15 @@ def total_budget(chosen: Settings) -> Budget:
 
 def make_redactor(chosen: Settings) -> Redactor:
     """Return what finds the secrets of this process, as the operator has chosen."""
-    from infloop.policy.leaks.rules import shipped_rules
     from infloop.runtime.runs.redaction import Redactor
 
-    return Redactor(known_secrets(chosen), shipped_rules(), chosen.leaks_mode)
+    return Redactor(known_secrets(chosen), _leak_rules, chosen.leaks_mode)
+
+
+def _leak_rules() -> Sequence[LeakRule]:
+    from infloop.policy.leaks.rules import shipped_rules
+
+    return shipped_rules()
 
 
 def known_secrets(chosen: Settings) -> Callable[[], list[Secret]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from infloop.app.catalogs import definition_loader
+from infloop.app.definitions import definition_loader
 from infloop.app.process import by_commas
 from infloop.app.runs import capacity_of, open_service
 from infloop.app.storage import SESSIONS_DIR, open_audit, open_store, token_file

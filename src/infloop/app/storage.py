@@ -53,6 +53,18 @@ async def open_store(chosen: Settings) -> AsyncIterator[Store]:
         yield store
 
 
+@asynccontextmanager
+async def open_read_only(chosen: Settings) -> AsyncIterator[Store]:
+    """Open the store in the data directory for reading alone, without an event loop."""
+    from infloop.runtime.clock import SystemClock
+    from infloop.store import opening
+    from infloop.store.data_directory import refuse_shared
+
+    refuse_shared(chosen.data_dir)
+    async with opening.open_read_only(chosen.data_dir, SystemClock().now_ms) as store:
+        yield store
+
+
 async def why_no_store(chosen: Settings) -> str:
     """Return why the store cannot be used; empty if it can or is new."""
     from infloop.store.opening import why_unreadable

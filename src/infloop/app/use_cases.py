@@ -25,6 +25,7 @@ from infloop.settings import Settings, home_directory, shown_settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from infloop.application.application import Application, FileApplication
     from infloop.application.provider_logins import LoginStatus
@@ -65,7 +66,7 @@ async def open_files(chosen: Settings, config_error: str = "") -> AsyncIterator[
                 confinement=partial(confinement_here, chosen),
                 version_of=version_of,
                 login_of=partial(_login_of, chosen),
-                agent_config=chosen.agent_config,
+                agent_config=lambda: chosen.agent_config,
                 is_set=_is_set,
                 settings=partial(shown_settings, chosen),
                 store_error=partial(why_no_store, chosen),
@@ -77,8 +78,14 @@ async def open_files(chosen: Settings, config_error: str = "") -> AsyncIterator[
 
 
 @asynccontextmanager
-async def open_application(chosen: Settings) -> AsyncIterator[Application]:
-    """Open the use cases for one command: the store at once, everything else when it is used."""
+async def open_application(
+    chosen: Settings,
+    opening: Callable[[Settings], AbstractAsyncContextManager[Store]] = open_store,
+) -> AsyncIterator[Application]:
+    """Open the use cases for one command: the store at once, everything else when it is used.
+
+    `opening` opens the store.
+    """
     from infloop import __version__
     from infloop.application.application import Application
     from infloop.application.resources import Resources
@@ -86,15 +93,15 @@ async def open_application(chosen: Settings) -> AsyncIterator[Application]:
 
     async with AsyncExitStack() as stack:
         audit = _lazy_audit(chosen, stack)
-        store = await stack.enter_async_context(open_store(chosen))
+        store = await stack.enter_async_context(opening(chosen))
         services: list[RunService] = []
         opened: list[Workspaces] = []
         questions: list[Approvals] = []
 
         async def service() -> RunService:
             if not services:
-                opening = open_service(chosen, audit(), store)
-                services.append(await stack.enter_async_context(opening))
+                opened_service = open_service(chosen, audit(), store)
+                services.append(await stack.enter_async_context(opened_service))
             return services[0]
 
         async def workspaces() -> Workspaces:
@@ -133,7 +140,7 @@ async def open_application(chosen: Settings) -> AsyncIterator[Application]:
                 confinement=partial(confinement_here, chosen),
                 version_of=version_of,
                 login_of=partial(_login_of, chosen),
-                agent_config=chosen.agent_config,
+                agent_config=lambda: chosen.agent_config,
                 is_set=_is_set,
                 settings=partial(shown_settings, chosen),
                 store_error=partial(why_no_store, chosen),
@@ -156,7 +163,6 @@ def _lazy_audit(chosen: Settings, stack: AsyncExitStack) -> Callable[[], AuditLo
 
 def folders(chosen: Settings) -> Folders:
     from infloop.application.resources import Folders
-    from infloop.store.dev_loops import DIRECTORY as DEV_DIRECTORY
 
     return Folders(
         workflows=lambda: workflow_catalog(chosen),
@@ -165,7 +171,7 @@ def folders(chosen: Settings) -> Folders:
         audit=lambda: audit_dir(chosen),
         connections=chosen.connections,
         data=chosen.data_dir,
-        dev=chosen.data_dir / DEV_DIRECTORY,
+        dev=chosen.dev_loops,
         home=home_directory(),
         workdir=Path.cwd(),
     )
@@ -215,7 +221,7 @@ def driving_resources(
         confinement=confinement,
         version_of=version_of,
         login_of=partial(_login_of, chosen),
-        agent_config=chosen.agent_config,
+        agent_config=lambda: chosen.agent_config,
         is_set=_is_set,
         settings=partial(shown_settings, chosen),
         store_error=partial(why_no_store, chosen),

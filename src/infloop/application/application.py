@@ -71,7 +71,7 @@ class FileApplication:
     @property
     def agent_config(self) -> AgentConfig:
         """The tables of the settings."""
-        return self._file_resources.agent_config
+        return self._file_resources.agent_config()
 
     @property
     def config_error(self) -> str:

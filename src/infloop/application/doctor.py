@@ -12,12 +12,6 @@ from infloop import __version__
 from infloop.application.attack_reports import AttackReport, attack_report, sandbox_options
 from infloop.application.checks import Check, error, in_order, ok, warn
 from infloop.application.checks.agent import check_agent
-from infloop.application.checks.machine import (
-    check_clock,
-    check_data,
-    check_programs,
-    check_providers,
-)
 from infloop.application.checks.settings import check_settings
 from infloop.application.isolation import describe_isolation
 from infloop.application.models import Model
@@ -107,6 +101,14 @@ async def _checks(
     not_covered: Sequence[str],
 ) -> list[Check]:
     """Check everything but the levels themselves."""
+    # Not above: the API needs only the models here, and this has the browser and its proxy: 25 ms.
+    from infloop.application.checks.machine import (
+        check_clock,
+        check_data,
+        check_programs,
+        check_providers,
+    )
+
     chosen, config = application.settings, application.agent_config
     broken = application.config_error
     fix = "correct the file or the variable that is named; `infloop settings` lists the settings"

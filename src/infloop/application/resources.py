@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
     from pathlib import Path
 
     from infloop.application.provider_logins import LoginStatus
@@ -80,10 +81,30 @@ class Folders:
     def audit(self) -> Path:
         return self._audit()
 
-    def known_providers(self) -> list[str]:
-        """Return the ids that an agent node can name."""
-        found = (name for folder in self.providers for name in folder.ids())
+    def known_providers(self) -> Collection[str]:
+        """Return the ids that an agent node can name; they are read when they are looked at."""
+        return _ProviderIds(self)
+
+
+class _ProviderIds(Collection[str]):
+    """The ids of all providers. Most workflows that have no agent never ask for one."""
+
+    def __init__(self, folders: Folders) -> None:
+        self._folders = folders
+
+    @cached_property
+    def _ids(self) -> list[str]:
+        found = (name for folder in self._folders.providers for name in folder.ids())
         return list(dict.fromkeys(found))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ids
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
 
 
 class FileResources(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +112,7 @@ class FileResources(msgspec.Struct, frozen=True, kw_only=True):
 
     `audit` opens the log at the first call. `program_of` returns the path of an agent's program,
     or an empty text if it is not installed; `version_of` asks a program for its version.
-    `agent_config` has the tables of the settings, and `is_set` tells whether a variable has a
+    `agent_config` returns the tables of the settings, and `is_set` tells whether a variable has a
     value; `config_error` says why the settings could not be read and are the defaults.
     `store_error` says why runs cannot be stored. `confinement` finds the level at which children
     run. `build` builds a workflow file in Python; a server has none, so that nothing there runs
@@ -109,7 +130,7 @@ class FileResources(msgspec.Struct, frozen=True, kw_only=True):
     version_of: Callable[[str, Sequence[str]], Awaitable[str]]
     login_of: Callable[[Provider], LoginStatus]
     settings: Callable[[], JsonObject]
-    agent_config: AgentConfig
+    agent_config: Callable[[], AgentConfig]
     is_set: Callable[[str], bool]
     store_error: Callable[[], Awaitable[str]]
     config_error: str = ""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from infloop.catalog.files import folder_state, read_folder
 from infloop.errors import Problem
-from infloop.model.provider import parse_provider
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
 
 def manifests(folder: Path) -> Loaded:
     """Return the providers of a folder of manifests, and all problems."""
+    # Not above: a workflow without agents needs no provider, and the model takes 6 ms to load.
+    from infloop.model.provider import parse_provider
+
     return read_folder(folder, parse_provider)
 
 

@@ -25,6 +25,7 @@ import argparse
 import importlib
 import keyword
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from infloop import __version__
@@ -130,10 +131,12 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     command = _Parser(
         prog=f"infloop {name}",
         description=module.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=80),
         allow_abbrev=False,
     )
     module.add_arguments(command)
+    # Only help needs the width of the terminal, for which argparse imports `shutil`: 4 ms.
+    command.formatter_class = argparse.RawDescriptionHelpFormatter
     return command
 
 

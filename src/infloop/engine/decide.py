@@ -5,7 +5,9 @@ A new node type without effects is one function here and one line in `DECISIONS`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from infloop.model.patterns import BadPattern, search
 from infloop.model.values import as_text
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from infloop.model.values import JsonObject
 
 
-class Decision(NamedTuple):
+class Decision(msgspec.Struct, frozen=True):
     """The handle that a node leaves by, its outputs, and its error if it failed."""
 
     handle: str

@@ -6,7 +6,6 @@ process ends, however it ends.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from contextlib import asynccontextmanager, contextmanager
@@ -64,6 +63,8 @@ async def hold_directory(
 
     A `shared` lock can have several holders.
     """
+    import asyncio  # not above: commands that only read lock no directory this way
+
     try:
         descriptor = os.open(directory, _OPEN)
     except OSError as error:

@@ -29,6 +29,7 @@ _AT_FDCWD = -100
 _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x01, 0x02, 0x04, 0x08
 _NO_LINKS = _NO_SYMLINKS | _NO_MAGICLINKS
 _PARENT = b".."
+_HOW = struct.Struct("=QQQ")
 
 
 class LinkInPathError(OSError):
@@ -132,7 +133,7 @@ def _openat2(directory: int, path: bytes, flags: int, resolve: int) -> int:
         raise ValueError("embedded null byte")  # as os.open does; the kernel would stop reading
     # Without O_NOFOLLOW: with it, a link at the end is not an ELOOP but what the link is.
     flags = flags & ~os.O_NOFOLLOW | os.O_CLOEXEC
-    how = struct.pack("=QQQ", flags, 0, resolve)
+    how = _HOW.pack(flags, 0, resolve)
     while True:
         opened: int = _syscall()(_OPENAT2, directory, path, how, len(how))
         if opened >= 0:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ class LockFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        unlocked = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+        unlocked = path.with_name(f".{path.name}.{os.urandom(4).hex()}.new")
         self._descriptor = os.open(unlocked, _CREATE, _MODE)
         try:
             os.fchmod(self._descriptor, _MODE)  # whatever the umask is

@@ -29,7 +29,9 @@ class Ring(Generic[T]):
         self._size_of = size_of
         self._items: list[T] = []
         self._size = 0
-        self._waiting: list[asyncio.Future[None]] = []
+        # In their order. Not a list: to look for a reader among 1,000 took a third of the CPU time
+        # of a delivery (20 and 13 µs).
+        self._waiting: dict[asyncio.Future[None], None] = {}
         self.start = 0
         """The position of the oldest item that is kept."""
 
@@ -73,16 +75,15 @@ class Ring(Generic[T]):
     async def wait(self) -> None:
         """Return at the next `append` or `wake`."""
         future = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        self._waiting[future] = None
         try:
             await future
         finally:
-            if future in self._waiting:  # this reader was cancelled
-                self._waiting.remove(future)
+            self._waiting.pop(future, None)  # this reader was cancelled
 
     def wake(self) -> None:
         """Wake the readers that wait."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         for future in waiting:
             if not future.done():
                 future.set_result(None)

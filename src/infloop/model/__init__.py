@@ -10,6 +10,7 @@
     names       ids that are safe as file names
     hosts       the canonical form of hosts and URLs
     clock       the interface of a clock
+    hashes      SHA-256
 
     nodes       node types: one class each, with its configuration and its facts
     node_check  what the rules of a node type are given

@@ -10,7 +10,6 @@ Rules
 
 from __future__ import annotations
 
-import hashlib
 import json
 from math import isfinite
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from infloop.model.audit import Actor
+from infloop.model.hashes import sha256_hex
 from infloop.model.values import JsonObject
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def question(
 def action_digest(kind: str, title: str, details: Mapping[str, JsonValue]) -> str:
     """Return the digest of an action; nothing of it is left out."""
     exact = json.dumps([kind, title, dict(details)], sort_keys=True)
-    return f"sha256:{hashlib.sha256(exact.encode()).hexdigest()}"
+    return f"sha256:{sha256_hex(exact.encode())}"
 
 
 def cut_note(note: str) -> str:

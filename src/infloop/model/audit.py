@@ -9,7 +9,6 @@ Rules
 
 from __future__ import annotations
 
-import hashlib
 import json
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from infloop.model.hashes import sha256_hex
 from infloop.model.values import JsonObject
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def fingerprint(credential: str) -> str:
 
     The id of a webhook trigger is a credential: anybody who knows it can fire the trigger.
     """
-    return f"#{hashlib.sha256(credential.encode(errors='replace')).hexdigest()[:12]}"
+    return f"#{sha256_hex(credential.encode(errors='replace'))[:12]}"
 
 
 # -- redaction and limits --------------------------------------------------------------------------

@@ -7,8 +7,10 @@ refused, because RE2 does not support them.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-import re2
+if TYPE_CHECKING:
+    import re2
 
 MAX_PATTERN_CHARS = 10_000
 # JavaScript's way to write a character: \\u00e9. Our own fixed pattern: no nested repeats.
@@ -22,6 +24,8 @@ class BadPattern(ValueError):
 
 def compile_pattern(pattern: str) -> re2._Regexp:
     """Return the compiled pattern or raise BadPattern."""
+    import re2  # not above: most workflows have no pattern, and RE2 takes 8 ms to load
+
     if len(pattern) > MAX_PATTERN_CHARS:
         raise BadPattern(f"longer than {MAX_PATTERN_CHARS} characters")
     pattern = _UNICODE_ESCAPE.sub(_as_re2_escape, pattern)
@@ -47,4 +51,6 @@ def search(pattern: str, text: str) -> int | None:
 
 def quote(text: str) -> str:
     """Return a pattern that matches exactly `text`."""
+    import re2
+
     return str(re2.escape(text))

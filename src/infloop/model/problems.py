@@ -6,7 +6,6 @@ compares a limited number of words to guess what was meant.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -61,6 +60,8 @@ class Report:
             known = sorted(known)
         if self._compared + len(known) <= MAX_COMPARED:
             self._compared += len(known)
+            from difflib import get_close_matches  # not above: most files have no mistake
+
             near = get_close_matches(word[:200], known, n=1)
             if near:
                 return f"did you mean {near[0]!r}?"

@@ -11,7 +11,6 @@ declaring a hundred classes costs next to nothing: a short command must answer a
 
 from __future__ import annotations
 
-import copy
 import inspect
 import sys
 from types import SimpleNamespace
@@ -114,8 +113,9 @@ class FieldInfo:
 
     def of(self, owner: type, name: str, alias: str) -> FieldInfo:
         """Return the field as one of a class; the same declaration may be used in several."""
-        made = copy.copy(self)
-        made.name, made.alias, made._owner = name, self.alias or alias, owner  # noqa: SLF001
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.name, made.alias, made._owner = name, self.alias or alias, owner
         return made
 
     def value(self) -> Any:

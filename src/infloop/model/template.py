@@ -89,25 +89,24 @@ class Template:
         A reference that does not resolve is empty and reported to `missing`. `quote` transforms
         the text of each value before it is inserted.
         """
-        parts = self._parts
-        if len(parts) == 1:
-            return str(parts[0])
+        if not self.references:
+            return str(self._parts[0])
         out: list[str] = []
         size = 0
-        for part in parts:
+        for part in self._parts:
             if not part:
                 continue
-            if isinstance(part, str):
+            if type(part) is str:
                 text = part
             else:
                 value = scope.lookup(part)
-                if isinstance(value, Missing):
+                if type(value) is str:  # nearly always
+                    text = value if quote is None else quote(value)
+                elif isinstance(value, Missing):
                     missing(".".join(part))
                     text = ""
                 else:
-                    text = as_text(value)
-                    if quote is not None:
-                        text = quote(text)
+                    text = as_text(value) if quote is None else quote(as_text(value))
             out.append(text)
             size += len(text)
             if size > MAX_RENDERED_CHARS:

@@ -1,6 +1,7 @@
 """Node types with effects, one file each.
 
     base        what a step may use, and what it returns
+    node_types  the list of all node types with effects
     agent       asks a provider to do something in a directory
     session     usage of an agent's session that earlier rounds have counted
     script      runs inline Python or TypeScript
@@ -12,26 +13,5 @@
     approval    waits until a person allows or denies something
 
 A new node type with effects is a class in `infloop.model.nodes`, a file here, and a line in
-`NODE_TYPES`.
+`node_types`.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from infloop.nodes import agent, approval, command, condition, judge, script
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from infloop.model.values import JsonObject
-    from infloop.nodes.base import Outcome, StepContext
-
-NODE_TYPES: Mapping[str, Callable[[StepContext, JsonObject], Awaitable[Outcome]]] = {
-    "agent": agent.perform,
-    "script": script.perform,
-    "command": command.perform,
-    "condition": condition.perform,
-    "judge": judge.perform,
-    "approval": approval.perform,
-}

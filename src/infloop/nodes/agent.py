@@ -134,7 +134,9 @@ async def _read_answer(
         async for part in parts:
             known = len(answer.denials)
             answer.add(part)
-            if not _is_denial(part) or len(answer.denials) > known:
+            if isinstance(part, Text) and len(part.text) <= PIECE_CHARS:
+                step.write_output(part.text, "stdout")  # nearly all parts: 5 instead of 8 µs each
+            elif not _is_denial(part) or len(answer.denials) > known:
                 await _write(step, part, calls)
             count += 1
             if count % PARTS_BETWEEN_DRAINS == 0:

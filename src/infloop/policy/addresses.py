@@ -6,6 +6,7 @@ ranges are refused by name, as are IPv4 addresses embedded in IPv6.
 
 from __future__ import annotations
 
+from functools import cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -39,6 +40,7 @@ _RANGES = (
 )
 
 
+@cache
 def _bounds(version: int) -> tuple[tuple[int, int, str], ...]:
     networks = ((ip_network(text), name) for name, texts in _RANGES for text in texts.split())
     return tuple(
@@ -48,13 +50,10 @@ def _bounds(version: int) -> tuple[tuple[int, int, str], ...]:
     )
 
 
-_BOUNDS = {4: _bounds(4), 6: _bounds(6)}
-
-
 def refused_range(address: Address) -> str:
     """Return the name of the range that forbids `address`, or an empty string."""
     number = int(address)
-    for first, last, name in _BOUNDS[address.version]:
+    for first, last, name in _bounds(address.version):
         if first <= number <= last:
             return name
     return ""

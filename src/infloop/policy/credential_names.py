@@ -41,7 +41,7 @@ def _named_variables(config: AgentConfig) -> Iterator[tuple[str, str]]:
 
 def name_problems(config: AgentConfig, rules: Sequence[LeakRule]) -> Iterator[str]:
     """Yield what is wrong with the names of variables. No problem shows the text."""
-    guard = LeakGuard((), rules)
+    guard = LeakGuard((), lambda: rules)
     for place, name in _named_variables(config):
         if looks_like_key(name, guard):
             yield (

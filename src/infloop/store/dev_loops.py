@@ -25,9 +25,6 @@ from infloop.model.dev.status import DevStatus
 from infloop.model.values import JsonObject
 from infloop.store.files import write_private
 
-DIRECTORY = "dev"
-"""The folder of all loops in the data directory."""
-
 
 class RestartRequest(msgspec.Struct, frozen=True):
     """Asks to restart a process."""

@@ -7,7 +7,6 @@ umask.
 from __future__ import annotations
 
 import os
-import secrets
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
     `durable` is false after a crash of the machine. A symbolic link at `path` is replaced and not
     followed.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE_MODE)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.errors import InfloopError, MissingPart, SettingsError
 from infloop.store.interfaces.liveness import LOST_AFTER_MS
-from infloop.store.sqlite.store import database_error, open_sqlite_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +30,8 @@ async def open_store(
     database, others take this process for dead when they did not hear of it for `lost_after_ms`.
     """
     if not database:
+        from infloop.store.sqlite.store import open_sqlite_store
+
         return await open_sqlite_store(data_dir, clock)
     check_address(database)
     try:
@@ -38,6 +39,13 @@ async def open_store(
     except ImportError as error:
         raise _missing() from error
     return await open_postgresql_store(database, lost_after_ms=lost_after_ms)
+
+
+def open_read_only(data_dir: Path, clock: Callable[[], int]) -> Store:
+    """Open the store in the data directory for reading alone, without an event loop."""
+    from infloop.store.sqlite.read_only import open_read_only
+
+    return open_read_only(data_dir, clock)
 
 
 def check_address(database: str) -> None:
@@ -86,6 +94,8 @@ async def move_store(data_dir: Path, clock: Callable[[], int], target: str) -> l
 async def why_unreadable(data_dir: Path, database: str = "") -> str:
     """Return why the store cannot be read; empty if it can or is new."""
     if not database:
+        from infloop.store.sqlite.read_only import database_error
+
         return database_error(data_dir)
     try:
         async with await open_store(data_dir, lambda: 0, database):

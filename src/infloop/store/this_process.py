@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 def new_instance_id() -> str:
     """Return an id that no other process has."""
-    return f"i-{secrets.token_hex(8)}"
+    return f"i-{os.urandom(8).hex()}"
 
 
 def describe_process(

@@ -11,7 +11,7 @@ import msgspec
 from fastapi import FastAPI
 from starlette.routing import Route
 
-from infloop.web.errors import handle_errors
+from infloop.web.errors import API_ERROR, ApiError, handle_errors
 from infloop.web.routes import (
     approvals,
     audit,
@@ -128,10 +128,10 @@ def _add_models(document: dict[str, Any]) -> None:
     """Put the schemas of the application's models into the document."""
     routes = [route for router in ROUTERS for route in router.routes]
     typed = [route for route in routes if isinstance(route, TypedRoute) and route.answer]
-    models = [route.answer for route in typed]
+    models = [*(route.answer for route in typed), ApiError]
     refs, components = msgspec.json.schema_components(models, ref_template=_REFERENCE)
     document.setdefault("components", {}).setdefault("schemas", {}).update(components)
-    for route, ref in zip(typed, refs, strict=True):
+    for route, ref in zip(typed, refs[:-1], strict=True):
         for method in route.methods or ():
             operation = document["paths"][route.path_format][method.lower()]
             answer = operation["responses"][str(route.status_code or 200)]
@@ -147,7 +147,6 @@ def _true_responses(responses: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             continue
         if any(ref.endswith("/ApiError") for ref in refs):
             own = {name: kind for name, kind in answer["content"].items() if not kind.get("schema")}
-            error = {"schema": {"$ref": "#/components/schemas/ApiError"}}
-            yield status, {**answer, "content": {**own, "application/json": error}}
+            yield status, {**answer, "content": {**own, "application/json": {"schema": API_ERROR}}}
         else:
             yield status, answer

@@ -7,15 +7,14 @@ where. The table `STATUSES` maps errors to statuses; the first match counts.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from msgspec import Meta
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from infloop.application.models import to_json
-from infloop.application.problems import shown_problems
+from infloop.application.models import Model, to_json
+from infloop.application.problems import ShownProblem, shown_problems
 from infloop.errors import (
     BudgetError,
     Conflict,
@@ -95,40 +94,33 @@ class Refused(InfloopError):
         self.details = details
 
 
-class ShownProblem(BaseModel):
-    """One thing that is wrong, where, and what to do."""
-
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
-
-    place: str
-    message: str
-    hint: str = ""
-    severity: str = "error"
-    line: int | None = None
-    column: int | None = None
-    node_id: str | None = None
-    edge: int | None = None
-    field: str = ""
-
-
-class ApiError(BaseModel):
+class ApiError(Model, kw_only=True):
     """Why a request was refused or failed."""
 
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
-
-    error: str = Field(description="A code that stays the same.")
-    message: str = Field(description="The same for a person.")
-    correlation_id: str = Field(description="The id of this request, as in the audit log.")
-    problems: list[ShownProblem] | None = Field(None, description="What is wrong with a file.")
-    field: str | None = Field(None, description="The input that does not fit.")
+    error: Annotated[str, Meta(description="A code that stays the same.")]
+    message: Annotated[str, Meta(description="The same for a person.")]
+    correlation_id: Annotated[str, Meta(description="The id of this request, as in the audit log.")]
+    problems: Annotated[
+        list[ShownProblem] | None, Meta(description="What is wrong with a file.")
+    ] = None
+    field: Annotated[str | None, Meta(description="The input that does not fit.")] = None
     reason: str | None = None
     expected: str | None = None
     got: str | None = None
 
 
+API_ERROR = {"$ref": "#/components/schemas/ApiError"}
+
+
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the documentation of these statuses, each with an `ApiError`."""
-    return {status: {"model": ApiError} for status in statuses}
+    """Return the documentation of these statuses, each with an `ApiError`.
+
+    It names the schema. FastAPI would build a validator for each of them from a model, 850 in all,
+    which took a third of the time to the first answer.
+    """
+    return {
+        status: {"content": {"application/json": {"schema": {**API_ERROR}}}} for status in statuses
+    }
 
 
 def problem_objects(problems: Sequence[Problem]) -> list[JsonObject]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import msgspec
@@ -74,7 +75,9 @@ class TypedRoute(APIRoute):
 
 
 def _answer_model(endpoint: Callable[..., Any]) -> type[msgspec.Struct] | None:
-    returned = get_type_hints(endpoint).get("return")
+    # Only this one is looked up: FastAPI looks at the parameters itself.
+    only = SimpleNamespace(__annotations__={"return": endpoint.__annotations__.get("return")})
+    returned = get_type_hints(only, endpoint.__globals__)["return"]
     is_model = isinstance(returned, type) and issubclass(returned, msgspec.Struct)
     return returned if is_model else None
 

@@ -1,11 +1,13 @@
 """Forks a process for each `infloop` command that it is asked for; see forkserver.
 
-Its stdin is a socket with the requests. Everything is imported before the first fork.
+Its argument is the descriptor of the socket with the requests. It ends when its stdin does.
+Everything is imported before the first fork, and nothing before the first request.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import importlib
 import json
@@ -37,42 +39,66 @@ IMPORTED_BY_AGENTS = ("pydantic_ai.direct", "pydantic_ai.providers.openai_compat
 
 
 def fork_for_each_request(requests: socket.socket) -> None:
-    """Let each request be a process, and tell how it ended, until there are no more requests."""
-    import_all("infloop.mcp_server")
-    for name in IMPORTED_BY_COMMANDS:
-        importlib.import_module(name)
-    gc.freeze()
+    """Let each request be a process, and tell how it ended, until stdin ends."""
     running: dict[int, int] = {}  # where to tell how a process ended
     ended, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     waiting = select.poll()  # it has no descriptor of its own, which a command would close
-    waiting.register(requests, select.POLLIN)
-    waiting.register(ended, select.POLLIN)
-    while True:
-        ready = [file for file, _ in waiting.poll()]
+    for file in (0, requests.fileno(), ended):
+        waiting.register(file, select.POLLIN)
+    while 0 not in (ready := [file for file, _ in waiting.poll()]):
         if ended in ready:
             os.read(ended, 4096)
             tell_who_ended(running)
         if requests.fileno() not in ready:
             continue
         request, files, _, _ = socket.recv_fds(requests, LARGEST_REQUEST, 4)
-        if not request:
-            return
         told, *streams = files
-        # Seldom, and these take longer than all the others.
-        if b'"agent"' in request:
-            for name in IMPORTED_BY_AGENTS:
-                importlib.import_module(name)
-        if b'"mcp"' in request:
-            import_all()
+        import_for(request)
         pid = os.fork()
         if pid == 0:
             become(json.loads(request), told, streams)
         running[pid] = told
         for file in streams:
             os.close(file)
+
+
+def import_for(request: bytes) -> None:
+    """Import what a command uses, unless an earlier one did."""
+    for word, import_it in IMPORTS.items():
+        if word in request:
+            import_it()
+
+
+@functools.cache
+def import_for_commands() -> None:
+    import_all("infloop.mcp_server")
+    for name in IMPORTED_BY_COMMANDS:
+        importlib.import_module(name)
+    from infloop.policy.leaks.finder import LeakFinder
+    from infloop.policy.leaks.rules import shipped_rules
+
+    LeakFinder((), shipped_rules())  # read once and compiled once, as modules are
+    gc.freeze()  # a child that counted these would copy them
+
+
+@functools.cache
+def import_for_agents() -> None:
+    for name in IMPORTED_BY_AGENTS:
+        importlib.import_module(name)
+    gc.freeze()
+
+
+@functools.cache
+def import_for_mcp() -> None:
+    import_all()
+    gc.freeze()
+
+
+IMPORTS = {b"": import_for_commands, b'"agent"': import_for_agents, b'"mcp"': import_for_mcp}
+"""By a word of the request. The last two are seldom used, and take longer than all the others."""
 
 
 def tell_who_ended(running: dict[int, int]) -> None:
@@ -156,4 +182,4 @@ def leave(code: Any) -> None:
 
 
 if __name__ == "__main__":
-    fork_for_each_request(socket.socket(fileno=0))
+    fork_for_each_request(socket.socket(fileno=int(sys.argv[1])))

@@ -21,7 +21,8 @@ from infloop.policy.spending import Budget
 from infloop.providers.base import AnswerPart, Cost, Request
 from infloop.providers.scripted import ScriptedAgent
 from infloop.runtime.clock import SetClock
-from infloop.runtime.spending.ledger import Ledger, MeteredProvider, abandon_dead_calls
+from infloop.runtime.spending.ledger import Ledger, abandon_dead_calls
+from infloop.runtime.spending.metered_provider import MeteredProvider
 from infloop.sandbox.levels.host import HostSandbox
 from infloop.store.opening import open_store
 from support.forking import fork_for_each_line, say

@@ -2,6 +2,7 @@
 
     control       start, cancel, resume, rewind
     history       list, search and read runs
+    newest_events  the newest events of a run
     models        runs as every surface shows them
     live          what happens now: one run, or all runs of this process
     watched_run   a run of this process, followed to its end

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
@@ -35,7 +33,6 @@ from infloop.application.runs.models import (
 from infloop.application.workers import Workers
 from infloop.errors import NotFound, UsageError
 from infloop.model.events import Output, StepStarted, is_within, step_path
-from infloop.model.values import compact_json
 from infloop.runtime.runs.run_status import current_status, current_statuses
 from infloop.store.interfaces.queue import QueueEntry
 
@@ -61,8 +58,6 @@ MAX_EVENTS = 5_000
 
 MAX_RECORDED_EVENTS = 50_000
 """How many of its newest events a run's record holds, if they are not too large together."""
-MAX_RECORDED_CHARS = 64 << 20
-EVENTS_AT_ONCE = 10_000
 
 MAX_SEARCHED = 500
 PAGE = 200
@@ -221,7 +216,9 @@ class RunHistory:
         progress = service.progress(row.id) if service and row.finished_at is None else None
         common = asdict(await self.summarize(row)) | {"untrusted": await self._untrusted(row)}
         if max_events:
-            events, truncated = await self._newest_events(row, max_events)
+            from infloop.application.runs.newest_events import newest_events
+
+            events, truncated = await newest_events(self._log, row, max_events)
             common |= {"events": events, "truncated": truncated or UNSET}
         if progress is None:
             return RunDetail(**common, scope=await self._log.scope(row.id) or {})
@@ -326,28 +323,6 @@ class RunHistory:
             return None
         return RunProgress(open_nodes=list(found.nodes), rounds=dict(found.rounds))
 
-    async def _newest_events(self, row: RunRow, limit: int) -> tuple[list[Message], bool]:
-        """Return the newest events of a run, and whether there are older ones."""
-        from infloop.model.messages import RunFinished, expand
-
-        after = max(0, row.last_seq - limit)
-        truncated = after > 0 and bool(await self._log.events(row.id, 0, after, limit=1))
-        pages: deque[tuple[list[Message], int]] = deque()
-        total = 0
-        while batch := await self._log.events(row.id, after, limit=EVENTS_AT_ONCE):
-            after = batch[-1].seq
-            page = [message for recorded in batch for message in expand(recorded)]
-            if page and isinstance(page[-1], RunFinished):
-                page[-1].scope = await self._log.scope(row.id) or {}
-            size = len(await asyncio.to_thread(compact_json, page))
-            pages.append((page, size))
-            total += size
-            while total > MAX_RECORDED_CHARS and len(pages) > 1:
-                total -= pages.popleft()[1]
-                truncated = True
-        found = [message for page, _ in pages for message in page]
-        return found[-limit:], truncated or len(found) > limit
-
     async def scope(self, run_id: str) -> JsonObject:
         """Return the scope that a settled run ended with."""
         return await self._log.scope(run_id) or {}
@@ -382,15 +357,13 @@ class RunHistory:
         At most `max_searched` search results are looked at. With `activity`, each run that has not
         ended says where it is, which is read for one run at a time.
         """
-        listed = self._page(
+        page = await self._page(
             workflow_id, status, search, limit, before, max_searched, activity=activity
         )
         if status or search or before:
-            return await listed
-        page, held, refused = await asyncio.gather(
-            listed, self.held(workflow_id), self.refused(workflow_id)
-        )
-        return replace(page, held=held, refused=refused)
+            return page
+        held = await self.held(workflow_id)
+        return replace(page, held=held, refused=await self.refused(workflow_id))
 
     async def statistics(
         self, by: Grouping, since: date, workflow_id: str | None = None

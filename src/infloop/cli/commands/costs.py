@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import date
 
+    from infloop.application.application import Application
     from infloop.application.costs import Cost, CostLimit
 
 GROUPINGS = ("day", "workflow", "provider", "run")
@@ -54,18 +55,18 @@ def _date(text: str) -> date:
 
 
 def main(args: argparse.Namespace) -> int:
+    from functools import partial
+
     from infloop import app
 
-    return app.run_async(_costs(args))
+    return app.read(partial(_costs, args))
 
 
-async def _costs(args: argparse.Namespace) -> int:
-    from infloop import app
+async def _costs(args: argparse.Namespace, application: Application) -> int:
     from infloop.application.models import to_json
     from infloop.cli.view.terminal import json_line, note
 
-    async with app.open_application(app.settings()) as application:
-        report = await application.costs.report(args.by, args.since)
+    report = await application.costs.report(args.by, args.since)
     rows, total = report.rows, report.total
     if args.json:
         print(json_line(to_json(report)))

@@ -17,6 +17,8 @@ from infloop.cli.arguments import add_json, add_run
 if TYPE_CHECKING:
     import argparse
 
+    from infloop.application.application import Application
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
@@ -28,27 +30,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    from functools import partial
+
     from infloop import app
 
-    return app.run_async(_logs(args))
+    return app.read(partial(_logs, args), waits=args.follow)
 
 
-async def _logs(args: argparse.Namespace) -> int:
-    from infloop import app
+async def _logs(args: argparse.Namespace, application: Application) -> int:
     from infloop.cli.view.plain import JsonView, PlainView
     from infloop.cli.view.terminal import terminal_columns
     from infloop.model.events import is_within, step_path
 
-    async with app.open_application(app.settings()) as application:
-        run = await application.history.find(args.run)
-        columns = terminal_columns() if args.follow else 0
-        view = JsonView() if args.json else PlainView(started_at=run.started_at, columns=columns)
-        batches = (
-            application.live.follow(run.run_id)
-            if args.follow
-            else application.history.events(run.run_id)
-        )
-        async for batch in batches:
-            view.show([item for item in batch if is_within(step_path(item.event), args.step or "")])
-        view.close()
+    run = await application.history.find(args.run)
+    columns = terminal_columns() if args.follow else 0
+    view = JsonView() if args.json else PlainView(started_at=run.started_at, columns=columns)
+    batches = (
+        application.live.follow(run.run_id)
+        if args.follow
+        else application.history.events(run.run_id)
+    )
+    async for batch in batches:
+        view.show([item for item in batch if is_within(step_path(item.event), args.step or "")])
+    view.close()
     return 0

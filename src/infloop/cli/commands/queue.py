@@ -16,6 +16,7 @@ from infloop.cli.arguments import add_json
 if TYPE_CHECKING:
     import argparse
 
+    from infloop.application.application import Application
     from infloop.application.runs.queue import QueueItem
 
 
@@ -24,18 +25,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    from functools import partial
+
     from infloop import app
 
-    return app.run_async(_list(as_json=args.json))
+    return app.read(partial(_list, as_json=args.json))
 
 
-async def _list(*, as_json: bool) -> int:
-    from infloop import app
+async def _list(application: Application, *, as_json: bool) -> int:
     from infloop.application.models import to_json
     from infloop.cli.view.terminal import json_line, note
 
-    async with app.open_application(app.settings()) as application:
-        found = (await application.queue.all()).without_credentials()
+    found = (await application.queue.all()).without_credentials()
     if as_json:
         print(json_line(to_json(found)))
         return 0

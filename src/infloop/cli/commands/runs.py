@@ -22,6 +22,7 @@ from infloop.cli.arguments import MAX_COUNT, add_json, count
 if TYPE_CHECKING:
     import argparse
 
+    from infloop.application.application import Application
     from infloop.application.runs.models import QueuedRun, RefusedFiring, RunSummary
     from infloop.model.events import Cause
 
@@ -43,27 +44,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    from functools import partial
+
     from infloop import app
 
-    return app.run_async(_runs(args))
+    # A search first indexes what is not indexed yet.
+    return app.read(partial(_runs, args), waits=bool(args.search))
 
 
-async def _runs(args: argparse.Namespace) -> int:
-    from infloop import app
+async def _runs(args: argparse.Namespace, application: Application) -> int:
     from infloop.cli.view.terminal import note
 
-    async with app.open_application(app.settings()) as application:
-        if args.refused:
-            refused = await application.history.refused(args.workflow, args.limit)
-            _print_refused(refused, as_json=args.json)
-            return 0
-        page = await application.history.page(
-            workflow_id=args.workflow,
-            status=args.status,
-            search=args.search,
-            limit=args.limit,
-            max_searched=MAX_COUNT,
-        )
+    if args.refused:
+        refused = await application.history.refused(args.workflow, args.limit)
+        _print_refused(refused, as_json=args.json)
+        return 0
+    page = await application.history.page(
+        workflow_id=args.workflow,
+        status=args.status,
+        search=args.search,
+        limit=args.limit,
+        max_searched=MAX_COUNT,
+    )
     if args.json:
         from infloop.application.models import to_json
         from infloop.cli.view.terminal import json_line

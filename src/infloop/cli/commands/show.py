@@ -48,29 +48,28 @@ def _characters(text: str) -> int:
 
 
 def main(args: argparse.Namespace) -> int:
+    from functools import partial
+
     from infloop import app
     from infloop.errors import UsageError
 
     if args.output and not args.step:
         raise UsageError("--output needs --step: the step that has this output")
-    return app.run_async(_show(args))
+    return app.read(partial(_show, args))
 
 
-async def _show(args: argparse.Namespace) -> int:
-    from infloop import app
-
-    async with app.open_application(app.settings()) as application:
-        run = await application.history.find(args.run)
-        if args.output:
-            await _print_output(application, run.run_id, args)
-        elif args.step:
-            await _print_step(application, run.run_id, args)
-        elif args.json:
-            await _print_json(application, run.run_id)
-        else:
-            view = await application.history.view(run.run_id)
-            untrusted = await application.history.untrusted(run.run_id)
-            _print_run(run, view, untrusted)
+async def _show(args: argparse.Namespace, application: Application) -> int:
+    run = await application.history.find(args.run)
+    if args.output:
+        await _print_output(application, run.run_id, args)
+    elif args.step:
+        await _print_step(application, run.run_id, args)
+    elif args.json:
+        await _print_json(application, run.run_id)
+    else:
+        view = await application.history.view(run.run_id)
+        untrusted = await application.history.untrusted(run.run_id)
+        _print_run(run, view, untrusted)
     return 0
 
 

@@ -16,6 +16,7 @@ from infloop.cli.arguments import add_json
 if TYPE_CHECKING:
     import argparse
 
+    from infloop.application.application import Application
     from infloop.application.workers import Worker
 
 
@@ -24,19 +25,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    from functools import partial
+
     from infloop import app
 
-    return app.run_async(_list(as_json=args.json))
+    return app.read(partial(_list, as_json=args.json))
 
 
-async def _list(*, as_json: bool) -> int:
-    from infloop import app
+async def _list(application: Application, *, as_json: bool) -> int:
     from infloop.application.models import to_json
     from infloop.cli.view.terminal import json_line, note
 
-    async with app.open_application(app.settings()) as application:
-        found = await application.workers.all()
-        now = application.clock.now_ms()
+    found = await application.workers.all()
+    now = application.clock.now_ms()
     if as_json:
         print(json_line(to_json(found)))
         return 0

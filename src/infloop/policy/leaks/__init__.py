@@ -2,6 +2,7 @@
 
 `rules.toml`      what tokens of common services look like, in the format of Gitleaks
 `rules`           reads it, and finds the token that starts at a keyword
+`entropy`         how random a text looks
 `known`           how a known secret may be written: as it is, or encoded
 `literals`        finds any of many literals in a text
 `finder`          finds both kinds in a text

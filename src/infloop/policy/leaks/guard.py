@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
-from infloop.policy.leaks.finder import LeakFinder
 from infloop.policy.leaks.known import MIN_LENGTH, Secret, forms
-from infloop.policy.leaks.rules import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from infloop.model.values import JsonObject, JsonValue
-    from infloop.policy.leaks.finder import Leak
+    from infloop.policy.leaks.finder import Leak, LeakFinder
     from infloop.policy.leaks.known import Form
     from infloop.policy.leaks.modes import LeakMode
-    from infloop.policy.leaks.rules import LeakRule
+    from infloop.policy.leaks.rules import LeakRule, Span
 
 OnLeak: TypeAlias = "Callable[[str], None]"
 Value = TypeVar("Value", bound="JsonValue")
@@ -40,12 +38,15 @@ def _ignore(_: str) -> None:
 
 
 class LeakGuard:
-    """Knows secrets, which are added and never removed, and rules for unknown ones."""
+    """Knows secrets, which are added and never removed, and rules for unknown ones.
+
+    `rules` returns the rules. They are read when the first text is examined.
+    """
 
     def __init__(
         self,
         secrets: Iterable[Secret] = (),
-        rules: Sequence[LeakRule] = (),
+        rules: Callable[[], Sequence[LeakRule]] = tuple,
         mode: LeakMode = "redact",
     ) -> None:
         self.mode = mode
@@ -59,7 +60,11 @@ class LeakGuard:
     def finder(self) -> LeakFinder:
         """What finds the secrets; made when it is needed, once for secrets that come one by one."""
         if self._finder is None:
-            self._finder = LeakFinder(self._forms, self._rules)
+            # Not above: a run without effects has no text to examine, and RE2 and the rules take
+            # 25 ms to load.
+            from infloop.policy.leaks.finder import LeakFinder
+
+            self._finder = LeakFinder(self._forms, self._rules())
         return self._finder
 
     def __bool__(self) -> bool:
@@ -186,7 +191,7 @@ class RedactingStream:
                 self._values[rule.id] = value
         if self._values:
             self._values = {
-                name: Span(value.start - kept, value.end - kept)
+                name: value._replace(start=value.start - kept, end=value.end - kept)
                 for name, value in self._values.items()
                 if value.end > kept
             }

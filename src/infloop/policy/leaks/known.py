@@ -18,7 +18,7 @@ from base64 import b64encode, urlsafe_b64encode
 from string import ascii_letters, digits
 from typing import TYPE_CHECKING, NamedTuple
 
-from infloop.policy.leaks.rules import entropy
+from infloop.policy.leaks.entropy import entropy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

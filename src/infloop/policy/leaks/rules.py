@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
-from collections import Counter
 from functools import cache, cached_property
 from pkgutil import get_data
 from typing import NamedTuple
 
 import msgspec
 import re2
+
+from infloop.policy.leaks.entropy import entropy
 
 SPAN = 1024
 """A match on one line is at most this long, in bytes."""
@@ -91,18 +91,13 @@ def is_boundary(data: bytes, at: int) -> bool:
     return _ESCAPE.search(data[max(0, at - LONGEST_ESCAPE) : at]) is not None
 
 
-def entropy(text: bytes | str) -> float:
-    """Return the Shannon entropy of a text in bits per character."""
-    counts = Counter(text).values()
-    return -sum(count / len(text) * math.log2(count / len(text)) for count in counts)
-
-
 class _RuleFile(msgspec.Struct, forbid_unknown_fields=True):
     rules: tuple[LeakRule, ...]
 
 
 @cache
 def shipped_rules() -> tuple[LeakRule, ...]:
+    """Return the rules of `rules.toml`."""
     data = get_data("infloop.policy.leaks", "rules.toml")
     assert data is not None
     text = data.decode()

@@ -20,6 +20,7 @@ replay        rebuilds a run from its journal
 loop          drives one run from its first command to its last event
 effects       performs steps: starts them once durable, interrupts them
 step_powers   what a step may use: the sandbox, providers, its directory
+joined_output joins what a step prints within a few milliseconds
 redaction     removes known secrets from everything that steps say
 recorder      stamps events, keeps their order, makes them durable, publishes them
 feed          a run's events and output for any number of listeners

@@ -70,6 +70,7 @@ class RunDependencies(msgspec.Struct, frozen=True):
     - `approvals`: nobody is asked
 
     `notify` delivers notifications about runs that end or wait.
+    `interpreters` finds the programs that run scripts, once.
     `dev_loops` returns the development loops that run now.
     `data_device` is the device number of the data directory.
     """
@@ -80,7 +81,7 @@ class RunDependencies(msgspec.Struct, frozen=True):
     egress: EgressRules = msgspec.field(default_factory=EgressRules)
     service_user: tuple[int, int] | None = None
     homes: Homes | None = None
-    interpreters: Interpreters = msgspec.field(default_factory=Interpreters)
+    interpreters: Callable[[], Interpreters] = Interpreters
     limits: RunBudget = msgspec.field(default_factory=RunBudget)
     budget: Budget = msgspec.field(default_factory=Budget)
     history_limit: int = 100

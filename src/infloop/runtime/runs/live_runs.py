@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,20 +15,21 @@ from infloop.runtime.runs.loop import RunLoop
 from infloop.runtime.runs.recorder import Recorder
 from infloop.runtime.runs.retention import Retention
 from infloop.runtime.runs.run_status import is_known
-from infloop.runtime.runs.step_powers import RunPowers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from infloop.engine.commands import Command
+    from infloop.engine.commands import Command, Perform
     from infloop.engine.graph import Program
     from infloop.engine.state import State
     from infloop.model.events import Recorded, RunFinished, RunStarted
+    from infloop.nodes.base import Outcome, WriteOutput
     from infloop.runtime.confinement.disk_reserve import RunDisks
     from infloop.runtime.confinement.fence import RunFence
     from infloop.runtime.run_audit import AuditedRun
     from infloop.runtime.runs.loop import Performer
     from infloop.runtime.runs.shared import SharedResources
+    from infloop.runtime.runs.step_powers import RunPowers
     from infloop.runtime.workspaces import RunWorkspace
 
 
@@ -201,8 +202,21 @@ class LiveRuns:
             disks=launch.fence.disks,
             finished=asyncio.get_running_loop().create_future(),
         )
-        powers = RunPowers(shared, live, loop, launch.started.workdir, workspace, launch.fence)
-        loop.perform = launch.perform or redactor.wrap_performer(powers.perform, powers.report_leak)
+
+        @cache
+        def powers() -> RunPowers:
+            # Not above: a run without effects performs no step, and what steps use takes 20 ms.
+            from infloop.runtime.runs.step_powers import RunPowers
+
+            return RunPowers(shared, live, loop, launch.started.workdir, workspace, launch.fence)
+
+        def perform_step(perform: Perform, write_output: WriteOutput) -> Awaitable[Outcome]:
+            return powers().perform(perform, write_output)
+
+        def report_leak(perform: Perform, detectors: list[str]) -> None:
+            powers().report_leak(perform, detectors)
+
+        loop.perform = launch.perform or redactor.wrap_performer(perform_step, report_leak)
         return live
 
     # -- driving -----------------------------------------------------------------------------

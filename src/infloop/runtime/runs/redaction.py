@@ -68,13 +68,13 @@ class LeakReport(Protocol):
 class Redactor:
     """Removes the secrets of this process, and what looks like one.
 
-    `read_secrets` returns all secrets that are known.
+    `read_secrets` returns all secrets that are known, `rules` what others look like.
     """
 
     def __init__(
         self,
         read_secrets: Callable[[], Iterable[Secret]] = tuple,
-        rules: Sequence[LeakRule] = (),
+        rules: Callable[[], Sequence[LeakRule]] = tuple,
         mode: LeakMode = "redact",
     ) -> None:
         self.secrets = LeakGuard((), rules, mode)

@@ -12,23 +12,24 @@ from typing import TYPE_CHECKING
 from infloop.errors import AuditError
 from infloop.model.audit import SYSTEM
 from infloop.model.events import Notice
-from infloop.nodes import NODE_TYPES
 from infloop.nodes.base import NO_WORKSPACE, StepContext
+from infloop.nodes.node_types import NODE_TYPES
 from infloop.providers.base import BoundedProvider, uses_tools
 from infloop.runtime.approvals import AskingStep
 from infloop.runtime.confinement.egress_log import EgressLog
 from infloop.runtime.confinement.fence import NO_EXTRA_ACCESS
 from infloop.runtime.confinement.homes import SessionHomeProvider
 from infloop.runtime.runs.dependencies import StepServices
+from infloop.runtime.runs.joined_output import JoinedOutput
 from infloop.runtime.runs.redaction import leak_notice
 from infloop.runtime.spending.broker_usage import BrokerUsage
-from infloop.runtime.spending.ledger import MeteredProvider
+from infloop.runtime.spending.metered_provider import MeteredProvider
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from infloop.engine.commands import Perform
-    from infloop.model.events import NoticeTopic
+    from infloop.model.events import Event, NoticeTopic
     from infloop.model.values import JsonObject
     from infloop.nodes.base import Outcome, WriteOutput
     from infloop.policy.permissions import AskPerson
@@ -75,14 +76,10 @@ class RunPowers:
         workdir = await workspace.enter(self.loop.post)
         return await self._perform(perform, write_output, workdir)
 
-    def _perform(
-        self, perform: Perform, write_output: WriteOutput, workdir: str
-    ) -> Awaitable[Outcome]:
-        dependencies, step, workspace = (
-            self.dependencies,
-            StepPowers(self, perform),
-            self._workspace,
-        )
+    async def _perform(self, perform: Perform, write_output: WriteOutput, workdir: str) -> Outcome:
+        dependencies, workspace = self.dependencies, self._workspace
+        output = JoinedOutput(write_output)
+        step = StepPowers(self, perform, output)
         context = StepContext(
             run_id=self.run.id,
             path=perform.path,
@@ -91,20 +88,23 @@ class RunPowers:
             attempt=perform.attempt,
             workdir=workdir,
             allows_directory=self.shared.workdirs.allows,
-            write_output=write_output,
+            write_output=output.write,
             drain=self.loop.recorder.drain,
             sandbox=step.sandbox,
             environment=dependencies.environment,
             provider=step.provider,
-            interpreters=dependencies.interpreters,
+            interpreters=dependencies.interpreters(),
             max_output_bytes=dependencies.max_output_bytes,
             max_command_ms=dependencies.max_command_ms,
-            workspace=workspace.for_step(perform, self.loop.post) if workspace else NO_WORKSPACE,
+            workspace=workspace.for_step(perform, step.post) if workspace else NO_WORKSPACE,
             dev_loops=dependencies.dev_loops,
             warn=step.warn,
             ask_person=step.ask_person,
         )
-        return NODE_TYPES[perform.node_type](context, perform.config)
+        try:
+            return await NODE_TYPES[perform.node_type](context, perform.config)
+        finally:
+            output.flush()
 
     def report_leak(self, perform: Perform, detectors: list[str]) -> None:
         """Write the secrets that a step told to the run and the audit log, by their detectors."""
@@ -144,12 +144,18 @@ class RunPowers:
 class StepPowers:
     """The sandbox and the providers of one step."""
 
-    __slots__ = ("_egress_log", "_perform", "_run")
+    __slots__ = ("_egress_log", "_output", "_perform", "_run")
 
-    def __init__(self, run: RunPowers, perform: Perform) -> None:
+    def __init__(self, run: RunPowers, perform: Perform, output: JoinedOutput) -> None:
         self._run = run
         self._perform = perform
+        self._output = output
         self._egress_log: EgressLog | None = None
+
+    def post(self, event: Event) -> None:
+        """Add an event to the run, after what the step has printed so far."""
+        self._output.flush()
+        self._run.loop.post(event)
 
     def sandbox(
         self, extra: ExtraAccess = NO_EXTRA_ACCESS, *, usage: BrokerUsage | None = None
@@ -157,9 +163,7 @@ class StepPowers:
         """Return the sandbox for children with this access; `usage` counts what they use up."""
         run, perform = self._run, self._perform
         if self._egress_log is None:
-            self._egress_log = EgressLog(
-                run.loop.post, run.report_egress, perform.path, perform.node
-            )
+            self._egress_log = EgressLog(self.post, run.report_egress, perform.path, perform.node)
         fenced = run.fence.sandbox(self._egress_log, perform.node, extra, usage)
         records = run.dependencies.child_records
         return records.wrap(fenced, run.run.id, perform.path) if records else fenced
@@ -167,7 +171,7 @@ class StepPowers:
     def warn(self, message: str, topic: NoticeTopic) -> None:
         """Add a warning to the run."""
         path, node = self._perform.path, self._perform.node
-        self._run.loop.post(Notice(message, path, node, "warning", topic))
+        self.post(Notice(message, path, node, "warning", topic))
 
     def provider(self, provider_id: str) -> Provider:
         """Return a provider whose calls are in the ledger."""
@@ -208,7 +212,7 @@ class StepPowers:
                 workflow_id=run.run.workflow_id,
                 path=perform.path,
                 node=perform.node,
-                post=run.loop.post,
+                post=self.post,
                 publish=run.shared.event_bus.publish,
             )
         )

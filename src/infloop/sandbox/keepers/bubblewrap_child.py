@@ -4,11 +4,13 @@ Imported by the keeper, so it uses the standard library only. bubblewrap writes 
 the exit code of its child to one descriptor (`--json-status-fd`). It reads its seccomp filter from
 another (`--seccomp`), a pipe, right before it starts the program. In between the keeper sets limits
 and opens listeners in the new network namespace, so that no process of infloop has to run inside.
+The pipe holds the first byte of the filter from the beginning. When that was read, bubblewrap has
+made its mounts, and the keeper looks whether they are the right ones.
 
 No process outlives the keeper, at whatever moment the keeper is killed:
 
-- Before the filter is written, the pipe ends without one. bubblewrap then fails by itself, and the
-  program is never started.
+- Before the filter is written, the pipe ends after one byte. That is no filter, so bubblewrap fails
+  by itself, and the program is never started.
 - The filter is written only after the keeper has become the tracer of the first process in the
   namespace, with PTRACE_O_EXITKILL: the kernel kills that process when its tracer is gone, and
   then everything in its namespace.
@@ -26,7 +28,6 @@ import fcntl
 import os
 import select
 import struct
-import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ _IP_FREEBIND = 15
 _BACKLOG = 128
 _TIMEOUT_S = 10.0
 _MOUNT_TIMEOUT_S = 30.0
-_MOUNT_PAUSE_S = 0.0003
 _PAGE = 4096
 _PTRACE_CONT = 7
 _PTRACE_SEIZE = 0x4206
@@ -63,7 +63,7 @@ class BubblewrapChild:
 
     def __init__(self, seccomp_filter: int, cgroups: list[int], *, is_traced: bool) -> None:
         self._filter = os.pread(seccomp_filter, _PAGE + 1, 0)
-        # Up to this size it is written in one piece, or not at all if this process is killed.
+        # Up to this size the rest is written in one piece, or not at all if this process is killed.
         assert len(self._filter) <= select.PIPE_BUF
         self._cgroups = [os.dup(cgroup) for cgroup in cgroups]
         self._status, status = os.pipe()
@@ -71,6 +71,9 @@ class BubblewrapChild:
         self._their_status = os.open(f"/proc/self/fd/{status}", os.O_RDWR | os.O_CLOEXEC)
         os.close(status)
         self._their_filter, self._filter_pipe = os.pipe()
+        # A pipe of one page is full, however little it holds, and writable when that was read.
+        fcntl.fcntl(self._filter_pipe, fcntl.F_SETPIPE_SZ, select.PIPE_BUF)
+        os.write(self._filter_pipe, self._filter[:1])
         self._status_text = b""
         self._child = 0
         self._pidfd = -1
@@ -115,7 +118,7 @@ class BubblewrapChild:
         """
         if not places:
             return
-        root = self._final_root()
+        root = self._mounted_root()
         if root < 0:
             return
         try:
@@ -126,27 +129,23 @@ class BubblewrapChild:
         finally:
             os.close(root)
 
-    def _final_root(self) -> int:
+    def _mounted_root(self) -> int:
         """Return the root of the child once all its mounts are made; -1 when bubblewrap failed."""
-        machine = os.stat("/")  # noqa: PTH116
-        give_up = time.monotonic() + _MOUNT_TIMEOUT_S
-        while time.monotonic() < give_up:
-            try:
-                root = os.open(f"/proc/{self._child}/root", os.O_PATH | os.O_CLOEXEC)
-            except OSError:
-                return -1
-            found = os.fstat(root)
-            # First it is the machine's root, then one that has only `newroot` and `oldroot`.
-            if (found.st_dev, found.st_ino) != (machine.st_dev, machine.st_ino):
-                try:
-                    os.stat("usr", dir_fd=root, follow_symlinks=False)
-                except FileNotFoundError:
-                    pass
-                else:
-                    return root
+        mounted = select.poll()
+        mounted.register(self._filter_pipe, select.POLLOUT)
+        ready = mounted.poll(_MOUNT_TIMEOUT_S * 1000)
+        if not ready:
+            raise OSError(errno.ETIMEDOUT, "bubblewrap did not finish its mounts in time")
+        if ready[0][1] & select.POLLERR:
+            return -1
+        try:
+            root = os.open(f"/proc/{self._child}/root", os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            return -1
+        if not _is_of_its_own(root):
             os.close(root)
-            time.sleep(_MOUNT_PAUSE_S)
-        raise OSError(errno.ETIMEDOUT, "bubblewrap did not finish its mounts in time")
+            raise OSError(errno.ESTALE, "bubblewrap has read its filter before it made its mounts")
+        return root
 
     def limit_pids(self, most: int) -> None:
         """Bound the process ids in the new namespace; for children whose user is root.
@@ -183,7 +182,7 @@ class BubblewrapChild:
 
     def release(self) -> None:
         """Let bubblewrap start the program."""
-        os.write(self._filter_pipe, self._filter)
+        os.write(self._filter_pipe, self._filter[1:])
         self._close_filter_pipe()
 
     def resume(self) -> None:
@@ -239,6 +238,18 @@ def _trace(request: int, pid: int, data: int) -> None:
     if _libc.ptrace(request, pid, None, data) != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"its first process cannot be traced: {os.strerror(code)}")
+
+
+def _is_of_its_own(root: int) -> bool:
+    """Return whether a root is neither this machine's nor one that bubblewrap has in between."""
+    machine, found = os.stat("/"), os.fstat(root)  # noqa: PTH116
+    if (found.st_dev, found.st_ino) == (machine.st_dev, machine.st_ino):
+        return False
+    try:
+        os.stat("usr", dir_fd=root, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _is_in_place(root: int, kind: bytes, identity: tuple[int, int], path: bytes) -> bool:

@@ -430,13 +430,16 @@ class Keeper:
             set_limits(first, request.limits)
             for most in request.max_pids:
                 bubblewrap.limit_pids(most)
-            lower_priority(os.PRIO_PROCESS, first, request.nice)
             self._fast_session = 0
+            # Before the mounts are waited for: the server serves the listeners meanwhile.
+            if request.ports:
+                bubblewrap.listen(request.ports, self._control_socket)
             bubblewrap.check_places(request.places)
             if request.places:
                 self.send_line("placed")
-            end = self._hand_over_listeners(request, bubblewrap)
+            end = self._wait_for_go() if request.ports else None
             if end is None:
+                lower_priority(os.PRIO_PROCESS, first, request.nice)
                 bubblewrap.release()
                 self._fast_session = first
                 end = self._wait_for(b"end")
@@ -453,13 +456,8 @@ class Keeper:
             problem = "the sandbox could not be set up"
         self.send_line(f"failed {problem}" if problem else f"exited {status}\nclean 0")
 
-    def _hand_over_listeners(
-        self, request: SpawnMessage, bubblewrap: BubblewrapChild
-    ) -> list[bytes] | None:
-        """Hold the child until the server has its listeners; return the server's `end`, if any."""
-        if not request.ports:
-            return None
-        bubblewrap.listen(request.ports, self._control_socket)
+    def _wait_for_go(self) -> list[bytes] | None:
+        """Hold the child until its listeners have an owner; return the server's `end`, if any."""
         message = self._wait_for(b"go", b"end")
         return message if message and message[0] == b"end" else None
 

@@ -140,8 +140,8 @@ class ConnectBroker:
 
     def watch(self, fd: int, events: int, callback: Callable[[int], None]) -> None:
         """Call back with the events of a descriptor."""
-        self._epoll.register(fd, events)
         self._callbacks[fd] = callback
+        self._epoll.register(fd, events)
 
     def forget(self, fd: int) -> None:
         """Stop calling back for a descriptor; its owner closes it next."""
@@ -208,7 +208,8 @@ class BrokeredChild:
         self._listener = -1
         self._waiting: set[_WaitingCall] = set()
         self._reported: set[Peer] = set()
-        broker.send(self._await_listener)
+        # Not in the thread, which would have to wake up for it: nothing can arrive before.
+        broker.watch(self._server_socket.fileno(), select.EPOLLIN, self._on_listener)
 
     async def close(self) -> None:
         """Stop answering; connect() calls of processes that are still alive then fail."""
@@ -223,9 +224,6 @@ class BrokeredChild:
         if self._listener >= 0:
             self._broker.forget(self._listener)
             os.close(self._listener)
-
-    def _await_listener(self) -> None:
-        self._broker.watch(self._server_socket.fileno(), select.EPOLLIN, self._on_listener)
 
     def _on_listener(self, _: int) -> None:
         self._broker.forget(self._server_socket.fileno())

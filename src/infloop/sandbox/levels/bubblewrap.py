@@ -289,9 +289,10 @@ class BubblewrapSandbox(KeeperSandbox):
         arguments += ["--json-status-fd", str(number + 1), "--seccomp", str(number + 2)]
         if len(arguments) > _MAX_ARGUMENTS:
             raise ValueError("the environment or the list of paths is too large for bubblewrap")
-        if any("\0" in argument for argument in arguments):
+        joined = "\0".join(arguments) + "\0"
+        if joined.count("\0") != len(arguments):
             raise ValueError("a path or a variable holds a NUL character")
-        return files.hold(os.fsencode("\0".join(arguments) + "\0"))
+        return files.hold(os.fsencode(joined))
 
     def _unreachable(self, access: Access) -> str:
         """Return which path the children's user cannot use, and what to do about it."""

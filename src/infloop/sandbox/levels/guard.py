@@ -24,7 +24,6 @@ import contextlib
 import os
 import pwd
 import socket
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from msgspec.structs import replace
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
 _LOOPBACK = "127.0.0.1"
 _LOOPBACKS = (_LOOPBACK, "::1")
 _BACKLOG = 128
+_PAGE = 4096
 
 
 class GuardSandbox(KeeperSandbox):
@@ -278,4 +278,9 @@ def _with_running_tasks(limits: ResourceLimits) -> ResourceLimits:
 
 def _running_tasks() -> int:
     """Return the number of processes and threads of all users, which is never too low."""
-    return int(Path("/proc/loadavg").read_text().split()[3].split("/")[1])
+    # Not Path.read_text: called for every child, 40 instead of 140 us.
+    fd = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(fd, _PAGE).split()[3].split(b"/")[1])
+    finally:
+        os.close(fd)

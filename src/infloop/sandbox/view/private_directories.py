@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import tempfile
+import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 from infloop.lowlevel.remove_tree import remove_tree
@@ -38,7 +38,9 @@ async def private_directories(
 async def _private_directory(
     parent: str, prefix: str, owner: tuple[int, int] | None
 ) -> AsyncIterator[str]:
-    directory = tempfile.mkdtemp(prefix=prefix, dir=parent)
+    # Not tempfile.mkdtemp: called twice for every child, 30 instead of 90 us.
+    directory = f"{parent}/{prefix}{secrets.token_hex(8)}"
+    os.mkdir(directory, 0o700)  # noqa: PTH102
     try:
         if owner:
             os.chown(directory, *owner)

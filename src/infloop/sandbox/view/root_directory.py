@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import stat
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,12 +56,26 @@ def read_root_layout(*, for_root: bool = False) -> RootLayout:
 
 def _files_of_root() -> Iterator[str]:
     """Yield the files of /proc that root alone can read, and those always masked."""
-    own = (path for path in Path("/proc").iterdir() if not path.name.isdecimal())
-    settings = (Path("/proc/sys", name).rglob("*") for name in ("fs", "kernel", "vm"))
-    for path in chain(own, *settings):
-        mode = path.lstat().st_mode
-        if stat.S_ISREG(mode) and (str(path) in _MASKED or not mode & stat.S_IROTH):
-            yield str(path)
+    with os.scandir("/proc") as entries:
+        own = [entry for entry in entries if not entry.name.isdecimal()]
+    settings = (_files_below(f"/proc/sys/{name}") for name in ("fs", "kernel", "vm"))
+    for entry in chain(own, *settings):
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if stat.S_ISREG(mode) and (entry.path in _MASKED or not mode & stat.S_IROTH):
+            yield entry.path
+
+
+def _files_below(directory: str) -> Iterator[os.DirEntry[str]]:
+    """Yield all entries below a directory that are no directories.
+
+    pathlib takes five times as long, which was a tenth of `infloop run`.
+    """
+    with suppress(PermissionError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files_below(entry.path)
+            else:
+                yield entry
 
 
 def _readable_by_all(path: Path) -> bool:

@@ -11,11 +11,11 @@ A blob is a text that is stored once, by hash.
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
+from infloop.model.hashes import sha256_hex
 from infloop.model.values import compact_json
 from infloop.store.encoding.compression import pack, unpack
 from infloop.store.encoding.values import to_json
@@ -106,7 +106,7 @@ def restore_texts(
 def _add(
     extracted: Extracted, path: tuple[Key, ...], text: str, form: Literal["text", "json"]
 ) -> None:
-    name = hashlib.sha256(text.encode()).hexdigest()
+    name = sha256_hex(text.encode())
     extracted.references.append(Reference(path, name, len(text), form))
     extracted.texts[name] = text
 

@@ -10,13 +10,13 @@ Promises of every implementation:
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from infloop.errors import StoreError
+from infloop.model.hashes import sha256_hex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ def parts(pack: bytes) -> Iterator[bytes]:
 
 
 def digest_of(pack: bytes) -> str:
-    return hashlib.sha256(pack).hexdigest()
+    return sha256_hex(pack)
 
 
 def checked(pack: StoredPack, found: bytes) -> bytes:

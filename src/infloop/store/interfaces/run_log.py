@@ -11,13 +11,13 @@ Promises of every implementation:
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from infloop.model.events import Cause, Recorded, Status
+from infloop.model.hashes import sha256_hex
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,7 +34,7 @@ OUTPUT_CAP = 64 << 20
 
 def definition_hash(definition: bytes) -> str:
     """Return the key of a stored definition, which the run's `RunStarted` event must name."""
-    return hashlib.sha256(definition).hexdigest()
+    return sha256_hex(definition)
 
 
 class NewRun(msgspec.Struct, frozen=True):

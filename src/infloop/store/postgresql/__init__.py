@@ -6,6 +6,8 @@ The interfaces
     run_log            runs, their events, listing and search
     ledger             what provider calls cost
     queue              the run queue: an entry becomes a run in one transaction
+    taking             hands entries out
+    jobs               jobs of Procrastinate: which entry is next, and for whom
     refusals           triggers that fired and were refused
     rate_limits        what happened in the last minute
     approvals          questions that wait for a person
@@ -19,6 +21,7 @@ The database
     address            where it is: `postgresql://user@host:port/database`
     connections        opens connections, and opens them again after they were lost
     migrations         the schema, as an ordered list of migrations
+    jobs_schema        the tables of Procrastinate, and which versions of it fit them
     writer             one task, one connection, group commit
     readers            a few connections for reading
     errors             translates errors of PostgreSQL into errors with advice

@@ -4,20 +4,22 @@ Versions are numbers of this process. One grows with each commit of its own abou
 each notification of another process, and when the connection was lost: something may have been
 missed then.
 
-Two channels keep processes from waking each other for nothing:
+Three channels keep processes from waking each other for nothing:
 
 - All processes listen to the first. It says that the queue has changed, that a run is to be
   stopped, or that somebody begins to follow runs.
-- Only processes that follow runs of others listen to the second. It names the runs in which
+- All listen to Procrastinate's own, too. It says that something was added to the queue, at once:
+  the notification is part of the transaction that adds it.
+- Only processes that follow runs of others listen to the third. It names the runs in which
   something happened. A process that follows holds a shared lock meanwhile. Others notify only while
   somebody holds it; when they find that nobody does, they stop until somebody begins again.
 
-A commit is announced by a separate transaction right after it. PostgreSQL lets only one transaction
-that notifies commit at a time, and waits for the disk meanwhile; the announcement has nothing to
-wait for. Every notification wakes the server's side of every listening connection, whatever it
-listens to, so announcements gather: the first goes out at once, and those that follow within a few
-milliseconds go together. A process that dies between a commit and its announcement leaves it
-unannounced.
+Any other commit is announced by a separate transaction right after it. PostgreSQL lets only one
+transaction that notifies commit at a time, and waits for the disk meanwhile; the announcement has
+nothing to wait for. Every notification wakes the server's side of every listening connection,
+whatever it listens to, so announcements gather: the first goes out at once, and those that follow
+within a few milliseconds go together. A process that dies between a commit and its announcement
+leaves it unannounced.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from infloop.errors import StoreError
-from infloop.store.interfaces.changes import RUNS, Changes, run_subject
+from infloop.store.interfaces.changes import QUEUE, RUNS, Changes, run_subject
 from infloop.store.postgresql.connections import close_quietly
 from infloop.store.postgresql.errors import is_lost
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from infloop.store.postgresql.connections import Connection, Database
 
 ALL_CHANNEL = "infloop_all"
+JOBS_CHANNEL = "procrastinate_any_queue_v1"
 RUNS_CHANNEL = "infloop_runs"
 FOLLOWED = "followed"
 FOLLOW_LOCK = 0x696E66_04
@@ -285,7 +288,9 @@ class PostgresqlChanges(Changes):
         assert self._connection is not None
         if sender == self._connection.pgconn.backend_pid:
             return
-        if channel == RUNS_CHANNEL:
+        if channel == JOBS_CHANNEL:
+            self._bump(QUEUE)
+        elif channel == RUNS_CHANNEL:
             named = [run_subject(run_id) for run_id in payload.split()]
             for subject in filter(_is_a_run, [*self._versions]) if payload == _ANY else named:
                 self._bump(subject)
@@ -303,6 +308,7 @@ class PostgresqlChanges(Changes):
 async def listen(connection: Connection) -> None:
     """Receive from now on what all processes are told."""
     await connection.execute(f"LISTEN {ALL_CHANNEL}")
+    await connection.execute(f"LISTEN {JOBS_CHANNEL}")
 
 
 def _is_a_run(subject: str) -> bool:

@@ -50,6 +50,11 @@ from infloop.store.interfaces.liveness import (
 )
 from infloop.store.postgresql.connections import close_quietly
 from infloop.store.postgresql.errors import is_lost, store_error
+from infloop.store.postgresql.jobs import (
+    register_worker,
+    unregister_dead_workers,
+    unregister_worker,
+)
 from infloop.store.postgresql.outages import OUTAGE_MS, excuse_all, wait_for_others
 from infloop.store.this_process import describe_process, new_instance_id
 
@@ -99,12 +104,16 @@ _COLUMNS = (
 
 _REGISTER = (
     "INSERT INTO instance (id, pid, process_started, boot_id, host, kind, labels, capacity,"  # noqa: S608
-    " timeout) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s * interval '1 millisecond')"
+    " timeout, worker)"
+    " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s * interval '1 millisecond', %s)"
     f" RETURNING key, {_BEAT_MS}"
 )
+# One statement, as Procrastinate's own heartbeat is: a process that freezes between two would lose
+# its session, and with it its lock, before its timeout.
 _HEARTBEAT = (
-    f"UPDATE instance SET beat_at = {_NOW}, held_at = {_NOW}"  # noqa: S608  (constants)
-    f" WHERE id = %s AND NOT {_IS_LOST}"
+    f"WITH beat AS (UPDATE instance SET beat_at = {_NOW}, held_at = {_NOW}"  # noqa: S608
+    f" WHERE id = %s AND NOT {_IS_LOST} RETURNING worker)"
+    " SELECT procrastinate_update_heartbeat_v1(worker) FROM beat"
 )
 _SIGN = f"UPDATE instance SET held_at = {_NOW} WHERE id = %s AND NOT {_IS_LOST}"  # noqa: S608
 _LOCK_AGAIN = (
@@ -147,7 +156,9 @@ class PostgresqlInstance(Instance):
         try:
             if await wait_for_others(connection, GRACE_MS / 1000):
                 await connection.execute(_CLOSE_DEAD.encode())
-            cursor = await connection.execute(_REGISTER.encode(), (*about, *takes))
+            async with connection.transaction():
+                worker = await register_worker(connection)
+                cursor = await connection.execute(_REGISTER.encode(), (*about, *takes, worker))
             key, now = await cursor.fetchone() or (0, 0)
             await connection.execute("SELECT pg_advisory_lock(%s, %s)", (LOCK_CLASS, key))
         except psycopg.Error as error:
@@ -346,7 +357,11 @@ _OWNS_NOTHING = "NOT EXISTS (SELECT 1 FROM run WHERE status = 'running' AND owne
 
 async def _close_instance(connection: Connection, instance_id: str) -> None:
     """Delete a process; one that owns a run that has not settled is kept as a dead one."""
-    await connection.execute("UPDATE instance SET closed = true WHERE id = %s", (instance_id,))
+    closed = await connection.execute(
+        "UPDATE instance SET closed = true WHERE id = %s RETURNING worker", (instance_id,)
+    )
+    for (worker,) in await closed.fetchall():
+        await unregister_worker(connection, worker)
     await connection.execute(
         f"DELETE FROM instance WHERE id = %s AND {_OWNS_NOTHING}".encode(),  # noqa: S608
         (instance_id,),
@@ -357,6 +372,7 @@ async def _sweep(connection: Connection) -> None:
     await connection.execute(
         f"DELETE FROM instance WHERE ({_STATE}) = 'dead' AND {_OWNS_NOTHING}".encode()  # noqa: S608
     )
+    await unregister_dead_workers(connection)
 
 
 async def _request_stop(connection: Connection, run_id: str, reason: str, time: int) -> None:

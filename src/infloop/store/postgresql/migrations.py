@@ -13,12 +13,14 @@ refuses to open it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import psycopg
 
 from infloop.errors import StoreError
 from infloop.store.postgresql.connections import SCHEMA
+from infloop.store.postgresql.jobs_schema import jobs_schema
 
 if TYPE_CHECKING:
     from infloop.store.postgresql.connections import Connection
@@ -319,7 +321,34 @@ ALTER TABLE instance ADD COLUMN timeout interval NOT NULL DEFAULT interval '30 s
 ALTER TABLE instance ADD COLUMN excused_at timestamptz NOT NULL DEFAULT '-infinity';
 """
 
-MIGRATIONS = (
+# Who may add to the queue must be able to number its jobs: older grants name no sequences.
+_JOBS = """
+ALTER TABLE queued ADD COLUMN job bigint;
+ALTER TABLE queued ADD COLUMN queue text COLLATE "C" NOT NULL DEFAULT ''; -- of its job
+CREATE INDEX queued_by_queue ON queued (queue) WHERE state = 'waiting' AND NOT held;
+ALTER TABLE instance ADD COLUMN worker bigint;
+DO $$
+DECLARE
+    who text;
+BEGIN
+    FOR who IN
+        SELECT DISTINCT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END
+        FROM pg_class, aclexplode(relacl)
+        WHERE pg_class.oid = 'queued'::regclass AND privilege_type = 'INSERT'
+    LOOP
+        EXECUTE 'GRANT USAGE ON SEQUENCE procrastinate_jobs_id_seq, procrastinate_events_id_seq TO '
+            || who;
+    END LOOP;
+END;
+$$;
+"""
+
+
+def _jobs() -> str:
+    return jobs_schema() + _JOBS
+
+
+MIGRATIONS: tuple[str | Callable[[], str], ...] = (
     _JOURNAL,
     _SEARCH,
     _LIVENESS,
@@ -331,6 +360,7 @@ MIGRATIONS = (
     _RESULTS,
     _LIMITS,
     _OUTAGES,
+    _jobs,
 )
 
 
@@ -349,12 +379,16 @@ async def migrate(connection: Connection, shown: str, upto: int = len(MIGRATIONS
         await connection.execute(f"SELECT pg_advisory_unlock({MIGRATION_LOCK})")
 
 
+def _sql(migration: str | Callable[[], str]) -> bytes:
+    return (migration if isinstance(migration, str) else migration()).encode()
+
+
 async def _apply(connection: Connection, number: int) -> None:
     for attempt in range(_ATTEMPTS):
         try:
             async with connection.transaction():
                 await connection.execute(f"SET LOCAL lock_timeout = '{_WAIT}'")
-                await connection.execute(MIGRATIONS[number - 1].encode())
+                await connection.execute(_sql(MIGRATIONS[number - 1]))
                 await connection.execute("DELETE FROM version")
                 await connection.execute("INSERT INTO version VALUES (%s)", (number,))
         except psycopg.errors.LockNotAvailable:

@@ -1,17 +1,16 @@
-"""The run queue in the database.
+"""The run queue in the database: a table of ours for the entries, Procrastinate for their order.
+
+`queued` is the record of an entry: its inputs, its keys, what became of it. Which entry is handed
+out next, and to whom, is decided by Procrastinate's jobs (`jobs`), in the same transactions.
 
 Whoever adds an entry takes a lock until that is committed, so that the limit and the idempotency
 keys hold between processes.
 
-Whoever takes entries passes over those that another process is just taking (`SKIP LOCKED`), so
-takers do not wait for each other. The runs of a workflow that is limited are counted, and between
-counting and taking nobody else may take one. So when such an entry is among the next, nothing is
-taken, and the taker tries again with the lock.
+How entries are taken is in `taking`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -40,6 +39,18 @@ from infloop.store.postgresql.definitions import (
     keep_definition,
     read_definition,
 )
+from infloop.store.postgresql.jobs import (
+    FINISH,
+    NewJob,
+    defer_jobs,
+    finish_job,
+    give_jobs,
+    lock_job,
+    queue_name,
+    repair_jobs,
+    retry_jobs,
+)
+from infloop.store.postgresql.taking import Choice, has_takeable, take
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -55,9 +66,9 @@ _PRUNED_PER_PUT = 200
 
 _NOTHING = pack(b"{}")
 
-_PRIORITY, _KEY = 5, -1  # in QUEUE_COLUMNS
+Cursor: TypeAlias = "psycopg.AsyncCursor[tuple[Any, ...]]"
 
-# The earlier answer, if there is one, and how many entries there are.
+# The earlier answer, if there is one, how many entries there are, and whether one has no job yet.
 _LOOK = """
 SELECT
     (SELECT array[id, run, first_position::text] FROM queued
@@ -67,52 +78,16 @@ SELECT
         AND (queued_at >= %(oldest)s OR state IN ('waiting', 'taken')) LIMIT 1),
     (SELECT count(*) FROM queued WHERE state = 'waiting'),
     (SELECT count(*) FROM queued WHERE state = 'taken'),
-    (SELECT count(*) FROM queued WHERE state = 'waiting' AND (held OR priority < %(priority)s))
+    (SELECT count(*) FROM queued WHERE state = 'waiting' AND (held OR priority < %(priority)s)),
+    EXISTS (SELECT 1 FROM queued WHERE state = 'waiting' AND NOT held AND queue = '')
 """
 
-_TAKEABLE = """
-state = 'waiting' AND NOT held
-    AND (requires = '[]' OR NOT EXISTS (SELECT 1 FROM json_array_elements_text(requires::json) AS it
-        WHERE it <> ALL(%(labels)s::text[])))
-    AND (%(only)s::text[] IS NULL OR id = ANY(%(only)s))
-"""
-
-_NOT_ON_HOLD = "NOT EXISTS (SELECT 1 FROM queue_hold WHERE owner = %(owner)s)"
-
-_LIVE = """
-(SELECT count(*) FROM run WHERE status = 'running' AND workflow_id = queued.workflow)
-    + (SELECT count(*) FROM queued AS other
-        WHERE other.state = 'taken' AND other.workflow = queued.workflow)
-"""
-
-# Takes the next entries, if no workflow of theirs is limited. The first row says whether one is.
-_TAKE_UNLIMITED = f"""
-WITH next AS MATERIALIZED (
-    SELECT key, max_concurrent > 0 OR EXISTS (SELECT 1 FROM queued AS other WHERE state = 'waiting'
-        AND max_concurrent > 0 AND other.workflow = queued.workflow) AS limited
-    FROM queued WHERE {_TAKEABLE} AND {_NOT_ON_HOLD}
-    ORDER BY priority DESC, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-), taken AS (
-    UPDATE queued SET state = 'taken', owner = %(owner)s
-    WHERE key IN (SELECT key FROM next) AND NOT EXISTS (SELECT 1 FROM next WHERE limited)
-    RETURNING {QUEUE_COLUMNS}
+_FINISH = f"""
+WITH finished AS (
+    UPDATE queued SET state = 'started', reason = '', body = %s, definition = NULL
+    WHERE id = %s AND state = 'taken' AND owner = %s RETURNING run, job
 )
-SELECT EXISTS (SELECT 1 FROM next WHERE limited), taken.*
-FROM (SELECT) AS one_row LEFT JOIN taken ON true
-""".encode()  # noqa: S608  (constants)
-
-# The next entries, each with the live runs of its workflow if that is limited.
-_NEXT = f"""
-SELECT CASE WHEN max_concurrent = 0 THEN 0 ELSE {_LIVE} END, {QUEUE_COLUMNS}
-FROM queued WHERE {_TAKEABLE} AND {_NOT_ON_HOLD} AND workflow <> ALL(%(full)s::text[])
-ORDER BY priority DESC, key LIMIT %(limit)s FOR UPDATE
-""".encode()  # noqa: S608  (constants)
-
-_HAS_TAKEABLE = f"""
-SELECT EXISTS (SELECT 1 FROM queued WHERE max_concurrent = 0 AND {_TAKEABLE}) OR EXISTS (
-    SELECT 1 FROM (SELECT DISTINCT workflow, max_concurrent FROM queued
-        WHERE max_concurrent > 0 AND {_TAKEABLE}) AS queued
-    WHERE max_concurrent > {_LIVE})
+SELECT run, CASE WHEN job IS NOT NULL THEN {FINISH.format("job")} END FROM finished
 """.encode()  # noqa: S608  (constants)
 
 
@@ -122,15 +97,14 @@ class PostgresqlQueue(RunQueue):
     def __init__(self, writer: Writer, readers: Readers) -> None:
         self._writer = writer
         self._readers = readers
+        self._has_passed_over = False
+        self._needs_repair = True  # once, and after processes without jobs have gone
 
     async def put(
         self, run: QueuedRun, *, limit: int, definition: bytes = b""
     ) -> Enqueued | QueueFull | Replayed:
         work = partial(_put, run=run, limit=limit, definition=definition)
-        answer = await self._writer.submit(work, lock="queue")
-        if isinstance(answer, Enqueued) and not answer.repeated:
-            self._writer.announce(QUEUE)
-        return answer
+        return await self._writer.submit(work, lock="queue")  # its job announces itself
 
     async def definition(self, name: str) -> bytes:
         return await self._readers.run(read_definition, name)
@@ -143,16 +117,22 @@ class PostgresqlQueue(RunQueue):
         labels: Collection[str] = (),
         only: Collection[str] | None = None,
     ) -> list[QueueEntry]:
-        values = {"owner": owner, "limit": limit, **_choice(labels, only)}
-        taken = await self._writer.submit(partial(_take_unlimited, values=values))
-        if taken is None:
-            taken = await self._writer.submit(partial(_take, values=values), lock="queue")
+        if limit <= 0:
+            return []
+        choice = Choice(owner, limit, [*labels], None if only is None else [*only])
+        if not self._has_passed_over:
+            taken, self._has_passed_over = await self._writer.submit(partial(take, choice=choice))
+            if taken or not self._has_passed_over:
+                return taken
+        work = partial(take, choice=choice, is_locked=True)
+        taken, self._has_passed_over = await self._writer.submit(work, lock="queue")
         return taken
 
     async def has_takeable(
         self, *, labels: Collection[str] = (), only: Collection[str] | None = None
     ) -> bool:
-        return await self._readers.run(_has_takeable, _choice(labels, only))
+        choice = Choice("", 0, [*labels], None if only is None else [*only])
+        return await self._readers.run(has_takeable, choice)
 
     async def start(
         self,
@@ -184,7 +164,9 @@ class PostgresqlQueue(RunQueue):
         )
 
     async def retry_held(self, *, only: Collection[str] | None = None) -> None:
-        self._announce_some(await self._writer.submit(partial(_retry_held, only=only)))
+        work = partial(_retry_held, only=only, repair=self._needs_repair)
+        released, self._needs_repair = await self._writer.submit(work)
+        self._announce_some(released)
 
     async def release_held(self, workflow_id: str, reason: str) -> None:
         work = partial(_release_held, row=(workflow_id, reason))
@@ -243,7 +225,7 @@ async def _put(
     )
     row = await cursor.fetchone()
     assert row is not None
-    first_answer, replayed, waiting, taken, behind = row
+    first_answer, replayed, waiting, taken, behind, without_job = row
     if first_answer is not None:
         entry_id, run_id, first_position = first_answer
         return Enqueued(entry_id, run_id, int(first_position), repeated=True)
@@ -254,7 +236,11 @@ async def _put(
     position = waiting - behind + 1
     if run.definition:
         await keep_definition(connection, run.definition, definition)
-    await _insert(connection, run, position)
+    if without_job:  # what came before goes first
+        await give_jobs(connection)
+    queue = queue_name(run.requires, run.workflow_id, run.max_concurrent)
+    (job,) = await defer_jobs(connection, [NewJob(run.id, queue, run.priority)])
+    await _insert(connection, run, position, queue, job)
     return Enqueued(run.id, run.run_id, position)
 
 
@@ -267,13 +253,15 @@ async def _prune(connection: Connection, before: int) -> None:
     )
 
 
-async def _insert(connection: Connection, run: QueuedRun, position: int) -> None:
+async def _insert(
+    connection: Connection, run: QueuedRun, position: int, queue: str, job: int
+) -> None:
     try:
         await connection.execute(
             "INSERT INTO queued (id, run, workflow, correlation_id, cause, priority,"
             " idempotency_key, fingerprint, queued_at, first_position, requires, max_concurrent,"
-            " definition, body)"
-            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            " definition, body, queue, job)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
             (
                 run.id,
                 run.run_id,
@@ -289,6 +277,8 @@ async def _insert(connection: Connection, run: QueuedRun, position: int) -> None
                 run.max_concurrent,
                 run.definition or None,
                 pack(to_json({"inputs": run.inputs, "extra": run.extra})),
+                queue,
+                job,
             ),
         )
     except psycopg.errors.UniqueViolation as error:
@@ -298,69 +288,12 @@ async def _insert(connection: Connection, run: QueuedRun, position: int) -> None
         ) from error
 
 
-# -- taking ----------------------------------------------------------------------------------------
-
-
-_Values: TypeAlias = dict[str, Any]
-
-
-def _choice(labels: Collection[str], only: Collection[str] | None) -> _Values:
-    return {"labels": [*labels], "only": None if only is None else [*only]}
-
-
-async def _take_unlimited(connection: Connection, values: _Values) -> list[QueueEntry] | None:
-    """Take the next entries; None if a workflow of theirs is limited, and nothing was taken."""
-    cursor = await connection.execute(_TAKE_UNLIMITED, values, binary=True)
-    rows = await cursor.fetchall()
-    if rows[0][0]:
-        return None
-    found = [row[1:] for row in rows if row[-1] is not None]
-    found.sort(key=lambda row: (-row[_PRIORITY], row[_KEY]))
-    return [queue_entry(row, 0) for row in found]
-
-
-async def _take(connection: Connection, values: _Values) -> list[QueueEntry]:
-    """Take the next entries, as far as their workflows are not full."""
-    full: list[str] = []
-    taken: list[QueueEntry] = []
-    while left := values["limit"] - len(taken):
-        # What is full is found one workflow at a time: passing over it makes room for others.
-        cursor = await connection.execute(
-            _NEXT, {**values, "full": full, "limit": left}, binary=True
-        )
-        rows = await cursor.fetchall()
-        live: Counter[str] = Counter()
-        chosen: list[QueueEntry] = []
-        for before, *row in rows:
-            entry = queue_entry(row, 0)
-            name, most = entry.run.workflow_id, entry.run.max_concurrent
-            if name in full or (most and before + live[name] >= most):
-                full.append(name)
-                continue
-            live[name] += 1
-            chosen.append(replace(entry, state="taken", owner=values["owner"]))
-        await connection.execute(
-            "UPDATE queued SET state = 'taken', owner = %s WHERE id = ANY(%s)",
-            (values["owner"], [entry.run.id for entry in chosen]),
-        )
-        taken += chosen
-        if len(chosen) == len(rows):  # nothing was passed over: there is no more
-            break
-    return taken
-
-
-async def _has_takeable(connection: Connection, values: _Values) -> bool:
-    row = await (await connection.execute(_HAS_TAKEABLE, values)).fetchone()
-    return row == (True,)
+# -- what was taken -------------------------------------------------------------------------------
 
 
 async def _finish(connection: Connection, entry_id: str, owner: str) -> str:
     """End an entry that `owner` took and that becomes a run; return the id of the run."""
-    finished = await connection.execute(
-        "UPDATE queued SET state = 'started', reason = '', body = %s, definition = NULL"
-        " WHERE id = %s AND state = 'taken' AND owner = %s RETURNING run",
-        (_NOTHING, entry_id, owner),
-    )
+    finished = await connection.execute(_FINISH, (_NOTHING, entry_id, owner))
     row = await finished.fetchone()
     if row is None:
         raise _not_taken(entry_id, owner)
@@ -370,10 +303,10 @@ async def _finish(connection: Connection, entry_id: str, owner: str) -> str:
 async def _requeue(connection: Connection, entry_id: str, owner: str) -> None:
     requeued = await connection.execute(
         "UPDATE queued SET state = 'waiting', owner = ''"
-        " WHERE id = %s AND state = 'taken' AND owner = %s",
+        " WHERE id = %s AND state = 'taken' AND owner = %s RETURNING job",
         (entry_id, owner),
     )
-    if not requeued.rowcount:
+    if not await _retry_jobs_of(connection, requeued):
         raise _not_taken(entry_id, owner)
 
 
@@ -387,24 +320,39 @@ async def _hold_entry(connection: Connection, entry_id: str, owner: str, reason:
         raise _not_taken(entry_id, owner)
 
 
-async def _retry_held(connection: Connection, only: Collection[str] | None) -> int:
-    """Release the oldest held entry of each workflow and reason; return how many."""
+async def _retry_jobs_of(connection: Connection, changed: Cursor) -> int:
+    """Let the jobs that a statement returned be fetched again; return how many there were."""
+    jobs = [job for (job,) in await changed.fetchall()]
+    if jobs:
+        await retry_jobs(connection, jobs)
+    return len(jobs)
+
+
+async def _retry_held(
+    connection: Connection, *, only: Collection[str] | None, repair: bool
+) -> tuple[int, bool]:
+    """Release the oldest held entry of each workflow and reason.
+
+    Returns how many, and whether jobs are to be repaired the next time.
+    """
+    repair = await repair_jobs(connection, is_needed=repair)
     released = await connection.execute(
         "UPDATE queued SET held = false WHERE key IN (SELECT min(key) FROM queued"
         " WHERE state = 'waiting' AND held"
-        " AND (%(only)s::text[] IS NULL OR id = ANY(%(only)s)) GROUP BY workflow, reason)",
+        " AND (%(only)s::text[] IS NULL OR id = ANY(%(only)s)) GROUP BY workflow, reason)"
+        " RETURNING job",
         {"only": None if only is None else [*only]},
     )
-    return released.rowcount
+    return await _retry_jobs_of(connection, released), repair
 
 
 async def _release_held(connection: Connection, row: tuple[str, str]) -> int:
     released = await connection.execute(
         "UPDATE queued SET held = false"
-        " WHERE state = 'waiting' AND held AND workflow = %s AND reason = %s",
+        " WHERE state = 'waiting' AND held AND workflow = %s AND reason = %s RETURNING job",
         row,
     )
-    return released.rowcount
+    return await _retry_jobs_of(connection, released)
 
 
 def _not_taken(entry_id: str, owner: str) -> Fenced:
@@ -412,14 +360,23 @@ def _not_taken(entry_id: str, owner: str) -> Fenced:
 
 
 async def _remove(connection: Connection, entry_id: str) -> bool:
+    await lock_job(connection, entry_id)
     definition = await _definition_of(connection, entry_id)
     removed = await connection.execute(
         "UPDATE queued SET state = 'removed', body = %s, definition = NULL"
-        " WHERE id = %s AND state = 'waiting'",
+        " WHERE id = %s AND state = 'waiting' RETURNING job",
         (_NOTHING, entry_id),
     )
+    return await _finish_job_of(connection, removed, definition)
+
+
+async def _finish_job_of(connection: Connection, changed: Cursor, definition: str) -> bool:
+    """Forget what only an entry has that a statement removed; say whether there was one."""
+    row = await changed.fetchone()
+    if row is not None:
+        await finish_job(connection, row[0])
     await drop_unused_definition(connection, definition)
-    return removed.rowcount > 0
+    return row is not None
 
 
 async def _definition_of(connection: Connection, entry_id: str) -> str:
@@ -429,12 +386,13 @@ async def _definition_of(connection: Connection, entry_id: str) -> str:
 
 
 async def _withdraw(connection: Connection, entry_id: str) -> bool:
+    await lock_job(connection, entry_id)
     definition = await _definition_of(connection, entry_id)
     withdrawn = await connection.execute(
-        "DELETE FROM queued WHERE id = %s AND state IN ('waiting', 'taken')", (entry_id,)
+        "DELETE FROM queued WHERE id = %s AND state IN ('waiting', 'taken') RETURNING job",
+        (entry_id,),
     )
-    await drop_unused_definition(connection, definition)
-    return withdrawn.rowcount > 0
+    return await _finish_job_of(connection, withdrawn, definition)
 
 
 # -- owners ----------------------------------------------------------------------------------------
@@ -455,10 +413,11 @@ async def _release(connection: Connection, owner: str) -> None:
 async def _requeue_all(connection: Connection, owner: str) -> int:
     await _release(connection, owner)
     requeued = await connection.execute(
-        "UPDATE queued SET state = 'waiting', owner = '' WHERE state = 'taken' AND owner = %s",
+        "UPDATE queued SET state = 'waiting', owner = '' WHERE state = 'taken' AND owner = %s"
+        " RETURNING job",
         (owner,),
     )
-    return requeued.rowcount
+    return await _retry_jobs_of(connection, requeued)
 
 
 async def _read_owners(connection: Connection) -> list[str]:

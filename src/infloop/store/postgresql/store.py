@@ -14,6 +14,7 @@ from infloop.store.postgresql.approvals import PostgresqlApprovals
 from infloop.store.postgresql.changes import PostgresqlChanges, listen
 from infloop.store.postgresql.connections import Database, close_quietly
 from infloop.store.postgresql.errors import store_error
+from infloop.store.postgresql.jobs_schema import check_library
 from infloop.store.postgresql.ledger import PostgresqlLedger
 from infloop.store.postgresql.liveness import PostgresqlLiveness
 from infloop.store.postgresql.migrations import migrate
@@ -33,6 +34,7 @@ async def open_postgresql_store(
 
     Others take this process for dead when they did not hear of it for `lost_after_ms`.
     """
+    check_library()
     database = Database(Address(address))
     async with AsyncExitStack() as stack:
         connection = await database.connect()

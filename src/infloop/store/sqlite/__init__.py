@@ -3,6 +3,8 @@
 The interfaces
 
     store              opens the database file as a `Store`
+    read_only          opens it for a command that only reads, without an event loop
+    assembly           puts the interfaces together
     run_log            runs, their events, listing and search
     ledger             what provider calls cost
     queue              the run queue: an entry becomes a run in one transaction
@@ -17,6 +19,7 @@ The database
 
     database           opens the file: private, migrated, shared by several processes
     migrations         the schema, as an ordered list of migrations
+    access             reads and writes, whichever thread they happen on
     writer             one thread, one connection, group commit
     headroom           keeps the write-ahead log file longer than its content
     readers            a pool of connections for reading

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from infloop.model.audit import Actor
-    from infloop.store.sqlite.readers import Readers
-    from infloop.store.sqlite.writer import Writer
+    from infloop.store.sqlite.access import Readers, Writer
 
 _PRUNED_PER_QUESTION = 200
 

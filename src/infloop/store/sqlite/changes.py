@@ -5,7 +5,6 @@ The counter does not say what a commit was about, so all subjects share it.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from infloop.store.interfaces.changes import Changes
@@ -27,6 +26,8 @@ class SqliteChanges(Changes):
         return int(version)
 
     async def wait(self, subject: str, version: int, seconds: float) -> None:
+        import asyncio  # not above: `infloop runs` waits for nothing, and asyncio takes 40 ms
+
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while self.version(subject) == version and (left := deadline - loop.time()) > 0:  # noqa: ASYNC110  (other processes)

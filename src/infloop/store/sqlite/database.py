@@ -54,8 +54,13 @@ def open_for_writing(path: Path, synchronous: Synchronous) -> sqlite3.Connection
 def open_for_reading(path: Path) -> sqlite3.Connection:
     """Return a connection that cannot write; the database must exist."""
     connection = _connect(path)
-    connection.execute("PRAGMA query_only = ON")
+    refuse_writing(connection)
     return connection
+
+
+def refuse_writing(connection: sqlite3.Connection) -> None:
+    """Let a connection read from now on, and nothing else."""
+    connection.execute("PRAGMA query_only = ON")
 
 
 def _prepare(path: Path, synchronous: Synchronous) -> sqlite3.Connection:

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
 
-    from infloop.store.sqlite.readers import Readers
-    from infloop.store.sqlite.writer import Writer
+    from infloop.store.sqlite.access import Readers, Writer
 
 _KEYS: dict[Grouping, str] = {
     "day": "date(reserved_at / 1000, 'unixepoch', 'localtime')",

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from infloop.model.events import Recorded
     from infloop.model.values import JsonObject
     from infloop.store.interfaces.run_log import NewRun
-    from infloop.store.sqlite.readers import Readers
-    from infloop.store.sqlite.writer import Writer
+    from infloop.store.sqlite.access import Readers, Writer
 
 _PRUNED_PER_PUT = 200
 

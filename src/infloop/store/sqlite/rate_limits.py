@@ -12,7 +12,7 @@ from infloop.store.interfaces.rate_limits import FORGOTTEN_MS, RateLimits
 if TYPE_CHECKING:
     import sqlite3
 
-    from infloop.store.sqlite.writer import Writer
+    from infloop.store.sqlite.access import Writer
 
 
 class SqliteRateLimits(RateLimits):

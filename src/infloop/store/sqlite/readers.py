@@ -23,7 +23,7 @@ P = ParamSpec("P")
 _THREADS = 2
 
 
-class Readers:
+class ReaderThreads:
     """Runs functions that read in threads, each on one snapshot of the database."""
 
     def __init__(self, path: Path) -> None:

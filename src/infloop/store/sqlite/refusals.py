@@ -16,8 +16,7 @@ from infloop.store.interfaces.refusals import (
 if TYPE_CHECKING:
     import sqlite3
 
-    from infloop.store.sqlite.readers import Readers
-    from infloop.store.sqlite.writer import Writer
+    from infloop.store.sqlite.access import Readers, Writer
 
 
 class SqliteRefusals(RefusedFirings):

@@ -18,8 +18,7 @@ from infloop.store.interfaces.results import (
 if TYPE_CHECKING:
     import sqlite3
 
-    from infloop.store.sqlite.readers import Readers
-    from infloop.store.sqlite.writer import Writer
+    from infloop.store.sqlite.access import Readers, Writer
 
 
 class SqliteResults(RunResults):

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from infloop.model.events import Recorded
     from infloop.model.values import JsonObject
     from infloop.store.encoding.documents import RunDocuments
-    from infloop.store.sqlite.readers import Readers
-    from infloop.store.sqlite.writer import Writer
+    from infloop.store.sqlite.access import Readers, Writer
 
 
 class SqliteRunLog(RunLog):

@@ -1,32 +1,24 @@
-"""Opens the database file as a `Store`."""
+"""Opens the database file as a `Store`, with threads for reading and writing."""
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from infloop.store.interfaces.run_log import OUTPUT_CAP
-from infloop.store.interfaces.store import Store
-from infloop.store.sqlite.approvals import SqliteApprovals
+from infloop.store.sqlite.assembly import DATABASE_FILE, make_store
 from infloop.store.sqlite.changes import SqliteChanges
 from infloop.store.sqlite.database import Synchronous, open_for_reading, open_for_writing
-from infloop.store.sqlite.ledger import SqliteLedger
-from infloop.store.sqlite.liveness import SqliteLiveness
-from infloop.store.sqlite.queue import SqliteQueue
-from infloop.store.sqlite.rate_limits import SqliteRateLimits
-from infloop.store.sqlite.readers import Readers
-from infloop.store.sqlite.refusals import SqliteRefusals
-from infloop.store.sqlite.results import SqliteResults
-from infloop.store.sqlite.run_log import SqliteRunLog
-from infloop.store.sqlite.writer import Writer
+from infloop.store.sqlite.readers import ReaderThreads
+from infloop.store.sqlite.writer import WriterThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-DATABASE_FILE = "journal.db"
+    from infloop.store.interfaces.store import Store
+
+__all__ = ["DATABASE_FILE", "open_sqlite_store"]
 
 
 async def open_sqlite_store(
@@ -43,37 +35,21 @@ async def open_sqlite_store(
     """
     path = data_dir / DATABASE_FILE
     connection = await asyncio.to_thread(open_for_writing, path, synchronous)
-    readers = await asyncio.to_thread(Readers, path)
+    readers = await asyncio.to_thread(ReaderThreads, path)
     changes = SqliteChanges(await asyncio.to_thread(open_for_reading, path))
-    writer = Writer(connection, str(path))
+    writer = WriterThread(connection, str(path))
 
     async def close() -> None:
         await writer.close()
         await readers.close()
         changes.close()
 
-    return Store(
-        run_log=SqliteRunLog(writer, readers, output_cap),
-        ledger=SqliteLedger(writer, readers),
-        queue=SqliteQueue(writer, readers, output_cap),
-        refusals=SqliteRefusals(writer, readers),
-        rates=SqliteRateLimits(writer),
-        approvals=SqliteApprovals(writer, readers),
-        liveness=SqliteLiveness(writer, readers, data_dir / "instances", clock),
-        results=SqliteResults(writer, readers),
-        changes=changes,
+    return make_store(
+        writer,
+        readers,
+        changes,
+        data_dir=data_dir,
+        clock=clock,
+        output_cap=output_cap,
         close=close,
     )
-
-
-def database_error(data_dir: Path) -> str:
-    """Return why the database cannot be read; empty if it can, or is not there yet."""
-    file = data_dir / DATABASE_FILE
-    try:
-        if not file.exists():
-            return ""
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except (OSError, sqlite3.Error) as error:
-        return str(error)
-    return ""

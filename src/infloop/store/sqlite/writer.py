@@ -61,7 +61,7 @@ class _Job(msgspec.Struct):
 _Outcome: TypeAlias = tuple[_Job, Any, Exception | None]
 
 
-class Writer:
+class WriterThread:
     """Runs work on the writing connection, in the order in which it was submitted.
 
     Submit from the event loop that was running at construction. `single_run` says that this process

@@ -1,1 +1,0 @@
-import{i as e,m as t,r as n}from"./index-BJy5I8yI.js";import{t as r}from"./jsx-runtime-Wy9s6hX0.js";var i=r();function a({text:r,label:a=`Copy`}){let o=()=>navigator.clipboard.writeText(r).then(()=>e(`Copied.`),()=>n(`The browser does not permit copying here.`));return(0,i.jsx)(t,{onClick:()=>void o(),children:a})}export{a as t};

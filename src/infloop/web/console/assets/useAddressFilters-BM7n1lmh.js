@@ -1,1 +1,0 @@
-import{R as e}from"./index-BJy5I8yI.js";function t(...t){let[n,r]=e();return[Object.fromEntries(t.map(e=>[e,n.get(e)??``])),(e,t)=>r(n=>{let r=new URLSearchParams(n);return t?r.set(e,t):r.delete(e),r},{replace:!0})]}export{t};

@@ -1,1 +1,0 @@
-import{a as e,n as t}from"./jsx-runtime-Wy9s6hX0.js";import{j as n}from"./index-BJy5I8yI.js";var r=e(t(),1);function i(){let{data:e}=n(`GET /api/approvals`,{},{refetchInterval:5e3});return(0,r.useMemo)(()=>{let t=e?.approvals.filter(e=>e.state===`waiting`)??[];return new Set(t.map(e=>e.runId??``))},[e])}export{i as t};
