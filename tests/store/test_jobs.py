@@ -133,6 +133,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.thorough
 async def test_an_entry_its_job_and_its_run_are_never_without_each_other_whoever_is_killed(
     database: str, tmp_path: Path
 ) -> None:
