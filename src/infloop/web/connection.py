@@ -39,8 +39,8 @@ _TOO_MANY_BODY = (
 class _HeadWithBody:
     """What a response is written to: its head is sent together with the first part of its body.
 
-    Each write is a system call that wakes the client. One of them takes a tenth of the time that
-    Python spends on a webhook's run (by samples of a profile).
+    Each write is a system call that wakes the client. One of them takes a tenth of the time in
+    which Python works on a webhook's run (by samples of a profile).
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:

@@ -62,7 +62,7 @@ _Outcome: TypeAlias = tuple[_Job, Any, Exception | None]
 
 
 class WriterThread:
-    """Runs work on the writing connection, in the order in which it was submitted.
+    """Runs work on the writing connection, in the order of submission; patient work may wait.
 
     Submit from the event loop that was running at construction. `single_run` says that this process
     drives one run only, so that small work may be committed inline.
