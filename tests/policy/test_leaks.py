@@ -221,6 +221,18 @@ def streamed(known: LeakGuard, text: str, cuts: list[int]) -> str:
     return "".join(stream.feed(text[begin:end]) for begin, end in ends) + stream.finish()
 
 
+@pytest.mark.parametrize(
+    "name", ["password=", "PASSWORD=", "Api_Key: ", "AUTHORIZATION: bearer ", "Aws_Secret_Key="]
+)
+@pytest.mark.parametrize("size", [1, 3, 8, 40, 100])
+def test_a_value_that_follows_a_name_in_any_case_is_found_in_short_pieces(
+    name: str, size: int
+) -> None:
+    text = f"so {name}aB3dE5gH7jK9mN2pQ4sT6vW8xY1zC0fRaB3dE5gH7j\nand more"
+    shown = streamed(guard(), text, [*range(size, len(text), size)])
+    assert re.fullmatch(rf"so {name}\[redacted:[a-z-]+]\nand more", shown)
+
+
 def test_a_flood_of_names_before_a_secret_is_redacted_like_the_whole_text() -> None:
     text = "password=" * 166 + "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"
     assert streamed(guard(), text, []) == guard().redact(text)

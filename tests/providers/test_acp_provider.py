@@ -18,7 +18,7 @@ from infloop.errors import StepError
 from infloop.model.events import StepFinished
 from infloop.model.provider import AcpProvider, Permissions, parse_provider
 from infloop.policy.environment import child_environment
-from infloop.policy.permissions import KINDS, decide_permission
+from infloop.policy.permissions import decide_permission
 from infloop.providers.acp.agent import AcpAgent
 from infloop.providers.acp.files import MAX_BYTES, AgentFiles
 from infloop.providers.base import (
@@ -86,9 +86,8 @@ def test_without_permissions_everything_is_denied() -> None:
     read, problems = parse_provider(manifest())
     assert isinstance(read, AcpProvider)
     assert problems == []
-    assert {decide_permission(read.permissions, kind).allowed for kind in (*KINDS, "new")} == {
-        False
-    }
+    kinds = (*Permissions.model_fields, "new")
+    assert {decide_permission(read.permissions, kind).allowed for kind in kinds} == {False}
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,33 @@ async def test_the_queue_says_that_a_run_started_between_its_first_and_its_other
         await asyncio.to_thread(look, served.client)
 
 
+async def test_runs_that_end_at_once_follow_each_other_and_one_that_does_not_keeps_its_place(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    put_workflow(data, workflow("instant"))
+    put_workflow(data, workflow("first", gate(tmp_path, "one")))
+    put_workflow(data, workflow("second", gate(tmp_path, "two")))
+    before, behind = dispatch.MAX_IN_TURN + 4, 3
+
+    def look(client: Client) -> None:
+        start(client, "first", 1)
+        eventually(lambda: begun(tmp_path) == 1)
+        ended = start(client, "instant", before)
+        start(client, "second", 1)
+        waiting = start(client, "instant", behind)
+        (tmp_path / "one").touch()
+        eventually(lambda: begun(tmp_path) == 2)
+        assert {client.finished(each)["status"] for each in ended} == {"succeeded"}
+        queue = client.get("/api/triggers/queue").json()
+        assert [item["runId"] for item in queue["items"]] == waiting
+        (tmp_path / "two").touch()
+        assert {client.finished(each)["status"] for each in waiting} == {"succeeded"}
+
+    async with here(tmp_path, max_concurrent_runs=1) as served:
+        await asyncio.to_thread(look, served.client)
+
+
 async def test_a_workflow_bounds_how_many_of_its_runs_go_on_at_once(tmp_path: Path) -> None:
     bounded = workflow("bounded", gate(tmp_path), limits={"maxConcurrentRuns": 1})
     put_workflow(tmp_path / "data", bounded)

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from infloop.errors import StoreError
 from infloop.store.interfaces.queue import (
     KEPT_MS,
+    Enqueued,
     QueuedRun,
+    QueueFull,
 )
 from infloop.store.sqlite.store import DATABASE_FILE
 from support.forking import forker
@@ -38,6 +41,66 @@ async def test_what_is_forgotten_leaves_no_row(tmp_path: Path) -> None:
         rows = database.execute("SELECT count(*) FROM queued").fetchone()
     database.close()
     assert rows == (3,)
+
+
+async def test_how_many_wait_is_right_whatever_became_of_entries(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    async with store_in(tmp_path) as store:
+        queue = store.queue
+
+        async def act(number: int) -> None:
+            name = f"{number}"
+            run = QueuedRun(name, f"run-{name}", "w", {}, "cid", NOW, priority=number % 3)
+            await queue.put(run, limit=1_000)
+            for entry in await queue.take("me", chance.randint(0, 2)):
+                match chance.randint(0, 3):
+                    case 0:
+                        await queue.requeue(entry.run.id, "me")
+                    case 1:
+                        await queue.hold_entry(entry.run.id, "me", "why")
+                    case 2:
+                        await queue.withdraw(entry.run.id)
+            match chance.randint(0, 5):
+                case 0:
+                    await queue.remove(f"{chance.randint(0, number)}")
+                case 1:
+                    await queue.release_held("w", "why")
+                case 2:
+                    await queue.requeue_all("me")
+
+        for number in range(120):
+            await act(number)
+            if number % 10 == 0:
+                entries = await queue.entries()
+                ahead = [each for each in entries if each.state == "waiting" and not each.held]
+                last = QueuedRun(f"z{number}", f"run-z{number}", "w", {}, "cid", NOW, priority=-9)
+                assert await queue.put(last, limit=len(entries)) == QueueFull(len(entries))
+                added = await queue.put(last, limit=len(entries) + 1)
+                assert isinstance(added, Enqueued)
+                assert added.position == len(ahead) + 1
+                await queue.withdraw(last.id)
+
+
+async def test_many_who_add_do_not_hold_up_who_takes(tmp_path: Path) -> None:
+    async with store_in(tmp_path) as store:
+        runs = [QueuedRun(f"{n}", f"run-{n}", "w", {}, "cid", NOW) for n in range(40)]
+        adding = [asyncio.create_task(store.queue.put(run, limit=100)) for run in runs]
+        (entry,) = await asyncio.create_task(store.queue.take("me"))
+        assert entry.run.id == "0"
+        assert sum(task.done() for task in adding) < len(adding) // 2
+        await asyncio.gather(*adding)
+        assert await store.queue.count() == len(runs)
+
+
+async def test_one_who_adds_wrongly_spoils_nothing_for_the_others(tmp_path: Path) -> None:
+    async with store_in(tmp_path) as store:
+        names = ["a", "b", "a", "c"]
+        runs = [QueuedRun(name, f"run-{name}", "w", {}, "cid", NOW) for name in names]
+        answers = await asyncio.gather(
+            *(store.queue.put(run, limit=100) for run in runs), return_exceptions=True
+        )
+        assert [isinstance(answer, StoreError) for answer in answers] == [False, False, True, False]
+        assert [entry.run.id for entry in await store.queue.entries()] == ["a", "b", "c"]
 
 
 # -- kill -9 ---------------------------------------------------------------------------------------

@@ -225,6 +225,7 @@ def _requests() -> socket.socket:
     """The way to the process that forks."""
     requests = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     requests.connect(serve())
+    atexit.register(requests.close)
     return requests
 
 

@@ -8,9 +8,11 @@ from infloop.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from infloop.catalog import ProviderFiles, WorkflowCatalog
     from infloop.catalog.lookup import CatalogLookup
+    from infloop.errors import Problem
     from infloop.model.provider import Provider as Manifest
 
 
@@ -37,14 +39,23 @@ def trigger_lookup(chosen: Settings) -> CatalogLookup:
 def provider_folders(chosen: Settings) -> tuple[ProviderFiles, ...]:
     """Return where providers are found, the operator's first: the first with an id wins."""
     from infloop.catalog import ProviderFiles
-    from infloop.catalog.connections import connected_providers
     from infloop.providers import SHIPPED_DIR
 
     return (
         ProviderFiles(chosen.providers),
-        ProviderFiles(chosen.connections, connected_providers),
+        ProviderFiles(chosen.connections, _connected_providers),
         ProviderFiles(SHIPPED_DIR),
     )
+
+
+def _connected_providers(folder: Path) -> tuple[Sequence[Manifest], list[Problem]]:
+    """Return the providers of all connections, and the problems of their files."""
+    if not folder.is_dir():
+        return [], []
+    # Not above: most users have none, and their model takes 8 ms to load.
+    from infloop.catalog.connections import connected_providers
+
+    return connected_providers(folder)
 
 
 def known_providers(chosen: Settings) -> list[str]:

@@ -81,13 +81,14 @@ class TriggerFiring:
         requests_per_minute: int,
     ) -> None:
         self.lookup = lookup
+        self._lookup_of_requests = OncePerTurn(lookup)
         self.workdir = workdir
         self._dispatcher = dispatcher
         self._refusals = refusals
         self._audit = audit
         self._clock = clock
         self._webhooks = Webhooks(
-            OncePerTurn(lookup),
+            self._lookup_of_requests,
             self._enqueue_request,
             per_minute=requests_per_minute,
             count=self._count_request,
@@ -139,7 +140,7 @@ class TriggerFiring:
                 log.warning("a refused webhook is not in the audit log: %s", error)
 
     async def _record(self, answer: WebhookAnswer, correlation_id: str, count: int = 1) -> None:
-        trigger = self.lookup.trigger(answer.trigger_id)
+        trigger = self._lookup_of_requests.trigger(answer.trigger_id)
         name = trigger.display_name if trigger else ""
         details = _details(answer.trigger_id, name, answer.detail) | {"status": answer.status}
         await self._audit.record(

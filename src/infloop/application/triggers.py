@@ -51,7 +51,7 @@ from infloop.triggers.webhook import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from infloop.application.caller import Caller
     from infloop.application.resources import FileResources
@@ -343,18 +343,18 @@ class Triggers:
             return CannotStart("workflow-refused", refusal)
         return QueuePosition("none", 1)
 
-    async def receive(self, delivery: Delivery, correlation_id: str) -> WebhookAnswer:
+    def receive(self, delivery: Delivery, correlation_id: str) -> Awaitable[WebhookAnswer]:
         """Return the answer to a webhook; what it asks for is durable before this returns.
 
         Call `note_refusal` after the answer was sent.
         """
         assert self._firing is not None, "only a server receives webhooks"
-        return await self._firing.receive(delivery, correlation_id)
+        return self._firing.receive(delivery, correlation_id)
 
-    async def note_refusal(self, answer: WebhookAnswer, correlation_id: str) -> None:
+    def note_refusal(self, answer: WebhookAnswer, correlation_id: str) -> Awaitable[None]:
         """Record the refusal of a request that is not genuine or one too many."""
         assert self._firing is not None, "only a server receives webhooks"
-        await self._firing.note_refusal(answer, correlation_id)
+        return self._firing.note_refusal(answer, correlation_id)
 
     async def answer_missed(self, trigger_id: str, caller: Caller, *, start: bool) -> TriggerDetail:
         """Say whether a run makes up for what a schedule missed."""

@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 
 def manifests(folder: Path) -> Loaded:
     """Return the providers of a folder of manifests, and all problems."""
+    return read_folder(folder, _parse)
+
+
+def _parse(data: bytes) -> tuple[Provider | None, list[Problem]]:
     # Not above: a workflow without agents needs no provider, and the model takes 6 ms to load.
     from infloop.model.provider import parse_provider
 
-    return read_folder(folder, parse_provider)
+    return parse_provider(data)
 
 
 class ProviderFiles:

@@ -242,8 +242,13 @@ def audit_event(
 
 def utc_text(time: int) -> str:
     """Return a time in milliseconds as ISO 8601 text, which sorts in the same order."""
-    when = datetime.fromtimestamp(time / 1000, UTC)
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    seconds, ms = divmod(time, 1000)
+    return f"{_second_text(seconds)}.{ms:03d}Z"
+
+
+@lru_cache(maxsize=16)  # many entries are of the same second
+def _second_text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").removesuffix("+00:00")
 
 
 def utc_ms(text: str) -> int:
@@ -254,6 +259,7 @@ def utc_ms(text: str) -> int:
         return 0
 
 
+@lru_cache(maxsize=1024)  # all requests to a trigger have the same
 def fingerprint(credential: str) -> str:
     """Return what identifies a credential in the log without revealing it.
 
@@ -271,6 +277,9 @@ MAX_MEMBERS = 50
 MAX_DEPTH = 4
 MAX_DETAILS_CHARS = 8_000
 """Characters of the details of one entry."""
+
+# A character outside of the basic plane is two escapes of six characters in JSON.
+_LONGEST_ESCAPE = 12
 
 _SECRET_WORDS = (
     *("token", "secret", "password", "passwd", "passphrase", "credential", "authorization"),
@@ -328,6 +337,8 @@ def _text(text: str) -> str:
 
 
 def _bounded(details: JsonObject) -> JsonObject:
+    if len(repr(details)) * _LONGEST_ESCAPE <= MAX_DETAILS_CHARS:  # cheaper than JSON
+        return details
     size = len(json.dumps(details))
     return details if size <= MAX_DETAILS_CHARS else {"omitted": f"{size} characters of details"}
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from infloop.model.provider import PermissionAnswer, Permissions
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from infloop.model.approval import Question
-
-KINDS = frozenset(Permissions.model_fields) - {"default"}
+    from infloop.model.provider import PermissionAnswer, Permissions
 
 
 class PermissionDecision(NamedTuple):
@@ -41,7 +38,8 @@ def decide_permission(
     """
     if skips_prompts:
         return PermissionDecision(allowed=True, why="this node skips permission prompts")
-    named: PermissionAnswer | None = getattr(permissions, kind) if kind in KINDS else None
+    kinds = permissions.model_fields.keys() - {"default"}
+    named: PermissionAnswer | None = getattr(permissions, kind) if kind in kinds else None
     decision = named or permissions.default
     rule = f"permissions.{kind if named else 'default'} is {decision!r}"
     if decision == "ask":

@@ -20,7 +20,7 @@ from infloop.lowlevel.ring import Ring
 from infloop.model.events import Output, Recorded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Iterable
 
     from infloop.model.values import JsonObject
 
@@ -97,17 +97,22 @@ class EventBus:
 def _size(item: BusItem) -> int:
     """Return about how many characters an item holds: a step can return long texts."""
     message = item.message
-    if isinstance(message, Recorded) and isinstance(message.event, Output):  # nearly all of them
-        return _OVERHEAD + len(message.event.text)
-    pending: list[object] = [message if isinstance(message, dict) else astuple(message.event)]
-    size = _OVERHEAD
+    if isinstance(message, Recorded):
+        if isinstance(message.event, Output):  # nearly all of them
+            return _OVERHEAD + len(message.event.text)
+        return _OVERHEAD + _characters(astuple(message.event))
+    return _OVERHEAD + _characters(message.values())
+
+
+def _characters(values: Iterable[object]) -> int:
+    """Return the length of all texts in values, at any depth."""
+    size, pending = 0, [values]
     while pending:
-        value = pending.pop()
-        if isinstance(value, str):
-            size += len(value)
-        elif isinstance(value, dict):
-            pending += value
-            pending += value.values()
-        elif isinstance(value, list | tuple):
-            pending += value
+        for value in pending.pop():
+            if isinstance(value, str):
+                size += len(value)
+            elif isinstance(value, dict):
+                pending += (value, value.values())
+            elif isinstance(value, list | tuple):
+                pending.append(value)
     return size

@@ -350,9 +350,9 @@ def _delivery_key(delivery: Delivery, trigger: Trigger, plugin: Plugin, scope: V
     if plugin.delivery_path:
         found = scope.lookup(plugin.delivery_path.split("."))
         given = None if isinstance(found, Missing) else as_text(found)
-    for name in _DELIVERY_HEADERS:
-        if not given:
-            given = next((value for key, value in delivery.headers if key.lower() == name), None)
+    if not given:  # of a repeated header, the first counts
+        headers = {name.lower(): value for name, value in reversed(delivery.headers)}
+        given = next(filter(None, map(headers.get, _DELIVERY_HEADERS)), None)
     if not given:
         return ""
     if len(given) > _LONGEST_KEY:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from starlette.datastructures import QueryParams
-from starlette.requests import ClientDisconnect, Request
 
 from infloop.application.triggers import Delivery
 from infloop.errors import InfloopError
@@ -19,6 +18,8 @@ from infloop.web.errors import answer as error_answer
 from infloop.web.guards import WEBHOOKS, Guard, is_webhook
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from starlette.types import Receive, Scope, Send
 
     from infloop.application.triggers import WebhookAnswer
@@ -40,24 +41,22 @@ _WEBHOOK, _ALIVE = _Route(f"{WEBHOOKS}{{trigger_id}}"), _Route(ALIVE)
 class FastPath(Guard):
     """Answers some requests itself and passes on all others."""
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def handle(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         path, method = scope["path"], scope["method"]
         if method == "POST" and is_webhook(path) and path != WEBHOOKS:
-            await _receive(self._web, scope, receive, send)
-        elif method == "GET" and path == ALIVE:
+            return _receive(self._web, scope, receive, send)
+        if method == "GET" and path == ALIVE:
             scope["route"] = _ALIVE
-            await _send_json(200, {"status": "ok"}, [], send)
-        else:
-            await self._app(scope, receive, send)
+            return _send_json(200, {"status": "ok"}, [], send)
+        return self._app(scope, receive, send)
 
 
 async def _receive(web: WebDependencies, scope: Scope, receive: Receive, send: Send) -> None:
     """Receive a webhook; its run is queued durably before it is acknowledged."""
     scope["route"] = _WEBHOOK
     named = scope["state"]["correlation_id"]
-    try:
-        body = await Request(scope, receive).body()
-    except ClientDisconnect:
+    body = await _read_body(receive)
+    if body is None:
         return
     delivery = Delivery(
         scope["path"].removeprefix(WEBHOOKS),
@@ -76,6 +75,18 @@ async def _receive(web: WebDependencies, scope: Scope, receive: Receive, send: S
         web.metrics.limited("webhook")
     await _send(answer, named, send)
     await web.application.triggers.note_refusal(answer, named)
+
+
+async def _read_body(receive: Receive) -> bytes | None:
+    """Return the body of a request; None if the client has gone before its end."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return body
 
 
 async def _send(answer: WebhookAnswer, named: str, send: Send) -> None:

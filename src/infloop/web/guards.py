@@ -84,8 +84,9 @@ class Guard:
             return self.handle(scope, receive, send)
         return self._app(scope, receive, send) if scope["type"] == "lifespan" else _ignore()
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
+    def handle(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Handle an HTTP request; a guard that only checks raises Refused, without a coroutine."""
+        return self._app(scope, receive, send)
 
 
 async def _ignore() -> None:
@@ -126,8 +127,10 @@ class SecurityHeaders(Guard):
             if message["type"] == "http.response.start":
                 own = message["headers"]
                 set_already = {name for name, _ in own}
-                added = (each for each in _SECURITY_HEADERS if each[0] not in set_already)
-                message["headers"] = [*own, *added]
+                message["headers"] = [
+                    *own,
+                    *[each for each in _SECURITY_HEADERS if each[0] not in set_already],
+                ]
             return send(message)
 
         await self._app(scope, receive, with_headers)
@@ -172,20 +175,20 @@ class CheckUser(Guard):
     Webhooks have a credential of their own, and whether the server is well is no secret.
     """
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def handle(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         path = scope["path"]
         if path not in HEALTH and not is_webhook(path):
             peer = scope["state"].get("peer_user")
             reason = refuse_user(peer, self._web.own_user, self._web.exposure)
             if reason:
                 raise Refused(403, "forbidden", reason)
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)
 
 
 class CheckOrigin(Guard):
     """Refuses requests for another host, and requests of a web page of another origin."""
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def handle(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         found: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             if name in _ORIGIN_HEADERS:
@@ -205,7 +208,7 @@ class CheckOrigin(Guard):
             reason = refuse_forwarded(origin, self._web.exposure) or refuse_origin(origin)
         if reason:
             raise Refused(403, "forbidden", reason)
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)
 
 
 _FETCH = ("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest")
@@ -216,7 +219,7 @@ _ORIGIN_HEADERS = frozenset(name.encode() for name in ("host", "origin", *_FETCH
 class LimitBody(Guard):
     """Limits a body while it arrives: its size, its time, its media type."""
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def handle(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         headers = Headers(scope=scope)
         limit = _body_limit(scope["path"])
         announced = headers.get("content-length", "0")
@@ -230,23 +233,17 @@ class LimitBody(Guard):
             nonlocal arrived, complete
             if complete:
                 return await receive()
-            try:
-                async with asyncio.timeout_at(deadline):
-                    message = await receive()
-            except TimeoutError:
-                raise Refused(
-                    408,
-                    "too-slow",
-                    f"the body did not arrive in {BODY_SECONDS:.0f} seconds",
-                    headers={"connection": "close"},
-                ) from None
+            if scope["state"].get("has_arrived"):  # most bodies come with the head
+                message = await receive()
+            else:
+                message = await _receive_in_time(receive, deadline)
             arrived += len(message.get("body", b""))
             complete = not message.get("more_body", False)
             if arrived > limit:
                 raise _too_large(limit)
             return message
 
-        await self._app(scope, counted, send)
+        return self._app(scope, counted, send)
 
     def _refuse_type(self, scope: Scope, headers: Headers) -> None:
         """Refuse the media types that a web form can send without a CORS preflight."""
@@ -261,6 +258,19 @@ class LimitBody(Guard):
                 "unsupported-media-type",
                 f"a body must be application/json, not {kind[:60] or 'of no type'!r}",
             )
+
+
+async def _receive_in_time(receive: Receive, deadline: float) -> Message:
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await receive()
+    except TimeoutError:
+        raise Refused(
+            408,
+            "too-slow",
+            f"the body did not arrive in {BODY_SECONDS:.0f} seconds",
+            headers={"connection": "close"},
+        ) from None
 
 
 def _body_limit(path: str) -> int:
@@ -278,14 +288,17 @@ def _too_large(limit: int) -> Refused:
 class Authenticate(Guard):
     """Asks for the token, or a session that was opened with it, where a token is set."""
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def handle(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if not is_webhook(scope["path"]):
+            return self._authenticate(scope, receive, send)
+        scope["state"]["actor"] = "webhook"
+        return self._app(scope, receive, send)
+
+    async def _authenticate(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
-        actor: ActorKind | None = "webhook"
-        wrong: Wrong | None = None
-        if not is_webhook(path):
-            actor, wrong = authenticate(
-                HTTPConnection(scope), self._web.exposure.token, self._web.sessions
-            )
+        actor, wrong = authenticate(
+            HTTPConnection(scope), self._web.exposure.token, self._web.sessions
+        )
         scope["state"]["actor"] = actor or "anonymous"
         if actor or path in OPEN_PATHS or path.startswith(ASSETS):
             await self._app(scope, receive, send)

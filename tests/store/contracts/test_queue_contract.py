@@ -346,6 +346,42 @@ async def test_an_entry_becomes_a_run_and_is_gone(open_store: OpenStore, tmp_pat
         assert gone.run.inputs == {}
 
 
+async def test_a_run_that_ends_at_once_makes_room_for_the_next_entry(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", "late", workflow_id="one", max_concurrent=1)
+        await put(store, "other", requires=("gpu",))
+        await put(store, "urgent", workflow_id="one", max_concurrent=1, priority=1)
+        order: list[str] = []
+        entry: QueueEntry | None = await taken(store)
+        while entry is not None:
+            order.append(entry.run.id)
+            name, new, first = to_start(entry)
+            end = Recorded(new.id, 2, NOW, new.correlation_id, RunFinished("succeeded"))
+            epoch, following = await store.queue.start_ended(name, new, first, [end])
+            assert epoch == 1
+            assert (await store.queue.entry(name)).state == "started"
+            assert following is None or following.owner == "me"
+            entry = following or next(iter(await store.queue.take("me")), None)
+        assert order == ["urgent", "a", "late"]
+        assert await waiting(store) == ["other"]
+
+
+async def test_a_process_on_hold_is_handed_nothing_in_place_of_a_run_that_ended(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    async with open_store(tmp_path) as store:
+        await put(store, "a", "b")
+        name, new, first = to_start(await taken(store))
+        await store.queue.hold("me", "no money", NOW)
+        end = Recorded(new.id, 2, NOW, new.correlation_id, RunFinished("succeeded"))
+        assert await store.queue.start_ended(name, new, first, [end]) == (1, None)
+        with pytest.raises(Fenced):
+            await store.queue.start_ended(name, new, first, [end])
+        assert await waiting(store) == ["b"]
+
+
 async def test_a_run_that_cannot_be_stored_leaves_its_entry_taken(
     open_store: OpenStore, tmp_path: Path
 ) -> None:

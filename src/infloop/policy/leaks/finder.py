@@ -11,12 +11,13 @@ the first 20 MB. `Literals` has them all from the start.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import re2
 
 from infloop.policy.leaks.known import MIN_LENGTH
-from infloop.policy.leaks.literals import Literals
+from infloop.policy.leaks.literals import Literals, Words
 from infloop.policy.leaks.rules import Span, is_boundary
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _FIRST = 2  # keywords are grouped by their first two bytes
 # In the first half of a value of at least this many bytes a rule looks for no other value: what it
 # would find there ends where this one does, or half a value later.
 _LONG = 128
+_SHORT = 512
 _NO_VALUES: Mapping[str, Span] = {}
 
 
@@ -92,6 +94,7 @@ class LeakFinder:
         keywords = [each for group in self._keywords.values() for each in group]
         self._any_place = Literals([*self._places], MIN_LENGTH)
         self._any_keyword = _any_of(keywords)
+        self._all_keywords = keywords
         tokens = _beginnings(each.literal for each in keywords if not each.rule.secret_group)
         # What a text may end with, and whether that counts only behind a boundary.
         self._begun = dict.fromkeys(tokens, True) | dict.fromkeys(_beginnings(self._places), False)
@@ -105,6 +108,24 @@ class LeakFinder:
         if self._any_keyword is not None and self._any_keyword.search(data):
             return True
         return any(True for _ in self._any_place.find(data, 0, len(data)))
+
+    def holds_nothing(self, data: bytes) -> bool:
+        """Tell whether a short text surely holds no secret, nor the start of one at its end.
+
+        So it is with nearly all pieces of a token stream. In 40 bytes the words are found in a
+        third of the time that RE2 needs; in 4 KiB of code they take longer.
+        """
+        return (
+            len(data) <= _SHORT
+            and not self.begun_at_end(data)
+            and not self._any_place.find(data, 0, len(data))
+            and not self._keyword_words.occur_in(data)
+        )
+
+    @cached_property
+    def _keyword_words(self) -> Words:
+        """All keywords; made when the first stream needs them."""
+        return Words(each.literal for each in self._all_keywords)
 
     def find(self, data: bytes) -> list[Leak]:
         """Return the secrets in a text by their start; they may overlap."""

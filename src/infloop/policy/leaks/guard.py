@@ -162,10 +162,16 @@ class RedactingStream:
         """Add a chunk; return the text that can be shown now."""
         if not self._guard:
             return piece
+        is_settled = self._shown == len(self._text) and not self._hidden and not self._values
         self._text += _encoded(piece)
         if len(self._text) < self._next_look:
             return piece if self._guard.mode == "warn" else ""
-        end = len(self._text) - self._guard.finder.begun_at_end(self._text)
+        finder = self._guard.finder
+        if is_settled and finder.holds_nothing(self._text):  # 4 instead of 8 µs for a word
+            self._text = self._text[_char_start(self._text, len(self._text) - _CONTEXT) :]
+            self._shown = len(self._text)
+            return piece
+        end = len(self._text) - finder.begun_at_end(self._text)
         return self._show_until(_char_start(self._text, end), piece)
 
     def finish(self) -> str:

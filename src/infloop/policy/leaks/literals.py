@@ -42,6 +42,20 @@ class Literals:
         return [(start + at, self._literals[index]) for index, at, _ in found] if found else ()
 
 
+class Words:
+    """Words of any length, in lower case."""
+
+    def __init__(self, words: Iterable[bytes]) -> None:
+        found = sorted({word.lower() for word in words})
+        self._automaton = _automaton(found) if found else None
+
+    def occur_in(self, data: bytes) -> bool:
+        """Tell whether any of them is in a text, in whatever case."""
+        return self._automaton is not None and bool(
+            self._automaton.find_matches_as_indexes(data.lower())
+        )
+
+
 def _automaton(literals: Sequence[bytes]) -> BytesAhoCorasick:
     from ahocorasick_rs import BytesAhoCorasick, Implementation  # many commands need none
 

@@ -34,6 +34,7 @@ from infloop.errors import (
     WorkflowError,
 )
 from infloop.model.audit import SYSTEM
+from infloop.model.events import RunFinished
 from infloop.model.inputs import resolve_inputs
 from infloop.runtime.runs.admission import workspace_of
 from infloop.runtime.runs.definitions import prepare
@@ -46,15 +47,16 @@ from infloop.store.interfaces.queue import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from infloop.model.clock import Clock
-    from infloop.model.events import Cause
+    from infloop.model.events import Cause, Recorded
     from infloop.model.values import JsonObject
     from infloop.runtime.runs.definitions import PreparedDefinition
     from infloop.runtime.runs.service import RunService
     from infloop.store.audit.log import AuditLog
     from infloop.store.interfaces.queue import QueueEntry, RunQueue
+    from infloop.store.interfaces.run_log import NewRun
 
     LoadDefinition = Callable[[str], Awaitable[PreparedDefinition]]
     """Reads a workflow as it is now; UsageError if there is none, WorkflowError if it is faulty."""
@@ -69,6 +71,9 @@ RETRY_HELD_SECONDS = 15.0
 """How often entries that could not start are tried again."""
 
 STOPPING_RETRY_SECONDS = 30
+
+MAX_IN_TURN = 16
+"""How many runs start one after the other before free capacity is counted again."""
 
 MAX_PREPARED = 200
 """How many definitions are kept ready for the next entries that have them."""
@@ -307,10 +312,11 @@ class Dispatcher:
 
     def _free_capacity(self) -> int:
         """Return how many runs this process may take now."""
+        return max(0, self.capacity.runs - len(self._service.live())) if self._may_take() else 0
+
+    def _may_take(self) -> bool:
         # Others may take a process that is late for dead; it must not take anything meanwhile.
-        if self._closed or self._service.instance.is_late():
-            return 0
-        return max(0, self.capacity.runs - len(self._service.live()))
+        return not self._closed and not self._service.instance.is_late()
 
     async def _has_budget(self) -> bool:
         """Hold the queue while the budget is used up, and release it when there is money again."""
@@ -337,7 +343,7 @@ class Dispatcher:
         taken = await self.queue.take(
             self._service.instance.id, free, labels=self.capacity.labels, only=self._own
         )
-        go_on = await asyncio.gather(*map(self._start_or_requeue, taken))
+        go_on = await asyncio.gather(*map(self._start_in_turn, taken))
         await self._requeue_not_started()
         if taken:
             self._next_look = 0.0
@@ -360,10 +366,22 @@ class Dispatcher:
             self._prepared.clear()
         self._prepared[name] = definition
 
-    async def _start_or_requeue(self, entry: QueueEntry) -> bool:
+    async def _start_in_turn(self, entry: QueueEntry) -> bool:
+        """Start a run, and those that are handed out in its place while runs end at once.
+
+        Say whether other runs may start.
+        """
+        handed, go_on, left = [entry], True, MAX_IN_TURN
+        while handed and go_on:
+            left -= 1
+            go_on = await self._start_or_requeue(handed.pop(), handed if left else None)
+        self._not_started += [each.run.id for each in handed]
+        return go_on
+
+    async def _start_or_requeue(self, entry: QueueEntry, handed: list[QueueEntry] | None) -> bool:
         """Start, hold or requeue a run; say whether other runs may start."""
         try:
-            started = await self._start_or_hold(entry)
+            started = await self._start_or_hold(entry, handed)
         except Fenced:
             started = True  # another process took it because it saw this one as dead
         except (BudgetError, StoreError) as error:
@@ -377,10 +395,10 @@ class Dispatcher:
             self._own.discard(entry.run.id)
         return True
 
-    async def _start_or_hold(self, entry: QueueEntry) -> bool:
+    async def _start_or_hold(self, entry: QueueEntry, handed: list[QueueEntry] | None) -> bool:
         """Start a run, or hold it with the reason; say whether it started."""
         try:
-            await self._start(entry, await self._definition(entry.run))
+            await self._start(entry, await self._definition(entry.run), handed)
         except (BudgetError, StoreError):
             raise
         except UsageError as error:
@@ -402,7 +420,12 @@ class Dispatcher:
                 await self.queue.requeue(self._not_started[-1], self._service.instance.id)
             self._not_started.pop()
 
-    async def _start(self, entry: QueueEntry, definition: PreparedDefinition) -> None:
+    async def _start(
+        self,
+        entry: QueueEntry,
+        definition: PreparedDefinition,
+        handed: list[QueueEntry] | None,
+    ) -> None:
         run = entry.run
         await self._service.start(
             definition,
@@ -411,9 +434,30 @@ class Dispatcher:
             cause=run.cause,
             run_id=run.run_id,
             correlation_id=run.correlation_id,
-            create=partial(self.queue.start, run.id),
+            create=partial(self._create, run.id, handed),
         )
         self._publish("trigger_started", run)
+
+    async def _create(
+        self,
+        entry_id: str,
+        handed: list[QueueEntry] | None,
+        run: NewRun,
+        first: Recorded,
+        rest: Sequence[Recorded],
+        *,
+        scope: JsonObject | None,
+    ) -> int:
+        """Make a run durable; add to `handed` what was taken in its place, if it has ended."""
+        has_ended = bool(rest) and isinstance(rest[-1].event, RunFinished)
+        if handed is None or not has_ended or not self._may_take():
+            return await self.queue.start(entry_id, run, first, rest, scope=scope)
+        epoch, entry = await self.queue.start_ended(
+            entry_id, run, first, rest, scope=scope, labels=self.capacity.labels, only=self._own
+        )
+        if entry is not None:
+            handed.append(entry)
+        return epoch
 
     @property
     def _machine(self) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from infloop.nodes.base import Outcome, WriteOutput
     from infloop.runtime.confinement.disk_reserve import RunDisks
     from infloop.runtime.confinement.fence import RunFence
+    from infloop.runtime.run_audit import AuditedRun
     from infloop.runtime.runs.loop import Performer
     from infloop.runtime.runs.shared import SharedResources
     from infloop.runtime.runs.step_powers import RunPowers
@@ -38,8 +39,8 @@ _log = logging.getLogger("infloop.runs")
 class RunLaunch(msgspec.Struct, frozen=True):
     """A run whose first events in this process are durable, ready to be driven.
 
-    `first` and `rest` are these events, and `commands` is what follows from them, unless the last
-    is `finished`. `perform` replaces what performs steps.
+    `first` and `rest` are these events, and `commands` is what follows from them. `perform`
+    replaces what performs steps.
     """
 
     program: Program
@@ -52,7 +53,6 @@ class RunLaunch(msgspec.Struct, frozen=True):
     fence: RunFence
     perform: Performer | None = None
     rest: Sequence[Recorded] = ()
-    finished: RunFinished | None = None
 
 
 class LiveRun(msgspec.Struct):
@@ -124,6 +124,7 @@ class LiveRuns:
 
     async def close(self) -> None:
         """Cancel what drives the runs. They are not settled, so they can be resumed."""
+        await asyncio.sleep(0)  # what `conclude` left to do comes first
         tasks = [live.task for live in self if live.task is not None]
         for live in list(self):
             if not live.finished.done() and live.task is not None:
@@ -138,12 +139,28 @@ class LiveRuns:
         live = self._assemble(launch)
         live.finished.add_done_callback(self._call_end_callbacks)
         markers = self._shared.dependencies.markers
-        if markers and launch.finished is None:
+        if markers:
             markers.add(live.id, live.workflow_id, launch.first.time)
         live.task = asyncio.create_task(self._drive(live, launch))
         self._runs[live.id] = live
         self._expect_runs()
         live.feed.publish(launch.first)
+
+    def conclude(self, run: AuditedRun, events: Sequence[Recorded], finished: RunFinished) -> None:
+        """Publish a run that had ended when it was stored: nothing of it has to be driven.
+
+        All but its first event follows when its starter has said that it started.
+        """
+        self._shared.event_bus.publish(events[0])
+        asyncio.get_running_loop().call_soon(self._end, run, events[1:], finished)
+
+    def _end(self, run: AuditedRun, events: Sequence[Recorded], finished: RunFinished) -> None:
+        for item in events:
+            self._shared.event_bus.publish(item)
+        self._shared.audit.note("run.finished", run, outcome=finished.status)
+        self._shared.notifications.run_ended(run.id, paused=finished.status == "paused")
+        self._retention.run_ended(run.id, run.workflow_id)
+        self._call_end_callbacks(None)
 
     def _assemble(self, launch: RunLaunch) -> LiveRun:
         """Build the loop, the feed and the recorder of a run."""
@@ -210,7 +227,7 @@ class LiveRuns:
         try:
             for item in launch.rest:
                 live.feed.publish(item)
-            finished = launch.finished or await live.loop.drive(launch.commands)
+            finished = await live.loop.drive(launch.commands)
             live.finished.set_result(finished)
             self._shared.audit.note("run.finished", live, outcome=finished.status)
             self._shared.notifications.run_ended(live.id, paused=finished.status == "paused")

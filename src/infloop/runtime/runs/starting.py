@@ -119,6 +119,9 @@ class RunStarter:
         except StoreError:  # it may have been stored all the same
             self._shared.dropped.add(run_id)
             raise
+        if opening.finished is not None:
+            self._live.conclude(new, opening.events, opening.finished)
+            return run_id
         self._live.launch(
             RunLaunch(
                 program=known.program,
@@ -127,7 +130,6 @@ class RunStarter:
                 started=event,
                 first=first,
                 rest=opening.events[1:],
-                finished=opening.finished,
                 epoch=epoch,
                 workspace=workspace,
                 fence=fence,

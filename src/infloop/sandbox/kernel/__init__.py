@@ -1,6 +1,7 @@
 """Kernel mechanisms, each behind a few functions.
 
 landlock        file access rules for a process and its children
+ruleset_pool    such rules for one child after the other
 seccomp         filters for system calls
 connect_broker  makes the connections of children in place of their connect() calls
 connect_policy  where a child may connect

@@ -127,6 +127,7 @@ class BubblewrapSandbox(KeeperSandbox):
         self._user = user
         self._uid, self._gid = user or (os.geteuid(), os.getegid())
         self._of_root = self._uid == _ROOT
+        self._real_home = _real_home(self._uid)
         self._filter = sandbox_filter(for_root=self._of_root)
         self._root = read_root_layout(for_root=self._of_root)
         self._hidden = [os.path.realpath(path) for path in hidden]
@@ -259,7 +260,7 @@ class BubblewrapSandbox(KeeperSandbox):
     ) -> list[Mount]:
         """Return what is mounted for the child; the sources are opened."""
         home = _home(request.env)
-        homes = {os.path.realpath(home), _real_home(self._uid)}
+        homes = {os.path.realpath(home), self._real_home}
         needed = self._program_paths.needed(program, request.env, homes, access.write)
         programs = {
             path: source

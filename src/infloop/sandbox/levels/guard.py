@@ -37,6 +37,7 @@ from infloop.sandbox.kernel import connect_broker, landlock
 from infloop.sandbox.kernel.connect_broker import ConnectBroker
 from infloop.sandbox.kernel.connect_policy import ClosedNetwork, OpenNetwork
 from infloop.sandbox.kernel.resource_limits import resource_limits
+from infloop.sandbox.kernel.ruleset_pool import ReachablePaths, RulesetPool
 from infloop.sandbox.kernel.seccomp import as_file, guard_filter
 from infloop.sandbox.levels.keeper_sandbox import KeeperSandbox
 from infloop.sandbox.levels.proxy_variables import proxy_variables
@@ -101,6 +102,7 @@ class GuardSandbox(KeeperSandbox):
         self._pool = KeeperPool(user=user, modules=("guard_child",))
         self._broker = ConnectBroker()
         self._program_paths = ProgramPaths()
+        self._rulesets = RulesetPool()
         kinds: tuple[GuardNetwork, ...] = ("open", "closed")
         self._filters = {kind: as_file(guard_filter(kind)) for kind in kinds}
         existing = filter(os.path.exists, (*PROGRAMS, *CONFIGURATION, *KERNEL))
@@ -137,6 +139,7 @@ class GuardSandbox(KeeperSandbox):
         """End every child and every keeper."""
         await super().close()
         await self._broker.close()
+        self._rulesets.close()
         while self._filters:
             os.close(self._filters.popitem()[1])
 
@@ -151,26 +154,27 @@ class GuardSandbox(KeeperSandbox):
         opened = OpenedPaths()
         stack.callback(opened.close)
         cwd = opened.open_existing((request.cwd,))
-        private = await stack.enter_async_context(private_directories(self._scratch, self._user))
-        peers = await _open_peers(access)
         is_open = access.network == "open"
+        programs = self._programs(program, request.env, access)
+        readable = _outermost((*self._system, *programs, *access.read))
+        ruleset = self._rulesets.take(
+            ReachablePaths(tuple(readable), (*DEVICES, *access.write), is_open)
+        )
+        # Given back after the private directories were removed.
+        stack.callback(self._rulesets.give_back, ruleset)
+        private = await stack.enter_async_context(private_directories(self._scratch, self._user))
+        ruleset.allow_private(private)
+        peers = await _open_peers(access)
         policy = OpenNetwork(self._users) if is_open else ClosedNetwork(peers, self._users)
         connects = self._broker.open(policy, access.on_refused)
         stack.push_async_callback(lambda: run_uncancelled(connects.close()))
-        programs = self._programs(program, request.env, access)
-        ruleset = landlock.ruleset(
-            read=_outermost((*self._system, *programs, *access.read)),
-            write=(*DEVICES, *private, *access.write),
-            network_open=is_open,
-        )
-        stack.callback(os.close, ruleset)
         system_calls = self._filters["open" if is_open else "closed"]
         return SpawnRequest(
             program=program,
             argv=request.argv,
             env={**request.env, **_environment(access, private)},
             cwd=request.cwd,
-            descriptors=(ruleset, system_calls, connects.child_socket.fileno()),
+            descriptors=(ruleset.fd, system_calls, connects.child_socket.fileno()),
             guard=True,
             limits=resource_limits(_with_running_tasks(access.limits)),
             places=tuple(opened.place("cwd", path) for path in cwd),

@@ -68,7 +68,7 @@ def _files_of_root() -> Iterator[str]:
 def _files_below(directory: str) -> Iterator[os.DirEntry[str]]:
     """Yield all entries below a directory that are no directories.
 
-    pathlib takes five times as long, which was a tenth of `infloop run`.
+    pathlib takes twice as long: 6 instead of 3 ms at every start.
     """
     with suppress(PermissionError), os.scandir(directory) as entries:
         for entry in entries:

@@ -160,6 +160,24 @@ class RunQueue(ABC):
         Returns the run's epoch. Raises `Fenced` if that owner has not taken the entry.
         """
 
+    async def start_ended(
+        self,
+        entry_id: str,
+        run: NewRun,
+        first: Recorded,
+        rest: Sequence[Recorded],
+        *,
+        scope: JsonObject | None = None,
+        labels: Collection[str] = (),
+        only: Collection[str] | None = None,
+    ) -> tuple[int, QueueEntry | None]:
+        """Create a run that has ended, as `start` does, and hand out an entry in its place.
+
+        The entry is the one that `take` would hand out to `run.owner` after that. An implementation
+        that cannot do both in one transaction hands out none.
+        """
+        return await self.start(entry_id, run, first, rest, scope=scope), None
+
     @abstractmethod
     async def requeue(self, entry_id: str, owner: str) -> None:
         """Return an entry to its old place; `Fenced` if `owner` has not taken it."""

@@ -42,6 +42,7 @@ class Writer(Protocol):
         on_failure: Callable[[Exception], None] | None = None,
         outside_transaction: bool = False,
         small: bool = False,
+        patient: bool = False,
     ) -> asyncio.Future[T]:
         """Queue `work`; the future has its result once that is committed."""
 

@@ -56,7 +56,7 @@ class SqliteQueue(RunQueue):
         self, run: QueuedRun, *, limit: int, definition: bytes = b""
     ) -> Enqueued | QueueFull | Replayed:
         work = partial(_put, run=run, limit=limit, definition=definition)
-        return await self._writer.submit(work)
+        return await self._writer.submit(work, patient=True)
 
     async def definition(self, name: str) -> bytes:
         return await self._readers.run(read_definition, name)
@@ -88,13 +88,41 @@ class SqliteQueue(RunQueue):
         *,
         scope: JsonObject | None = None,
     ) -> int:
-        def work(connection: sqlite3.Connection) -> int:
-            promised = _finish(connection, entry_id, run.owner)
-            if promised != run.id:
-                raise StoreError(f"the run of {entry_id!r} is {promised!r} and not {run.id!r}")
-            return creation.create_run(connection, run, (first, *rest), scope, self._output_cap)
+        work = partial(self._start, entry_id, run, (first, *rest), scope)
+        return await self._writer.submit(work)
+
+    async def start_ended(
+        self,
+        entry_id: str,
+        run: NewRun,
+        first: Recorded,
+        rest: Sequence[Recorded],
+        *,
+        scope: JsonObject | None = None,
+        labels: Collection[str] = (),
+        only: Collection[str] | None = None,
+    ) -> tuple[int, QueueEntry | None]:
+        ids = None if only is None else json.dumps([*only])
+
+        def work(connection: sqlite3.Connection) -> tuple[int, QueueEntry | None]:
+            epoch = self._start(entry_id, run, (first, *rest), scope, connection)
+            taken = _take(connection, run.owner, 1, json.dumps([*labels]), ids)
+            return epoch, taken[0] if taken else None
 
         return await self._writer.submit(work)
+
+    def _start(
+        self,
+        entry_id: str,
+        run: NewRun,
+        items: Sequence[Recorded],
+        scope: JsonObject | None,
+        connection: sqlite3.Connection,
+    ) -> int:
+        promised = _finish(connection, entry_id, run.owner)
+        if promised != run.id:
+            raise StoreError(f"the run of {entry_id!r} is {promised!r} and not {run.id!r}")
+        return creation.create_run(connection, run, items, scope, self._output_cap)
 
     async def requeue(self, entry_id: str, owner: str) -> None:
         await self._writer.submit(partial(_requeue, entry_id=entry_id, owner=owner))

@@ -24,7 +24,7 @@ class SqliteRateLimits(RateLimits):
     async def take(self, name: str, per_minute: int, now_ms: int) -> int:
         name = replace_surrogates(name)
         work = partial(_take, name=name, per_minute=per_minute, now_ms=now_ms)
-        return await self._writer.submit(work)
+        return await self._writer.submit(work, patient=True)
 
 
 def _take(connection: sqlite3.Connection, name: str, per_minute: int, now_ms: int) -> int:

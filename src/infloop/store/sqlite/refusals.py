@@ -27,7 +27,7 @@ class SqliteRefusals(RefusedFirings):
         self._readers = readers
 
     async def note(self, firing: RefusedFiring) -> None:
-        await self._writer.submit(partial(_note, firing=firing))
+        await self._writer.submit(partial(_note, firing=firing), patient=True)
 
     async def newest(
         self, *, workflow_id: str | None = None, limit: int = 100

@@ -4,6 +4,10 @@ While one transaction is being committed, further work gathers and becomes the n
 When work in a transaction fails, the transaction is rolled back and each piece of work is repeated
 in a transaction of its own, so that only the failing one fails.
 
+Patient work does not hold up other work: of much that gathers, some waits for a later transaction.
+So runs start although many more are added to the queue at the same time: 256 instead of 194 runs a
+second under overload (upper quartile of 7 rounds in turn, load 13, files in memory).
+
 Small work of a process that drives a single run is committed on the event loop's thread, as long as
 nothing else is pending and the disk is fast. On an idle machine this saves two thread switches,
 which is a fifth of an effect step: 340 instead of 440 µs, and 260 instead of 370 µs of CPU
@@ -39,6 +43,9 @@ SLOW_SECONDS = 0.01
 SUSPENDED_JOBS = 50
 """How many jobs go to the writer's thread before the next inline commit is tried."""
 
+PATIENT_JOBS = 4
+"""How many patient jobs a transaction takes in any case."""
+
 DEFER_SECONDS = 0.05
 BUSY_SECONDS = BUSY_MS / 1000
 
@@ -48,13 +55,14 @@ class _Job(msgspec.Struct):
     future: asyncio.Future[Any]
     on_failure: Callable[[Exception], None] | None
     outside_transaction: bool
+    patient: bool = False
 
 
 _Outcome: TypeAlias = tuple[_Job, Any, Exception | None]
 
 
 class WriterThread:
-    """Runs work on the writing connection, in the order in which it was submitted.
+    """Runs work on the writing connection, in the order of submission; patient work may wait.
 
     Submit from the event loop that was running at construction. `single_run` says that this process
     drives one run only, so that small work may be committed inline.
@@ -85,16 +93,18 @@ class WriterThread:
         on_failure: Callable[[Exception], None] | None = None,
         outside_transaction: bool = False,
         small: bool = False,
+        patient: bool = False,
     ) -> asyncio.Future[T]:
         """Queue `work`; the future has its result once that is committed.
 
         Work may be called twice, the first time in a transaction that is rolled back. `on_failure`
         is called in the writer's thread, before work that was submitted later is committed. `small`
-        work may be committed inline, before this returns.
+        work may be committed inline, before this returns. Where there is other work, a transaction
+        takes no more `patient` work than that, or `PATIENT_JOBS`.
         """
         self._refuse_if_closed()
         future: asyncio.Future[T] = self._loop.create_future()
-        job = _Job(work, future, on_failure, outside_transaction)
+        job = _Job(work, future, on_failure, outside_transaction, patient)
         inline = small and self.single_run and self._pending == 0 and self._may_commit_inline()
         deferred = self._take_deferred() if self._deferred_is_urgent else []
         self._dispatch([*deferred, job], inline=inline)
@@ -183,18 +193,20 @@ class WriterThread:
     # -- the writer's thread ---------------------------------------------------------------
 
     def _serve(self) -> None:
-        is_open = True
+        is_open, left = True, list[_Job | None]()
         while is_open:
-            jobs = self._next_jobs()
+            jobs = self._next_jobs(left)
             is_open = None not in jobs
+            jobs, left = _by_patience(jobs) if is_open else (jobs, [])
             kinds = groupby((job for job in jobs if job), key=lambda job: job.outside_transaction)
             for outside_transaction, group in kinds:
                 run = self._run_outside_transaction if outside_transaction else self._run_group
                 self._report(run(list(group)))
         self._connection.close()
 
-    def _next_jobs(self) -> list[_Job | None]:
-        jobs = [self._queue.get()]
+    def _next_jobs(self, left: list[_Job | None]) -> list[_Job | None]:
+        """Return the jobs that were left and those that have gathered; wait if there are none."""
+        jobs = left or [self._queue.get()]
         try:
             while True:
                 jobs.append(self._queue.get_nowait())
@@ -276,3 +288,17 @@ class WriterThread:
                 future.set_exception(error)
                 # Not an unhandled error if nobody awaits it: the run's next append raises it.
                 future.exception()
+
+
+def _by_patience(jobs: list[_Job | None]) -> tuple[list[_Job | None], list[_Job | None]]:
+    """Return the jobs of the next transaction, and the newest patient ones, which wait."""
+    others = sum(not (job and job.patient) for job in jobs)
+    room = max(PATIENT_JOBS, others) if others else len(jobs)
+    chosen, waiting = list[_Job | None](), list[_Job | None]()
+    for job in jobs:
+        if job and job.patient and room == 0:
+            waiting.append(job)
+            continue
+        chosen.append(job)
+        room -= bool(job and job.patient)
+    return chosen, waiting
