@@ -492,13 +492,19 @@ def pid_of(step: StepFinished) -> int:
 def spans(
     items: list[Recorded], happened: list[Mark], kind: str
 ) -> Iterator[tuple[float, int, str]]:
-    """Yield when a step of a run began and ended; one that was cut off, when it was taken over."""
+    """Yield when a step of a run began and ended; one that was cut off, when it was taken over.
+
+    A worker that was frozen right before it began a step begins it when it wakes up, and then hears
+    that the run is not its own any more: what it began is killed before its end.
+    """
     take_overs = [item.time for item in items if isinstance(item.event, RunResumed | RunFinished)]
     ended = {mark.pid: mark.at_ms for mark in happened if mark.what == "end"}
     for mark in happened:
         if mark.what == "begin":
             after = [time for time in take_overs if time >= mark.at_ms - 1]
-            until = min(ended.get(mark.pid, after[0]), after[0])
+            assert after or mark.pid not in ended
+            taken_over = after[0] if after else mark.at_ms
+            until = min(ended.get(mark.pid, taken_over), taken_over)
             yield mark.at_ms, 1, kind
             yield max(until, mark.at_ms), -1, kind
 
