@@ -51,7 +51,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 def test_a_log_opens_at_its_tail_and_reads_its_history_on_the_way_up(
     server: Process, browser: Browser, tmp_path: Path
 ) -> None:
-    put_agent(server, [{"text": "word\n", "times": 3_000}, {"text": "the end\n"}])
+    words = [{"text": "word\n"}, {"stderr": "oh\n"}] * 1_500  # one stream's would be joined
+    put_agent(server, [*words, {"text": "the end\n"}])
     run_id = finish(server.client, "talk", tmp_path)
     with console(browser, server.client) as tabs:
         page = tabs.open(page_of(run_id))
