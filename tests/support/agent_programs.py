@@ -23,6 +23,7 @@ from infloop.providers import SHIPPED_DIR
 from infloop.providers.acp.agent import AcpAgent
 from infloop.providers.cli.agent import CliAgent
 from infloop.sandbox.levels.host import HostSandbox
+from support import forkserver
 from support.parts import missing
 from support.paths import ROOT
 
@@ -80,6 +81,7 @@ def leave_the_network() -> None:
         (flags,) = struct.unpack("16xh", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, asked)[:18])
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh", b"lo", flags | _IFF_UP))
     assert [name for _, name in socket.if_nameindex()] == ["lo"]
+    forkserver.forget()
 
 
 def shipped(provider: str) -> CliProvider:

@@ -220,6 +220,12 @@ def for_others(env: Mapping[str, str]) -> dict[str, str]:
     return {**env, "PATH": f"{PROGRAMS}:{python}:{env['PATH']}", SOCKET: serve()}
 
 
+def forget() -> None:
+    """Have a process of our own that forks from now on, because this process left its network."""
+    os.environ.pop(SOCKET, None)
+    _requests.cache_clear()
+
+
 @functools.cache
 def _requests() -> socket.socket:
     """The way to the process that forks."""

@@ -126,6 +126,11 @@ class Server:
         log.close()
         eventually(self._answers, "PostgreSQL answers")
 
+    def start_again(self) -> None:
+        """Start the server if it has ended, so that one test takes no other with it."""
+        if self._process is not None and self._process.poll() is not None:
+            self.start()
+
     def stop(self, how: str = "fast") -> None:
         """Stop the server: `fast`, or `immediate` as a crash does."""
         if self._process is None:
@@ -211,6 +216,10 @@ def drop_databases() -> None:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
+_own: list[Server] = []
+"""The server that this process has started, if it has."""
+
+
 def _address(server: str, database: str) -> str:
     return f"postgresql://tester@/{database}?host={server}"
 
@@ -220,6 +229,8 @@ def running_server() -> str:
 
     Call it in the thread that runs the tests: the server ends with the thread that started it.
     """
+    for own in _own:
+        own.start_again()
     if _SERVER in os.environ:
         return os.environ[_SERVER]
     server = Server()
@@ -227,6 +238,7 @@ def running_server() -> str:
     with ThreadPoolExecutor() as threads:
         threads.submit(asyncio.run, _prepare(server.address(_TEMPLATE))).result()
     os.environ[_SERVER] = str(server.directory)
+    _own.append(server)
     return str(server.directory)
 
 

@@ -23,6 +23,7 @@ The database
     migrations         the schema, as an ordered list of migrations
     jobs_schema        the tables of Procrastinate, and which versions of it fit them
     writer             one task, one connection, group commit
+    commit_marks       whether a transaction was committed whose answer was lost
     readers            a few connections for reading
     errors             translates errors of PostgreSQL into errors with advice
 

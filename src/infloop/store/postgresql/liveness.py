@@ -48,6 +48,7 @@ from infloop.store.interfaces.liveness import (
     ProcessKind,
     StopRequest,
 )
+from infloop.store.postgresql.commit_marks import delete_unused_marks
 from infloop.store.postgresql.connections import close_quietly
 from infloop.store.postgresql.errors import is_lost, store_error
 from infloop.store.postgresql.jobs import (
@@ -373,6 +374,7 @@ async def _sweep(connection: Connection) -> None:
         f"DELETE FROM instance WHERE ({_STATE}) = 'dead' AND {_OWNS_NOTHING}".encode()  # noqa: S608
     )
     await unregister_dead_workers(connection)
+    await delete_unused_marks(connection)
 
 
 async def _request_stop(connection: Connection, run_id: str, reason: str, time: int) -> None:

@@ -343,6 +343,14 @@ END;
 $$;
 """
 
+_COMMIT_MARKS = """
+CREATE TABLE commit_mark (
+    writer bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    mark bigint NOT NULL DEFAULT 0,
+    at timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50); -- every transaction changes a row, in its page
+"""
+
 
 def _jobs() -> str:
     return jobs_schema() + _JOBS
@@ -361,6 +369,7 @@ MIGRATIONS: tuple[str | Callable[[], str], ...] = (
     _LIMITS,
     _OUTAGES,
     _jobs,
+    _COMMIT_MARKS,
 )
 
 

@@ -10,7 +10,7 @@ in a transaction of its own, so that only the failing one fails.
 When the connection is lost, it is opened again, and
 
 - a transaction whose COMMIT was not sent did not happen, and is repeated;
-- if COMMIT was sent, PostgreSQL is asked what became of the transaction (`pg_xact_status`);
+- if COMMIT was sent, the database is asked what became of the transaction (`commit_marks`);
 - a statement of appends is repeated: it stores nothing twice, because a run's sequence only grows.
   An append that the run already has was committed the first time.
 
@@ -33,6 +33,7 @@ from infloop.store.encoding.appends import FailedAppends
 from infloop.store.interfaces.changes import QUEUE
 from infloop.store.postgresql import append
 from infloop.store.postgresql.append import Append, Group
+from infloop.store.postgresql.commit_marks import CommitMarks
 from infloop.store.postgresql.connections import (
     PATIENCE_SECONDS,
     Unreachable,
@@ -95,6 +96,7 @@ class Writer:
         self._database = database
         self._connection: Connection | None = connection
         self._changes = changes
+        self._marks = CommitMarks()
         self._queue_waits = False
         self._jobs: list[_Job] = []
         self._wake = asyncio.Event()
@@ -182,6 +184,9 @@ class Writer:
                 together = all(type(job.task) is Append for job in jobs)
                 run = self._append_together if together else self._run_group
                 self._resolve(await run(jobs))
+        if self._connection is not None:
+            with suppress(psycopg.Error):
+                await self._marks.remove(self._connection)
         await close_quietly(self._connection)
 
     def _resolve(self, outcomes: Sequence[_Outcome]) -> None:
@@ -272,12 +277,12 @@ class Writer:
     async def _transaction(self, jobs: Sequence[_Job]) -> list[Any]:
         """Run jobs in one transaction; return their results when it is committed."""
         give_up = time.monotonic() + PATIENCE_SECONDS
-        begin = _begin_sql(jobs)
+        locks = sorted({LOCKS[job.lock] for job in jobs if job.lock is not None})
         while True:
             connection = await self._connected()
-            transaction, results = "", None
+            mark, results = 0, None
             try:
-                transaction = await _begin(connection, begin)
+                mark = await self._marks.begin(connection, locks)
                 found: list[Any] = []
                 for are_appends, some in groupby(jobs, lambda job: type(job.task) is Append):
                     perform = self._append_all if are_appends else _perform_all
@@ -289,7 +294,7 @@ class Writer:
                     await self._roll_back(connection)
                     raise
                 await self._drop_connection()
-                if results is not None and await self._was_committed(transaction):
+                if results is not None and await self._was_committed(mark):
                     return results
                 if time.monotonic() > give_up:
                     raise
@@ -319,23 +324,16 @@ class Writer:
             return
         await self._drop_connection()
 
-    async def _was_committed(self, transaction: str) -> bool:
+    async def _was_committed(self, mark: int) -> bool:
         """Return what became of a transaction whose COMMIT was sent."""
         while True:
             connection = await self._connected()
             try:
-                cursor = await connection.execute(
-                    "SELECT pg_xact_status(%s::text::xid8)", (transaction,)
-                )
-                row = await cursor.fetchone()
+                return await self._marks.was_committed(connection, mark)
             except psycopg.Error as error:
                 if not is_lost(error, connection):
                     raise
                 await self._drop_connection()
-                continue
-            if row != ("in progress",):
-                return row == ("committed",)
-            await asyncio.sleep(DEFER_SECONDS)  # the server has not noticed yet
 
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
@@ -350,18 +348,3 @@ class Writer:
 
 async def _perform_all(connection: Connection, tasks: Sequence[Any]) -> list[Any]:
     return [await task(connection) for task in tasks]
-
-
-def _begin_sql(jobs: Sequence[_Job]) -> bytes:
-    numbers = sorted({LOCKS[job.lock] for job in jobs if job.lock is not None})
-    locks = "".join([f", pg_advisory_xact_lock({number})" for number in numbers])
-    return f"BEGIN; SELECT pg_current_xact_id()::text{locks}".encode()
-
-
-async def _begin(connection: Connection, sql: bytes) -> str:
-    """Begin a transaction, with its locks; return its id."""
-    cursor = await connection.execute(sql)
-    cursor.nextset()
-    row = await cursor.fetchone()
-    assert row is not None
-    return str(row[0])
